@@ -26,7 +26,7 @@ from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows, named_fields
 
@@ -159,7 +159,7 @@ def encode_windows(
         size = len(batch.data), len(batch)
         with engine.workspaces.lend(*size, resident.family.layout) as workspace:
             counts, errors = _encode(engine, workspace, resident, vocabulary, batch)
-            rows, columns = offsets_of(-(-counts // stride)), len(prefix) + window
+            rows, columns = offsets_from_lengths(-(-counts // stride)), len(prefix) + window
             job = workspace.job[0]
             job["window_length"], job["window_stride"], job["window_pad"] = window, stride, pad_id
             job["num_window_prefix"] = len(prefix)

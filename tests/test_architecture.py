@@ -19,7 +19,7 @@ ROOMS = ("vocabularies", "gpu", "service")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # The libraries that a room may import; import-linter's contracts hold the rooms' order.
 LIBRARIES = {
-    "vocabularies": {"numpy", "regex", "ahocorasick_rs"},
+    "vocabularies": {"numpy", "ahocorasick_rs"},
     "gpu": {"numpy", "cupy", "torch"},
 }
 # Programs for developers: what they import inside functions is no dependency of the package.

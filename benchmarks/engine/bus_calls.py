@@ -18,7 +18,7 @@ from gpu.streaming import encode_stream
 from gpu.windows import DeviceWindows, encode_windows
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.model.vocabulary import Vocabulary
 
 Arrays = tuple[NDArray[Any], ...]
@@ -100,7 +100,7 @@ def right_answers(vocabulary: Vocabulary, text: Text) -> Right:
     counts = np.tile(np.diff(once.offsets), times)
     return {
         "ids": np.tile(once.ids.astype(np.int32), times),
-        "offsets": offsets_of(counts),
+        "offsets": offsets_from_lengths(counts),
         "counts": counts,
         "spans": np.tile(once.spans, (times, 1)),
     }
@@ -203,5 +203,5 @@ def _windows_call(
     ids = made.input_ids.to_host()[made.attention_mask.to_host() != 0]
     if not np.array_equal(ids, right["ids"]):
         raise SystemExit("windows of other ids, nothing is timed")
-    given, rows = (text.data, text.offsets), offsets_of(-(-right["counts"] // WINDOW))
+    given, rows = (text.data, text.offsets), offsets_from_lengths(-(-right["counts"] // WINDOW))
     return Call(f"windows, {place}", given, lambda: (windows().rows,), (rows,))

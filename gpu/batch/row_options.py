@@ -24,7 +24,7 @@ from vocabularies.batch.batch import (
 )
 from vocabularies.model.types import Bpe, Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.special_tokens import cut_text
+from vocabularies.reference.special_tokens import split_special_tokens
 from vocabularies.reference.tokenizer import encode
 
 NO_LIMIT = constant("NO_LIMIT")
@@ -142,7 +142,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     if not family.turns_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
             raise NotCovered("the kernels of text know no strands and no circles")
-    if any(o.reverse_complement for o in distinct) and not vocabulary.has_strands:
+    if any(o.reverse_complement for o in distinct) and not vocabulary.supports_reverse_complement:
         raise NotCovered("a vocabulary of text has no other strand, which the CPU engine says")
     limits = [
         NO_LIMIT if o.max_length is None else min(int(o.max_length), NO_LIMIT - 1) for o in distinct
@@ -216,7 +216,7 @@ def _row_error(vocabulary: Vocabulary, batch: Batch, row: int) -> RowError:
     options = replace(options, add_special_tokens=False, max_length=None)
     try:
         if isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level:
-            for _ in cut_text(vocabulary, text, options.special):
+            for _ in split_special_tokens(vocabulary, text, options.special):
                 pass
         else:
             encode(vocabulary, text, options)

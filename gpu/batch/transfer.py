@@ -21,7 +21,7 @@ from gpu.runtime.device import Stream
 from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.batch.shared_rows import SharedText
 from vocabularies.sequences.augmentation import Augmentation
 
@@ -126,7 +126,7 @@ def pack_augmented(
     workspace.row_begins[: len(sent)] = sent
     stream.copy_in(place, workspace.row_begins.ctypes.data, 8 * len(sent))
     stream.synchronize()
-    offsets = offsets_of(augmentation.sizes(np.diff(sent)))
+    offsets = offsets_from_lengths(augmentation.sizes(np.diff(sent)))
     put_batch(workspace, resident, int(offsets[-1]), offsets, options)
     job = workspace.job[0]
     job["sent_begins"], job["random_seed"] = place, augmentation.seed

@@ -107,7 +107,7 @@ def letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
     ids = table.ids[:256].copy()
     if not table.by_byte:
         ids[ASCII:] = ELSEWHERE  # A byte of a character that takes several.
-    ids[table.is_rare] = ELSEWHERE
+    ids[table.needs_reference] = ELSEWHERE
     # A character that gives no id (DROPPED is -1 too) shortens its row.
     return LetterRule(ids)
 
@@ -119,7 +119,7 @@ def _kmer_rule(vocabulary: Vocabulary, model: Kmers) -> LetterRule | str:
         return "its normalizers rewrite the letters"
     table = kmer_table(vocabulary)
     codes = table.codes.copy()
-    codes[table.is_rare] = ELSEWHERE
+    codes[table.needs_reference] = ELSEWHERE
     if model.frame == "run":
         codes[table.classes != BASE] = ELSEWHERE
     elif model.whitespace != "letter":

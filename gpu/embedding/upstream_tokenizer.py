@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.model.types import Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
@@ -125,7 +125,7 @@ def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> En
         rows = _asked(encode, list(texts)) if texts else []  # Some cannot take none.
         if len(rows) != len(texts):
             raise ValueError(f"the tokenizer gave {len(rows)} rows of ids for {len(texts)} texts")
-        offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+        offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
         ids = np.fromiter((i for row in rows for i in row), np.int64, int(offsets[-1]))
         wrong = np.flatnonzero((ids < 0) | (ids > MOST_ID))
         if len(wrong):

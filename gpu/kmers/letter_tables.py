@@ -102,7 +102,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
     space = SPACE if apart else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
     # What takes words apart is the CPU engine's: contents.rare_kernels.
-    marks = table.is_rare if has_words else special_marks(vocabulary)
+    marks = table.needs_reference if has_words else special_marks(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)
     letter_ids[:NUM_BYTES] = table.letter_ids

@@ -18,7 +18,7 @@ from gpu.large.chunk_in_flight import Flight
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace import Workspace
 from vocabularies.batch.batch import Batch, Encoded, RowError
-from vocabularies.batch.post_processing import offsets_of, ragged
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
@@ -217,5 +217,5 @@ def drop_rows(encoded: Encoded) -> None:
     sizes = np.diff(encoded.offsets)
     begins = encoded.offsets[:-1].copy()
     sizes[list(encoded.errors)] = 0
-    encoded.ids = encoded.ids[ragged(begins, sizes)]
-    encoded.offsets = offsets_of(sizes)
+    encoded.ids = encoded.ids[ragged_indices(begins, sizes)]
+    encoded.offsets = offsets_from_lengths(sizes)

@@ -36,7 +36,7 @@ class _SharedAnswer(StreamAnswer):
 
     def __init__(self, rows: SharedRows, out: Out) -> None:
         super().__init__(out, len(rows))
-        self.soon, self.end = rows.soon, len(rows.text)
+        self.notify_almost_done, self.end = rows.notify_almost_done, len(rows.text)
 
     def land(self, flight: Flight) -> None:
         """Queue the copy out of a chunk."""
@@ -44,7 +44,7 @@ class _SharedAnswer(StreamAnswer):
             raise NotCovered("a row is refused")
         super().land(flight)
         if flight.chunk.end == self.end:
-            self.soon()
+            self.notify_almost_done()
 
 
 def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:

@@ -111,7 +111,7 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
     with tqdm(unit="id", disable=None) as bar:
 
         def show(progress: Progress) -> None:
-            bar.total = max(progress.wanted_ids, progress.num_ids) - progress.first_ids
+            bar.total = max(progress.target_ids, progress.num_ids) - progress.first_ids
             bar.set_postfix(letters_per_token=f"{progress.compression:.3f}", refresh=False)
             bar.update(progress.num_ids - progress.first_ids - bar.n)
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
-from vocabularies.batch.post_processing import Content, join_rows, offsets_of, ragged
+from vocabularies.batch.post_processing import Content, join_rows
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import ASCII
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
@@ -59,7 +60,9 @@ class ReferenceEncoder:
             except RowRefused as refused:
                 errors[row] = refused.error
             rows.append((ids, spans))
-        offsets = offsets_of(np.fromiter((len(ids) for ids, _ in rows), np.int64, len(rows)))
+        offsets = offsets_from_lengths(
+            np.fromiter((len(ids) for ids, _ in rows), np.int64, len(rows))
+        )
         all_ids = np.fromiter((i for ids, _ in rows for i in ids), np.int32, int(offsets[-1]))
         all_spans = None
         if options.spans:
@@ -130,14 +133,14 @@ def refuse_rows(content: Content, errors: dict[int, RowError]) -> Content:
     kept_ids = np.repeat(kept, sizes)
     spans = None if content.spans is None else content.spans[kept_ids]
     all_errors = content.errors | errors
-    return Content(content.ids[kept_ids], offsets_of(sizes * kept), spans, all_errors)
+    return Content(content.ids[kept_ids], offsets_from_lengths(sizes * kept), spans, all_errors)
 
 
 def take_rows(content: Content, rows: NDArray[np.int64]) -> Content:
     """Some rows, int64[R] in order, as a content of their own."""
     sizes = np.diff(content.offsets)[rows]
-    places = ragged(content.offsets[rows], sizes)
+    places = ragged_indices(content.offsets[rows], sizes)
     spans = None if content.spans is None else content.spans[places]
     numbers = {int(row): number for number, row in enumerate(rows)} if content.errors else {}
     errors = {numbers[row]: error for row, error in content.errors.items() if row in numbers}
-    return Content(content.ids[places], offsets_of(sizes), spans, errors)
+    return Content(content.ids[places], offsets_from_lengths(sizes), spans, errors)

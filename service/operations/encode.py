@@ -253,9 +253,9 @@ def _batch_extras(
     wanted = row_options(request.return_tokens, num_rows)
     if any(wanted):
         yield b',"tokens":['
-        for i, is_wanted in enumerate(wanted):
+        for i, should_continue in enumerate(wanted):
             yield b"," if i else b""
-            if is_wanted:
+            if should_continue:
                 yield from tokens_json(entry.vocabulary, encoded.row(result.begin + i))
             else:
                 yield b"null"

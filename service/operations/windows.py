@@ -23,7 +23,7 @@ from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows
-from vocabularies.sequences.windows import windows as make_windows
+from vocabularies.sequences.windows import make_windows as make_windows
 
 
 def plan_windows(

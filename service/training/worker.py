@@ -168,7 +168,7 @@ def _tell_progress(seconds_before: float, now: Progress) -> None:
     """How far it is; so many seconds were spent on it before this process began."""
     metrics = {
         "num_merges": now.num_ids - now.first_ids,
-        "wanted_merges": max(0, now.wanted_ids - now.first_ids),
+        "wanted_merges": max(0, now.target_ids - now.first_ids),
         "vocabulary_size": now.num_ids,
         "compression": now.compression,
         "seconds": seconds_before + now.seconds,

@@ -277,7 +277,7 @@ def raise_one_of_another():
 
 def test_a_vocabulary_knows_whether_it_has_strands():
     for name, has in (("gpt2", False), ("cl100k_base", False), ("dnabert2", True), ("nt_v2", True)):
-        assert load(name).has_strands == has
+        assert load(name).supports_reverse_complement == has
 
 
 @pytest.mark.parametrize("way", ["whole", "cut", "gone"])

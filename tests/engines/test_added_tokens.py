@@ -17,9 +17,9 @@ from service.engines.base import Engine
 from tests.support.each_engine import ENGINES, MARKS, make_engine
 from tests.support.tokenizer_documents import BYTE_LEVEL, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.formats import read_vocabulary, write_vocabulary
-from vocabularies.model.byte_alphabet import meant_bytes
+from vocabularies.model.byte_alphabet import added_token_bytes
 from vocabularies.model.types import Bpe, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
@@ -73,7 +73,9 @@ def test_ids_are_decoded_as_by_the_library(name, skip):
     last = range(len(LISTED) - 8, len(VOCABULARY))
     rows = [rng.choices([*last, 32, 233, 10], k=rng.randrange(12)) for _ in range(200)]
     ids = np.array([i for row in rows for i in row], np.int64)
-    decoded = engine.decode(VOCABULARY, ids, offsets_of(np.array([*map(len, rows)])), skip)
+    decoded = engine.decode(
+        VOCABULARY, ids, offsets_from_lengths(np.array([*map(len, rows)])), skip
+    )
     for i, row in enumerate(rows):
         begin, end = decoded.offsets[i : i + 2]
         theirs = library().decode(row, skip_special_tokens=skip)
@@ -106,7 +108,7 @@ def test_a_token_is_shown_as_it_is_looked_for_and_written_as_it_was_read():
     ("content", "meant"), [("Ġa", b" a"), ("é", b"\xe9"), (" a", b" a"), ("é中", "é中".encode())]
 )
 def test_only_what_the_alphabet_has_as_a_whole_is_read_in_it(content, meant):
-    assert meant_bytes(content) == meant
+    assert added_token_bytes(content) == meant
 
 
 @pytest.mark.parametrize("ignore_merges", [False, True])

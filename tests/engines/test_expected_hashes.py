@@ -15,7 +15,7 @@ from vocabularies.builtin import BUILTINS, load
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer, nfc
-from vocabularies.preprocessing.pretokenizers import recognize_pattern
+from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
 
 ENGINES = [pytest.param(name, marks=MARKS[name]) for name in ("cpu", "cuda")]
 LLM = (
@@ -41,7 +41,7 @@ def vocabulary_of(name: str) -> Vocabulary:
         return read_vocabulary({"tokenizer.json": data_bytes(described["tokenizer_json"])})
     vocabulary = read_vocabulary(
         {f"{name}.tiktoken": data_bytes(described["ranks_file"])},
-        pretokenizer=recognize_pattern(described["pat_str"]),
+        pretokenizer=recognize_tiktoken_pattern(described["pat_str"]),
         special_tokens=described["special_tokens"],
         id_offset=described["id_offset"],
     )

@@ -63,7 +63,7 @@ def _size(rng: Random, most: int) -> int:
 
 def _piece(rng: Random, vocabulary: Vocabulary, size: int) -> str:
     """About so many bytes: runs, repeats, letters, tokens, special tokens, what nobody writes."""
-    letters = "ACGT" if vocabulary.has_strands else "ab cdefgh"
+    letters = "ACGT" if vocabulary.supports_reverse_complement else "ab cdefgh"
     some = strings(vocabulary, rng) or [letters]
     unit = {
         0: rng.choice(RUNS),
@@ -92,7 +92,7 @@ def _options(rng: Random, vocabulary: Vocabulary) -> EncodeOptions:
         rng.choice(["match", "plain", "refuse"]),
         rng.choice([None, None, 0, 1, 7, 64, 1000]),
         rng.choice(["right", "left"]),
-        reverse_complement=vocabulary.has_strands and rng.random() < 0.3,
+        reverse_complement=vocabulary.supports_reverse_complement and rng.random() < 0.3,
         spans=rng.random() < 0.3,
     )
 

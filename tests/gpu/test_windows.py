@@ -22,7 +22,7 @@ from vocabularies.builtin import load
 from vocabularies.model.tables import may_be_apart
 from vocabularies.reference import tokenizer
 from vocabularies.sequences.augmentation import Augmentation, augment
-from vocabularies.sequences.windows import windows
+from vocabularies.sequences.windows import make_windows
 
 PAD = 0
 
@@ -59,7 +59,7 @@ def check_windows(engine, name, texts, options, window, stride, prefix, channel)
             continue
         places = np.array(right.spans, np.int64).reshape(-1, 2)[:, 0]
         begin, end = batch.offsets[row : row + 2]
-        wanted = windows(
+        wanted = make_windows(
             np.array(right.ids, np.int32),
             places,
             circular=bool(options.circular),

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.batch.string_join import (
     Copy,
     Memory,
-    bytes_of_rows,
+    contiguous_rows,
     join_texts,
-    offsets_of_lengths,
 )
 
 MAX_UTF8 = 4  # Bytes of a character.
@@ -94,7 +94,8 @@ class Batch:
         options: one EncodeOptions for each row, or a single one for all of them.
         id_dtype: what the ids will be written as, int32, uint16 or uint8; every id of the
             vocabulary fits. An engine for which that is faster gives them so, others as int32.
-        is_wanted: asked by engines that take long, from their own thread; False: they may stop.
+        should_continue: engines call it during long work, on their own thread; False: nobody
+            needs the result any more.
     """
 
     def __init__(
@@ -119,10 +120,10 @@ class Batch:
             raise TypeError("one text was given; give a list of them")
         assert (texts is None) == (data is not None and offsets is not None)
         if data is not None and offsets is not None:
-            data, offsets = self.__dict__["_flat"] = bytes_of_rows(data, offsets)
+            data, offsets = self.__dict__["_flat"] = contiguous_rows(data, offsets)
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options, self.id_dtype = options, id_dtype
-        self.is_wanted: Callable[[], bool] = lambda: True
+        self.should_continue: Callable[[], bool] = lambda: True
         self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
         if not isinstance(options, EncodeOptions) and len(options) != self.num_rows:
             raise ValueError(f"{len(options)} options for {self.num_rows} rows")
@@ -176,7 +177,7 @@ class Batch:
             options=options,
             id_dtype=self.id_dtype,
         )
-        same.is_wanted = self.is_wanted
+        same.should_continue = self.should_continue
         return same
 
     def part(self, begin: int, end: int) -> Batch:
@@ -238,9 +239,11 @@ class Batch:
     ) -> Batch:
         """A batch of byte strings, which need not be UTF-8."""
         data = np.frombuffer(b"".join(rows), np.uint8)
-        offsets = offsets_of_lengths(map(len, rows), len(rows))
+        offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
         if offsets[-1] != len(data):  # Buffers whose items are longer than bytes.
-            offsets = offsets_of_lengths((memoryview(row).nbytes for row in rows), len(rows))
+            offsets = offsets_from_lengths(
+                np.array([memoryview(row).nbytes for row in rows], np.int64)
+            )
         return cls(data=data, offsets=offsets, options=options)
 
     @property

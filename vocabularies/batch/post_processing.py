@@ -1,7 +1,7 @@
-"""Begin and end tokens and truncation, on ragged arrays of ids with their spans.
+"""Truncates the ids of a batch and puts begin and end tokens around them, with their spans.
 
-Vectorized: no Python runs for a row. Knows no text and no engine; the rules are those of
-`reference`, which says them in plain Python.
+Vectorized: no Python runs for a row. Knows no text and no engine. `reference` defines the same
+rules in plain Python.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -22,12 +23,12 @@ Int64s = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Content:
-    """The texts' own ids, before begin and end tokens and truncation.
+    """The ids of the texts alone, before truncation and begin and end tokens.
 
     Attributes:
         ids: int32[T] or narrower, the rows one after another.
         offsets: int64[B + 1]; a refused row has no ids.
-        spans: int64[T, 2] begin and end byte in the row's text; None where nobody asked.
+        spans: int64[T, 2] begin and end byte in the row's text; None where no row asks for them.
         errors: the refused rows.
     """
 
@@ -39,7 +40,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """What stands around the content.
+    """The ids that are put around the content of each row.
 
     Attributes:
         prefix, suffix: int32[...] ids before and after.
@@ -52,7 +53,7 @@ class Template:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> Template:
-        """The template of a vocabulary."""
+        """Make the template of a vocabulary."""
         model = vocabulary.model
         size = model.max_piece_tokens if isinstance(model, Kmers) else None
         prefix, suffix = (
@@ -61,34 +62,15 @@ class Template:
         return cls(prefix, suffix, size)
 
     def __len__(self) -> int:
-        """Ids added to one piece."""
+        """Count the ids that are added to one piece."""
         return len(self.prefix) + len(self.suffix)
 
 
-EMPTY = Template(np.zeros(0, np.int32), np.zeros(0, np.int32))
+NO_TEMPLATE = Template(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
-def ragged(begins: Int64s, counts: Int64s, step: int = 1) -> Int64s:
-    """begins[i] + step * (0 .. counts[i] - 1) for each i, joined.
-
-    Example: begins 5 0 and counts 2 3 give 5 6 0 1 2.
-    """
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    index = np.repeat(begins - step * (ends - counts), counts)
-    index += np.arange(0, step * total, step)
-    return index
-
-
-def offsets_of(counts: Int64s) -> Int64s:
-    """int64[B + 1] from int64[B] counts."""
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
-
-
-def frame(content: Content, template: Template, options: EncodeOptions) -> Encoded:
-    """Cut each row to max_length and put begin and end tokens around it.
+def post_process(content: Content, template: Template, options: EncodeOptions) -> Encoded:
+    """Truncate each row to max_length and put begin and end tokens around it.
 
     Where nothing is added or cut the arrays of `content` are handed on as they are. A row that
     cannot hold its begin and end tokens is refused.
@@ -96,13 +78,13 @@ def frame(content: Content, template: Template, options: EncodeOptions) -> Encod
     Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 give 1 7 8 2.
     """
     if not options.add_special_tokens or not len(template):
-        template = EMPTY
+        template = NO_TEMPLATE
     spans = content.spans if options.spans else None
-    if template is EMPTY and options.max_length is None:
+    if template is NO_TEMPLATE and options.max_length is None:
         return Encoded(content.ids, content.offsets, spans, errors=content.errors)
     if options.max_length is None and len(content.offsets) == 2 and not content.errors:
         if template.max_piece_tokens is None:
-            return _frame_one(content, template, spans)
+            return _post_process_one(content, template, spans)
     sizes = np.diff(content.offsets)
     kept_sizes = _kept_sizes(sizes, template, options.max_length)
     errors = content.errors | _too_small(content, template, options.max_length)
@@ -115,9 +97,9 @@ def frame(content: Content, template: Template, options: EncodeOptions) -> Encod
         num_tokens = _total(sizes, template)
         for values in (kept, num_tokens):
             values[list(errors)] = 0
-        index = ragged(content.offsets[:-1] + first, kept_sizes)
+        index = ragged_indices(content.offsets[:-1] + first, kept_sizes)
         cut_spans = None if spans is None else spans[index]
-        content = Content(content.ids[index], offsets_of(kept_sizes), cut_spans, errors)
+        content = Content(content.ids[index], offsets_from_lengths(kept_sizes), cut_spans, errors)
     else:
         content = Content(content.ids, content.offsets, spans, errors)
     encoded = _add_template(content, template)
@@ -125,12 +107,16 @@ def frame(content: Content, template: Template, options: EncodeOptions) -> Encod
     return encoded
 
 
-def framed_lengths(
+def post_processed_lengths(
     content: Content, template: Template, options: EncodeOptions
 ) -> tuple[Int64s, dict[int, RowError]]:
-    """int64[B]: how many ids `frame` would give each row, 0 for a refused one; and the refused."""
+    """Count the ids that `post_process` would give each row.
+
+    Returns:
+        int64[B] counts, 0 for a refused row, and the refused rows.
+    """
     if not options.add_special_tokens:
-        template = EMPTY
+        template = NO_TEMPLATE
     errors = content.errors | _too_small(content, template, options.max_length)
     sizes = np.diff(content.offsets)
     lengths = _total(_kept_sizes(sizes, template, options.max_length), template)
@@ -139,7 +125,7 @@ def framed_lengths(
 
 
 def _total(sizes: Int64s, template: Template) -> Int64s:
-    """Ids of a row with `sizes` of its own, begin and end tokens included."""
+    """Count the ids of rows with `sizes` of their own, begin and end tokens included."""
     pieces = 1 if template.max_piece_tokens is None else sizes // template.max_piece_tokens + 1
     return sizes + pieces * len(template)
 
@@ -154,7 +140,7 @@ def _too_small(content: Content, template: Template, max_length: int | None) -> 
 
 
 def _kept_sizes(sizes: Int64s, template: Template, max_length: int | None) -> Int64s:
-    """Most ids of its own that a row may keep."""
+    """Count the ids of its own that each row may keep."""
     if max_length is None:
         return sizes
     room, size = max_length - len(template), template.max_piece_tokens
@@ -166,7 +152,7 @@ def _kept_sizes(sizes: Int64s, template: Template, max_length: int | None) -> In
     return np.minimum(sizes, room)
 
 
-def _frame_one(content: Content, template: Template, spans: Int64s | None) -> Encoded:
+def _post_process_one(content: Content, template: Template, spans: Int64s | None) -> Encoded:
     own, narrow = content.ids, content.ids.dtype
     ids = np.concatenate([template.prefix.astype(narrow), own, template.suffix.astype(narrow)])
     if spans is not None:
@@ -178,12 +164,12 @@ def _frame_one(content: Content, template: Template, spans: Int64s | None) -> En
 
 def _add_template(content: Content, template: Template) -> Encoded:
     """Put the template around every piece; a piece is a row where pieces are not limited."""
-    if template is EMPTY:
+    if template is NO_TEMPLATE:
         return Encoded(content.ids, content.offsets, content.spans, errors=content.errors)
     sizes, size = np.diff(content.offsets), template.max_piece_tokens
     pieces = np.ones_like(sizes) if size is None else sizes // size + 1
     pieces[list(content.errors)] = 0
-    last = offsets_of(pieces)
+    last = offsets_from_lengths(pieces)
     piece_sizes = sizes[pieces > 0]
     if size is not None:
         full = np.full(int(last[-1]), size, np.int64)
@@ -209,7 +195,7 @@ def _add_template(content: Content, template: Template) -> Encoded:
 
 
 def join_rows(parts: Sequence[tuple[NDArray[np.int64], Content]], num_rows: int) -> Content:
-    """Contents of some rows each as one content of all rows.
+    """Join contents of some rows each to one content of all rows.
 
     Args:
         parts: row numbers int64[...], and the content of these rows in this order; no row twice.
@@ -218,13 +204,13 @@ def join_rows(parts: Sequence[tuple[NDArray[np.int64], Content]], num_rows: int)
     counts = np.zeros(num_rows, np.int64)
     for rows, part in parts:
         counts[rows] = np.diff(part.offsets)
-    offsets = offsets_of(counts)
+    offsets = offsets_from_lengths(counts)
     ids = np.empty(int(offsets[-1]), np.int32)
     with_spans = any(part.spans is not None for _, part in parts)
     spans = np.zeros((len(ids), 2), np.int64) if with_spans else None
     errors: dict[int, RowError] = {}
     for rows, part in parts:
-        places = ragged(offsets[rows], counts[rows])
+        places = ragged_indices(offsets[rows], counts[rows])
         ids[places] = part.ids
         if spans is not None and part.spans is not None:
             spans[places] = part.spans

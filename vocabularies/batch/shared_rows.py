@@ -1,7 +1,7 @@
-"""Texts in memory of another process, and where in such memory their ids are wanted.
+"""Texts in memory of another process, and the place in such memory that their ids go to.
 
-What a client, the service and an engine say to each other of memory that only a device touches;
-knows no device.
+A client, the service and an engine describe by these types memory that only a device touches.
+Knows no device.
 """
 
 from __future__ import annotations
@@ -41,14 +41,22 @@ class SharedMemory(Protocol):
         """
 
     def in_use(self) -> AbstractContextManager[None]:
-        """While this is entered the memory stays, whoever closes it; ValueError: it was closed."""
+        """Keep the memory alive while the context is entered, even if it is closed meanwhile.
+
+        Raises:
+            ValueError: it was closed before.
+        """
 
     def close(self) -> None:
-        """Let go of it, now or behind what is at work on it."""
+        """Release the memory, now or after the work in progress on it."""
 
 
 def check_bounds(memory: SharedMemory, offset: int, num_bytes: int) -> None:
-    """Raises IndexError where bytes are asked for that the memory has not."""
+    """Refuse bytes outside of the memory.
+
+    Raises:
+        IndexError: the memory has no such bytes.
+    """
     if offset < 0 or offset + num_bytes > memory.num_bytes:
         end = offset + num_bytes
         raise IndexError(f"bytes {offset} to {end} of a region of {memory.num_bytes}")
@@ -56,10 +64,10 @@ def check_bounds(memory: SharedMemory, offset: int, num_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedText:
-    """Joined texts in shared memory: what reads a slice of it gets a copy of that slice.
+    """Joined texts in shared memory; a slice of it is a copy.
 
     Attributes:
-        memory, begin, size: the bytes.
+        memory, begin, size: the bytes, by place.
     """
 
     memory: SharedMemory
@@ -67,7 +75,7 @@ class SharedText:
     size: int
 
     def __post_init__(self) -> None:
-        """Raises IndexError where the memory has not so much."""
+        """Refuse a text that is longer than the memory (IndexError)."""
         check_bounds(self.memory, self.begin, self.size)
 
     def __len__(self) -> int:
@@ -81,15 +89,15 @@ class SharedText:
 
     @property
     def address(self) -> int:
-        """Where the device finds it."""
+        """The address of the text on the device."""
         return self.memory.address + self.begin
 
     def part(self, begin: int, end: int) -> SharedText:
-        """The bytes from `begin` to `end`, which nobody reads yet."""
+        """Take the bytes from `begin` to `end` without reading them."""
         return SharedText(self.memory, self.begin + begin, end - begin)
 
 
-def _to_nobody() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -103,8 +111,8 @@ class SharedRows:
         out, out_begin, out_bytes: memory for the ids.
         id_bytes: of an id there: 4, 2 or 1.
         options: of all rows.
-        soon: told that all ids are on their way and there within a millisecond, on any thread;
-            perhaps never, or more than once.
+        notify_almost_done: called when all ids are on their way and there within a millisecond:
+            on any thread, perhaps never, or more than once.
     """
 
     text: SharedText
@@ -114,7 +122,7 @@ class SharedRows:
     out_bytes: int
     id_bytes: int = 4
     options: EncodeOptions = DEFAULT_OPTIONS
-    soon: Callable[[], object] = _to_nobody
+    notify_almost_done: Callable[[], object] = _do_nothing
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -1,6 +1,6 @@
-"""Strings as joined UTF-8 with offsets, by string_join.cpp where that was built, else in Python.
+"""Joins strings as UTF-8 with offsets, by string_join.cpp where that is built, else in Python.
 
-Both give the same bytes and refuse the same strings; JOINED_BY says which one it is.
+Both give the same bytes and refuse the same strings; JOINED_BY names the one in use.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vocabularies.batch.ragged import offsets_from_lengths
 
 try:
     from vocabularies.batch import _string_join as native
@@ -28,7 +30,8 @@ JOINED_BY = "Python" if native is None else "C++"
 LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
 LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
 CACHE_BYTES = 1 << 22
-UINT8, INT64, ONE_PIECE = np.dtype(np.uint8), np.dtype(np.int64), (1,)
+UINT8 = np.dtype(np.uint8)
+INT64 = np.dtype(np.int64)
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 SAMPLE = 64  # Texts at least, of which the typical length is taken.
 
@@ -39,7 +42,7 @@ def join_texts(
     by: Any = native,
     copy: Copy | None = None,
 ) -> Joined:
-    """UTF-8 of all texts, uint8[N], and where each begins, int64[B + 1].
+    """Encode and join texts: UTF-8 uint8[N], and where each begins, int64[B + 1].
 
     Args:
         texts: the texts.
@@ -54,7 +57,7 @@ def join_texts(
     try:
         return join_in_python(texts) if by is None else _joined(texts, memory, by, copy)
     except (TypeError, UnicodeEncodeError) as error:
-        raise _named(error, texts) from error
+        raise _with_row(error, texts) from error
 
 
 def _joined(texts: Sequence[str], memory: Memory | None, by: Any, copy: Copy | None) -> Joined:
@@ -74,8 +77,8 @@ def _joined(texts: Sequence[str], memory: Memory | None, by: Any, copy: Copy | N
     return data, offsets
 
 
-def _named(error: Exception, texts: Sequence[Any]) -> Exception:
-    """The same with the number of the row that it is about."""
+def _with_row(error: Exception, texts: Sequence[Any]) -> Exception:
+    """Find the row of an error, and return the error with its number."""
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             return TypeError(f"row {row} is a {type(text).__name__}; texts are str")
@@ -88,7 +91,7 @@ def _named(error: Exception, texts: Sequence[Any]) -> Exception:
 
 
 def join_in_python(texts: Sequence[str]) -> Joined:
-    """The same without the extension.
+    """Join texts as `join_texts` does, without the extension.
 
     Long texts are encoded one by one, each while it is in a cache, unless all are ASCII and fit
     into a cache together; short ones are joined first, for a call costs more than a second pass.
@@ -99,24 +102,21 @@ def join_in_python(texts: Sequence[str]) -> Joined:
     if typical >= LONG_TEXT and not (fits and all(map(str.isascii, texts))):
         rows = [*map(str.encode, texts)]
         data = np.frombuffer(b"".join(rows), np.uint8)
-        return data, offsets_of_lengths(map(len, rows), len(rows))
+        return data, _offsets(map(len, rows), len(rows))
     joined = "".join(texts)
     data = np.frombuffer(joined.encode(), np.uint8)
     lengths: Iterable[int] = map(len, texts)
     if len(data) != len(joined):
         lengths = (len(t) if t.isascii() else len(t.encode()) for t in texts)
-    return data, offsets_of_lengths(lengths, len(texts))
+    return data, _offsets(lengths, len(texts))
 
 
-def offsets_of_lengths(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64]:
-    """int64[B + 1] from the lengths of B rows."""
-    offsets = np.zeros(num_rows + 1, np.int64)
-    np.cumsum(np.fromiter(lengths, np.int64, num_rows), out=offsets[1:])
-    return offsets
+def _offsets(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64]:
+    return offsets_from_lengths(np.fromiter(lengths, np.int64, num_rows))
 
 
 def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
-    """Of the UTF-8 of all; -1 where the texts have more than `most` characters together.
+    """Count the UTF-8 bytes of all texts; -1 where they have more than `most` characters together.
 
     Raises:
         UnicodeEncodeError: a text has a lone surrogate.
@@ -131,24 +131,24 @@ def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
 
 
 def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
-    """The numbers of the texts that have a character above U+00FF; without C++ perhaps of more."""
+    """Return the numbers of the texts with a character above U+00FF; without C++ perhaps more."""
     if by is None:
         return [row for row, text in enumerate(texts) if not text.isascii()]
     found: list[int] = by.wide_rows(texts if isinstance(texts, list) else list(texts))
     return found
 
 
-def bytes_of_rows(
+def contiguous_rows(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes uint8[N] that belong to rows, in one piece, and where rows begin, int64[B + 1].
+    """Return the bytes that belong to rows, contiguous uint8[N], and where each row begins.
 
     Raises:
         TypeError: the data are no uint8[N], or the offsets no integers[B + 1].
         ValueError: offsets begin before 0 or end behind the data.
     """
-    if data.dtype != UINT8 or offsets.dtype != INT64 or data.strides != ONE_PIECE:
-        data, offsets = _one_piece(data, offsets)
+    if data.dtype != UINT8 or offsets.dtype != INT64 or data.strides != (1,):
+        data, offsets = _make_contiguous(data, offsets)
     if not offsets[0] and offsets[-1] == len(data):
         return data, offsets
     if not 0 <= offsets[0] <= offsets[-1] <= len(data):
@@ -156,14 +156,14 @@ def bytes_of_rows(
     return data[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
-def _one_piece(
+def _make_contiguous(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The same bytes and offsets as such are expected; raises TypeError where they are others."""
-    for name, array, kinds, wanted in (
+    """Make contiguous uint8[N] and int64[B + 1] of arrays; a TypeError names any other."""
+    for name, array, kinds, expected in (
         ("data", data, ("u1",), "uint8[N]"),
         ("offsets", offsets, INTEGERS, "int64[B + 1]"),
     ):
         if array.dtype.str[1:] not in kinds or array.ndim != 1:
-            raise TypeError(f"{name} are {array.dtype}{list(array.shape)}, not {wanted}")
+            raise TypeError(f"{name} are {array.dtype}{list(array.shape)}, not {expected}")
     return np.ascontiguousarray(data), offsets.astype(np.int64, copy=False)

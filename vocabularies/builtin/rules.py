@@ -18,7 +18,7 @@ from vocabularies.formats.word_lists.published_rules import (
     NT_V2,
     NT_V3,
 )
-from vocabularies.formats.word_lists.vocab_files import all_kmers, vocabulary_of_words
+from vocabularies.formats.word_lists.vocab_files import all_kmers, make_word_vocabulary
 from vocabularies.model.types import Characters
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -26,7 +26,7 @@ EVO_IDS = 512
 
 
 def _words(*parts: tuple[str, ...] | list[str] | str) -> Vocabulary:
-    return vocabulary_of_words(dict(enumerate(word for part in parts for word in part)))
+    return make_word_vocabulary(dict(enumerate(word for part in parts for word in part)))
 
 
 def _dnabert1(k: int) -> Callable[[], Vocabulary]:

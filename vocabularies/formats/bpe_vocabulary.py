@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.parsing import NotCovered
-from vocabularies.model.byte_alphabet import CHARACTER_TO_BYTE, meant_bytes
+from vocabularies.formats.parsing import NotRepresentable
+from vocabularies.model.byte_alphabet import CHARACTER_TO_BYTE, added_token_bytes
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
@@ -27,7 +27,7 @@ _TO_LATIN_1 = {code: 0xFFFF for code in range(256)} | {
 }
 
 
-def spell(string: str, byte_level: bool) -> bytes | None:
+def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
     """The bytes that a string of the file stands for; None where it is not in the alphabet."""
     if not byte_level:
         return string.encode()
@@ -37,7 +37,7 @@ def spell(string: str, byte_level: bool) -> bytes | None:
         return None
 
 
-def hole(token_id: int) -> str:
+def hole_string(token_id: int) -> str:
     """What stands in a tokenizer.json for an id without meaning: the id and a private character.
 
     fastokens refuses a list with gaps; tokenizers does not mind either way. The character comes
@@ -98,7 +98,7 @@ def _merge_fault(pair: Any, vocab: Mapping[str, int], prefix: str) -> str:
     return "" if joined in vocab else f"{joined!r}, the two joined, is not in the vocabulary"
 
 
-def bpe_vocabulary(
+def make_bpe_vocabulary(
     vocab: Mapping[str, int],
     pairs: Iterable[tuple[int, int]],
     *,
@@ -131,12 +131,14 @@ def bpe_vocabulary(
     """
     special = {token.content: token for token in special_tokens}
     spelled, unwritten = _spell_all(vocab, special, byte_level)
-    mean = meant_bytes if byte_level else str.encode
+    mean = added_token_bytes if byte_level else str.encode
     meant = {token.content: mean(token.content) for token in (*unwritten, *special.values())}
     loose = {content: meant[content] for content in _never_ordinary(meant, vocab, byte_level)}
     _refuse_alike(loose, {meant[content] for content in meant.keys() - loose.keys()})
     ordinary = {*spelled.values()}
-    refuse_mistaken(loose, ordinary, byte_level, pretokenizer if ignore_merges else None, motifs)
+    refuse_ambiguous_tokens(
+        loose, ordinary, byte_level, pretokenizer if ignore_merges else None, motifs
+    )
     for token in (*unwritten, *special.values()):
         spelled[token.id] = meant[token.content]
     last = max([*vocab.values(), *spelled], default=-1)
@@ -168,7 +170,7 @@ def _spell_all(
     for string, token_id in vocab.items():
         if string in special or _is_hole(string, token_id):
             continue
-        token = spell(string, byte_level)
+        token = string_to_bytes(string, byte_level)
         if not token:
             unwritten.append(SpecialToken(string, token_id, special=False, matched=False))
         else:
@@ -181,7 +183,7 @@ def _never_ordinary(
 ) -> Iterator[str]:
     """The special tokens that the library never takes for ordinary ones."""
     for content in contents:
-        if content not in vocab or spell(content, byte_level) is None:
+        if content not in vocab or string_to_bytes(content, byte_level) is None:
             yield content
 
 
@@ -193,10 +195,10 @@ def _refuse_alike(loose: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
     """
     for content, meant in loose.items():
         if meant in ordinary:
-            raise NotCovered(f"the special token {content!r} means the bytes of another one")
+            raise NotRepresentable(f"the special token {content!r} means the bytes of another one")
 
 
-def refuse_mistaken(
+def refuse_ambiguous_tokens(
     loose: Mapping[str, bytes],
     ordinary: set[bytes],
     byte_level: bool,
@@ -228,4 +230,4 @@ def refuse_mistaken(
         )
         if single or whole:
             reason = f"the special token {content!r} could be taken for an ordinary one"
-            raise NotCovered(reason)
+            raise NotRepresentable(reason)

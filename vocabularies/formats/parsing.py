@@ -31,7 +31,7 @@ _MAGIC = (
 )
 
 
-class NotCovered(Exception):
+class NotRepresentable(Exception):
     """The file is right, but no model of ours says exactly the same; the text is the reason."""
 
 
@@ -39,7 +39,7 @@ class _BadJson(ValueError):
     """What the JSON parser itself lets pass."""
 
 
-def refuse_others(files: Mapping[str, bytes]) -> None:
+def refuse_binary_files(files: Mapping[str, bytes]) -> None:
     """Look at the first bytes of every file, before anything reads further.
 
     Raises:
@@ -161,7 +161,7 @@ def _depth_above(document: Any, limit: int) -> bool:
     return True
 
 
-def token_ids(vocab: Any, where: str) -> dict[str, int]:
+def read_token_ids(vocab: Any, where: str) -> dict[str, int]:
     """A JSON object of token -> id, checked.
 
     Raises:

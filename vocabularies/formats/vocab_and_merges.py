@@ -12,13 +12,13 @@ import json
 from collections.abc import Mapping
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_vocabulary import bpe_vocabulary, merge_ids, spell
+from vocabularies.formats.bpe_vocabulary import make_bpe_vocabulary, merge_ids, string_to_bytes
 from vocabularies.formats.parsing import (
     MAX_TOKENS,
-    NotCovered,
+    NotRepresentable,
     decode_text,
     parse_json,
-    token_ids,
+    read_token_ids,
 )
 from vocabularies.formats.special_token_roles import ROLE_CONTENTS, guess_roles
 from vocabularies.model.byte_alphabet import to_alphabet
@@ -49,13 +49,13 @@ def read_bpe_files(
     Raises:
         VocabularyError: with the place of everything that is wrong.
     """
-    vocab = token_ids(parse_json(vocab_json), "vocab.json")
+    vocab = read_token_ids(parse_json(vocab_json), "vocab.json")
     _refuse_other_spelling(vocab)
     merges = _merges(merges_txt, vocab)
     given = _usual_tokens(vocab, merges) if special_tokens is None else special_tokens
     special = _special_tokens(vocab, given)
     try:
-        return bpe_vocabulary(
+        return make_bpe_vocabulary(
             vocab,
             merges,
             byte_level=True,
@@ -63,7 +63,7 @@ def read_bpe_files(
             pretokenizer=pretokenizer or "gpt2",
             roles=guess_roles((token.content, token.id) for token in special),
         )
-    except NotCovered as error:
+    except NotRepresentable as error:
         raise VocabularyError.at("special_tokens", str(error)) from error
 
 
@@ -75,7 +75,7 @@ def _refuse_other_spelling(vocab: Mapping[str, int]) -> None:
     """
     for what, spelled in (
         (f"ends in {_END_OF_WORD}", lambda string: string.endswith(_END_OF_WORD)),
-        ("is not in GPT-2's byte alphabet", lambda string: spell(string, True) is None),
+        ("is not in GPT-2's byte alphabet", lambda string: string_to_bytes(string, True) is None),
     ):
         examples = [string for string in vocab if spelled(string)]
         if len(examples) * _OTHERS_SHARE > len(vocab):

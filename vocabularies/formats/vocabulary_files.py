@@ -18,8 +18,8 @@ from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.canonical import CHECKSUM_PREFIX, read_canonical, strip_checksum
 from vocabularies.formats.huggingface.reader import read_tokenizer_json
 from vocabularies.formats.huggingface.writer import tokenizer_json
-from vocabularies.formats.parsing import parse_json, refuse_others
-from vocabularies.formats.tiktoken.ranks import looks_like_ranks, read_tiktoken, write_tiktoken
+from vocabularies.formats.parsing import parse_json, refuse_binary_files
+from vocabularies.formats.tiktoken.ranks import is_rank_file, read_tiktoken, write_tiktoken
 from vocabularies.formats.tiktoken.tekken import is_tekken, read_tekken
 from vocabularies.formats.vocab_and_merges import read_bpe_files, write_bpe_files
 from vocabularies.formats.word_lists.kmer_config import (
@@ -27,11 +27,15 @@ from vocabularies.formats.word_lists.kmer_config import (
     read_kmer_config,
     write_kmer_config,
 )
-from vocabularies.formats.word_lists.vocab_files import read_vocab_json, read_vocab_txt, write_words
+from vocabularies.formats.word_lists.vocab_files import (
+    read_vocab_json,
+    read_vocab_txt,
+    write_word_list,
+)
 from vocabularies.model import canonical
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.pretokenizers import pretokenizer as find_pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer as find_pretokenizer
 
 FORMATS = (
     "tokenizer.json",
@@ -71,7 +75,7 @@ def read_vocabulary(
     """
     if not files:
         raise VocabularyError.at("files", "no file was given")
-    refuse_others(files)
+    refuse_binary_files(files)
     named = {PurePosixPath(name.replace("\\", "/")).name: data for name, data in files.items()}
     if len(named) < len(files):
         raise VocabularyError.at("files", "two files have the same name")
@@ -190,7 +194,7 @@ def _detect(files: Mapping[str, bytes]) -> str:
         raise _config_alone()
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return _detect_json(data)
-    if name.endswith(".tiktoken") or looks_like_ranks(data):
+    if name.endswith(".tiktoken") or is_rank_file(data):
         return "tiktoken"
     return "vocab.txt"
 
@@ -229,7 +233,7 @@ def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
         case "vocab.json" if isinstance(vocabulary.model, Bpe):
             return write_bpe_files(vocabulary)
         case "vocab.json" | "vocab.txt":
-            return write_words(vocabulary, as_json=format == "vocab.json")
+            return write_word_list(vocabulary, as_json=format == "vocab.json")
         case "kmer":
             return {CONFIG_NAME: write_kmer_config(vocabulary)}
         case "tekken.json":

@@ -1,1 +1,8 @@
-"""What a vocabulary is: a frozen value, its checks, its canonical form, its tables."""
+"""A vocabulary as a value: its types, checks, canonical form and lookup tables.
+
+`vocabulary.Vocabulary` is frozen and hashable. `types` has its models and fields, `checks` finds
+their faults, `canonical` writes the bytes that the digest is taken of, `tables` gives the same as
+flat arrays for engines, `byte_alphabet` is GPT-2's spelling of bytes.
+
+Everybody imports it. A Vocabulary that exists has no fault; equal fields give equal digests.
+"""

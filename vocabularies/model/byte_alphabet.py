@@ -36,7 +36,7 @@ def from_alphabet(token: str) -> bytes:
     return bytes([CHARACTER_TO_BYTE[character] for character in token])
 
 
-def meant_bytes(content: str) -> bytes:
+def added_token_bytes(content: str) -> bytes:
     """What the byte-level decoder of `tokenizers` makes of the content of an added token.
 
     Example: "Ġthe" is " the" and "é" the byte E9, but "é!中" with a character outside of the

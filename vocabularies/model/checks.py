@@ -12,11 +12,11 @@ from operator import add
 import numpy as np
 
 from vocabularies.errors import Finding
-from vocabularies.model.byte_alphabet import meant_bytes
+from vocabularies.model.byte_alphabet import added_token_bytes
 from vocabularies.model.types import ROLES, Bpe, Characters, Kmers, VocabularyFields
 from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_MOTIFS, MOTIFS
 from vocabularies.preprocessing.normalizers import Normalizer, compile_replacement, normalize
-from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 
 MAX_FINDINGS = 100
 MAX_K = 12
@@ -95,7 +95,7 @@ def _special_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
             )
         seen.setdefault(token.content, i)
         known = 0 <= token.id < len(vocabulary.tokens) and vocabulary.tokens[token.id]
-        meant = meant_bytes(token.content) if is_byte_level else None
+        meant = added_token_bytes(token.content) if is_byte_level else None
         if known and known not in (token.content.encode(), meant):
             yield Finding(where, f"id {token.id} stands for {known!r}, not for {token.content!r}")
 
@@ -103,12 +103,12 @@ def _special_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
 def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     is_sound, growth = True, 1
     try:
-        pretokenizer(vocabulary.pretokenizer)
+        find_pretokenizer(vocabulary.pretokenizer)
     except ValueError as error:
         yield Finding("pretokenizer", str(error))
     for i, step in enumerate(vocabulary.normalizers):
         if step.kind in ("replace", "replace_regex"):
-            growth *= growth_of(step.pattern if step.kind == "replace" else "x", step.content)
+            growth *= max_growth(step.pattern if step.kind == "replace" else "x", step.content)
         if growth > MAX_GROWTH:
             yield Finding(f"normalizers[{i}]", TOO_LONG)
             return
@@ -136,7 +136,7 @@ def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
                 )
 
 
-def growth_of(literal: str, content: str) -> int:
+def max_growth(literal: str, content: str) -> int:
     """Bytes for one where `content` replaces `literal`; "" may be found between all characters.
 
     A regular expression that never matches nothing is as bad as a literal of one byte.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vocabularies.model.types import Bpe, Characters, Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN
+from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN_CHARACTERS
 from vocabularies.preprocessing.unicode_classes import class_mask
 
 BASE, SINGLE, SPACE, OTHER = range(4)
@@ -53,9 +53,9 @@ class KmerTable:
             for white space that gives no id; OTHER for the rest.
         letter_ids: int32[256], ids of single letters; the unknown id where there is none.
         is_space: bool[256], ASCII white space as Python has it.
-        is_rare: bool[256], bytes at which a row may need the reference: non-ASCII ones, one byte
-            of each special token that is looked for, and where a text may be words all that may
-            take a k-mer apart (`bert_basic_tokenizer`).
+        needs_reference: bool[256], bytes at which a row may need the reference: non-ASCII ones, one
+            byte of each special token that is looked for, and where a text may be words all that
+            may take a k-mer apart (`bert_basic_tokenizer`).
         is_sign: bool[256], where a text may be words of k-mers at every base: ASCII signs that are
             no letters and in no special token, which only take a k-mer apart.
         num_kmers: n**k.
@@ -65,7 +65,7 @@ class KmerTable:
     classes: NDArray[np.uint8]
     letter_ids: NDArray[np.int32]
     is_space: NDArray[np.bool_]
-    is_rare: NDArray[np.bool_]
+    needs_reference: NDArray[np.bool_]
     is_sign: NDArray[np.bool_]
     num_kmers: int
 
@@ -80,14 +80,14 @@ class CharacterTable:
         drops: whether any entry is DROPPED.
         by_byte: bytes are looked up (True) or code points (False).
         ascii_only: a row with a non-ASCII byte needs the reference.
-        is_rare: bool[256], bytes at which a row may need the reference.
+        needs_reference: bool[256], bytes at which a row may need the reference.
     """
 
     ids: NDArray[np.int32]
     drops: bool
     by_byte: bool
     ascii_only: bool
-    is_rare: NDArray[np.bool_]
+    needs_reference: NDArray[np.bool_]
 
 
 def token_table(vocabulary: Vocabulary) -> TokenTable:
@@ -125,20 +125,20 @@ def kmer_table(vocabulary: Vocabulary) -> KmerTable:
     if model.case == "upper":
         for table in (codes, letter_ids, classes):
             table[ord("a") : ord("z") + 1] = table[ord("A") : ord("Z") + 1]
-    is_rare = special_marks(vocabulary)
-    is_rare[ASCII:] = True
+    needs_reference = special_marks(vocabulary)
+    needs_reference[ASCII:] = True
     is_sign = np.zeros(256, np.bool_)
     if model.whitespace == "words":
-        signs = _flags([byte for byte in range(ord("!"), 127) if chr(byte) not in PLAIN])
+        signs = _flags([byte for byte in range(ord("!"), 127) if chr(byte) not in PLAIN_CHARACTERS])
         if model.frame == "sequence" and model.stride == 1 and model.remainder == "drop":
-            is_sign = signs & ~is_rare & (codes == num_kmers)
-        is_rare[:ASCII] |= [chr(byte) not in PLAIN for byte in range(ASCII)]
+            is_sign = signs & ~needs_reference & (codes == num_kmers)
+        needs_reference[:ASCII] |= [chr(byte) not in PLAIN_CHARACTERS for byte in range(ASCII)]
     return KmerTable(
         codes=_frozen(codes),
         classes=_frozen(classes),
         letter_ids=_frozen(letter_ids),
         is_space=_frozen(is_space),
-        is_rare=_frozen(is_rare),
+        needs_reference=_frozen(needs_reference),
         is_sign=_frozen(is_sign),
         num_kmers=num_kmers,
     )
@@ -149,7 +149,9 @@ def may_be_apart(vocabulary: Vocabulary, text: str) -> bool:
     model = vocabulary.model
     if not isinstance(model, Kmers) or model.whitespace != "words":
         return False
-    return bool(kmer_table(vocabulary).is_rare[np.frombuffer(text.encode(), np.uint8)].any())
+    return bool(
+        kmer_table(vocabulary).needs_reference[np.frombuffer(text.encode(), np.uint8)].any()
+    )
 
 
 def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
@@ -158,9 +160,13 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
     That is a Characters model, and a Bpe over characters that has no merges (GPN's).
     """
     model = vocabulary.model
-    is_rare = special_marks(vocabulary)
+    needs_reference = special_marks(vocabulary)
     if isinstance(model, Bpe):
-        return _bpe_characters(vocabulary, model, is_rare) if _is_plain(vocabulary, model) else None
+        return (
+            _bpe_characters(vocabulary, model, needs_reference)
+            if _is_plain(vocabulary, model)
+            else None
+        )
     if not isinstance(model, Characters) or vocabulary.normalizers:
         return None
     if vocabulary.pretokenizer != "none":
@@ -173,8 +179,8 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
     if upper:
         ids[ord("a") : ord("z") + 1] = ids[ord("A") : ord("Z") + 1]
     if upper:
-        is_rare[ASCII:] = True
-    return CharacterTable(_frozen(ids), False, by_byte, upper, _frozen(is_rare))
+        needs_reference[ASCII:] = True
+    return CharacterTable(_frozen(ids), False, by_byte, upper, _frozen(needs_reference))
 
 
 def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
@@ -190,7 +196,7 @@ def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
 
 
 def _bpe_characters(
-    vocabulary: Vocabulary, model: Bpe, is_rare: NDArray[np.bool_]
+    vocabulary: Vocabulary, model: Bpe, needs_reference: NDArray[np.bool_]
 ) -> CharacterTable:
     unknown = DROPPED if model.unknown_id is None else model.unknown_id
     ids = np.full(257, unknown, np.int32)
@@ -204,9 +210,9 @@ def _bpe_characters(
         ids[ord("A") : ord("Z") + 1] = ids[ord("a") : ord("z") + 1]
     if vocabulary.pretokenizer != "none":
         ids[:ASCII][class_mask("s", "rust")[:ASCII]] = DROPPED
-    is_rare[ASCII:] = True
+    needs_reference[ASCII:] = True
     drops = bool((ids[:ASCII] == DROPPED).any())
-    return CharacterTable(_frozen(ids), drops, False, True, _frozen(is_rare))
+    return CharacterTable(_frozen(ids), drops, False, True, _frozen(needs_reference))
 
 
 def special_marks(vocabulary: Vocabulary) -> NDArray[np.bool_]:

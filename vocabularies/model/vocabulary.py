@@ -61,7 +61,7 @@ class Vocabulary(VocabularyFields):
         return {token.id: token.content for token in self.special_tokens}
 
     @cached_property
-    def has_strands(self) -> bool:
+    def supports_reverse_complement(self) -> bool:
         """Whether its texts may be sequences of nucleotides, which have another strand.
 
         Single letters may. k-mers may where they are over nucleotides. Of BPE and what the library

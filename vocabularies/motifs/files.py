@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.parsing import MAX_FINDINGS, decode_text, parse_json, refuse_others
+from vocabularies.formats.parsing import MAX_FINDINGS, decode_text, parse_json, refuse_binary_files
 from vocabularies.motifs.bank import FULL_WEIGHT, Motif, MotifBank, spell_with_t
 
 MotifFormat = Literal["auto", "fasta", "tsv", "json", "lines"]
@@ -41,7 +41,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
     Raises:
         VocabularyError: with the first hundred faults, their file and their lines.
     """
-    refuse_others({name: data})
+    refuse_binary_files({name: data})
     try:
         text = decode_text(data)
     except VocabularyError as error:

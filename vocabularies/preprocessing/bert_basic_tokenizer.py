@@ -9,28 +9,30 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 \t\n\r")
+PLAIN_CHARACTERS = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 \t\n\r"
+)
 """Letters and digits, which stay, and blanks, which part words; all else has to be looked at."""
 NO_CHARACTER = "\ufffd"
 
 
-def is_blank(character: str) -> bool:
+def is_word_separator(character: str) -> bool:
     """Whether it parts words; other white space among the control characters is left out."""
     is_control = unicodedata.category(character).startswith("C")
     return character in "\t\n\r" or (character.isspace() and not is_control)
 
 
-def words_in(text: str) -> Iterator[tuple[int, int]]:
+def find_words(text: str) -> Iterator[tuple[int, int]]:
     """Where each word of a text begins and ends, in characters."""
     begin = 0
     for place, character in enumerate(f"{text} "):
-        if is_blank(character):
+        if is_word_separator(character):
             if begin < place:
                 yield begin, place
             begin = place + 1
 
 
-def pieces_of(word: str) -> list[str]:
+def split_word(word: str) -> list[str]:
     """What becomes of a word: control characters and accents go, punctuation stands alone.
 
     Example: AC- becomes AC and -, and A-C three pieces; AÇG becomes ACG.

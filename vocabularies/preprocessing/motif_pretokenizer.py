@@ -14,7 +14,7 @@ MAX_MOTIFS = 100_000
 MAX_MOTIF_BYTES = 256
 
 
-def cut_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+def split_at_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     """Leftmost, of several the longest, without overlaps: (begin, end) in characters, in order.
 
     Example, motifs AC, ACG and GT: TACGTT is T | ACG | TT. ACG is longer than AC and takes the G

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, AnyStr
 
 from vocabularies.preprocessing.class_patterns import ClassPatterns, compile_patterns, fingerprint
-from vocabularies.preprocessing.motif_pretokenizer import MOTIFS, cut_motifs
+from vocabularies.preprocessing.motif_pretokenizer import MOTIFS, split_at_motifs
 from vocabularies.preprocessing.published_patterns import (
     CL100K,
     DEEPSEEK_V3,
@@ -140,7 +140,7 @@ _RULES = (
 PRETOKENIZERS: Mapping[str, Pretokenizer] = MappingProxyType({rule.name: rule for rule in _RULES})
 
 
-def pretokenizer(name: str) -> Pretokenizer:
+def find_pretokenizer(name: str) -> Pretokenizer:
     """The rule of a name; ``isolate:-`` is the rule that makes every "-" a pretoken of its own.
 
     Raises:
@@ -166,10 +166,10 @@ def pretokenize(name: str, text: str, motifs: tuple[str, ...] = ()) -> list[tupl
     Raises:
         ValueError: there is no such rule.
     """
-    rule = pretokenizer(name)
+    rule = find_pretokenizer(name)
     spans = [(0, len(text))] if text else []
     if name == MOTIFS:
-        return list(cut_motifs(text, motifs))
+        return list(split_at_motifs(text, motifs))
     if name.startswith(ISOLATE):
         literal = re.compile(re.escape(name.removeprefix(ISOLATE)))
         return list(_pieces(literal, text, 0, len(text), keep=True))
@@ -205,12 +205,12 @@ def _pieces(
         yield last, end
 
 
-def recognize_pattern(pat_str: str) -> str | None:
+def recognize_tiktoken_pattern(pat_str: str) -> str | None:
     """The rule that a tiktoken pattern means; None where it is none of ours or not understood."""
     return _rule_of((pat_str,), "rust")
 
 
-def recognize(pre_tokenizer_json: Mapping[str, Any] | None) -> str | None:
+def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | None:
     """The rule that the "pre_tokenizer" of a tokenizer.json means; None where it is none of ours.
 
     Whether the pretokens are then spelled in the byte-level alphabet is `is_byte_level`'s answer.

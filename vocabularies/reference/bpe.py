@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.special_tokens import Stretch, Token
+from vocabularies.reference.special_tokens import AlignedText, Token
 
 MAX_PLAIN_SYMBOLS = 64
 Symbol = tuple[int, int, int]
@@ -54,7 +54,7 @@ def bpe_rules(vocabulary: Vocabulary) -> BpeRules:
     return BpeRules(merges, token_ids)
 
 
-def encode_bpe(vocabulary: Vocabulary, pretoken: Stretch) -> list[Token]:
+def encode_bpe(vocabulary: Vocabulary, pretoken: AlignedText) -> list[Token]:
     """The ids of one pretoken.
 
     Example (Wikipedia's, https://en.wikipedia.org/wiki/Byte-pair_encoding): with the merges

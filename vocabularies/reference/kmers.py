@@ -1,4 +1,4 @@
-"""K-mers and characters of one stretch of a sequence, as slow and plain as their rules.
+"""Encodes a part of a sequence by a k-mer model, as slow and plain as its rules.
 
 Part of the oracle (`reference`): plain Python, knows no template and no other strand.
 """
@@ -10,22 +10,26 @@ import re
 from collections.abc import Callable, Iterator
 
 from vocabularies.batch.batch import EncodeOptions, RowError, RowRefused
-from vocabularies.model.types import Characters, Kmers, SpecialToken
+from vocabularies.model.types import Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN, is_blank, pieces_of, words_in
-from vocabularies.reference.special_tokens import Stretch, Token, check_special
+from vocabularies.preprocessing.bert_basic_tokenizer import (
+    PLAIN_CHARACTERS,
+    find_words,
+    is_word_separator,
+    split_word,
+)
+from vocabularies.reference.characters import Letter, letters_of
+from vocabularies.reference.special_tokens import AlignedText, Token, accept_special_token
 
-Letter = tuple[str, int, int]
-"""A letter with its begin and end byte in the stretch."""
-IdsOf = Callable[[list[Letter]], list[int]]
-"""The ids of a k-mer: one, or those of the pieces of a word."""
+EncodeKmer = Callable[[list[Letter]], list[int]]
+"""Returns the ids of a k-mer: one, or those of the parts of a word."""
 
 
 def is_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bool:
-    """Whether the sequence wraps, by the request or else by the vocabulary.
+    """Decide whether the sequence wraps, by the request or else by the vocabulary.
 
     Raises:
-        RowRefused: it should but cannot.
+        RowRefused: it is to wrap, but cannot.
     """
     model = vocabulary.model
     own = isinstance(model, Kmers) and model.circular
@@ -34,52 +38,22 @@ def is_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bo
     if not isinstance(model, Kmers) or model.frame != "sequence" or model.stride != 1:
         message = "only k-mers at every base of a sequence can wrap"
         raise RowRefused(RowError("circular_not_possible", message))
-    if model.whitespace == "words" and any(map(is_blank, text)):
+    if model.whitespace == "words" and any(map(is_word_separator, text)):
         message = "k-mers that are already apart cannot wrap"
         raise RowRefused(RowError("circular_not_possible", message))
     if model.whitespace == "skip" and any(map(str.isspace, text)):
         message = "white space parts the sequence"
         raise RowRefused(RowError("circular_not_possible", message))
-    if len(_letters(text, model.case)) < model.k:
+    if len(letters_of(text, model.case)) < model.k:
         message = f"a circular sequence needs at least {model.k} letters"
         raise RowRefused(RowError("too_short_for_circular", message))
     return True
 
 
-def _letters(text: str, case: str) -> list[Letter]:
-    """The letters of a text; one that upper case makes several of gives several."""
-    letters, begin = [], 0
-    for character in text:
-        end = begin + len(character.encode())
-        written = character.upper() if case == "upper" else character
-        letters += [(letter, begin, end) for letter in written]
-        begin = end
-    return letters
-
-
-def encode_characters(model: Characters, stretch: Stretch) -> list[Token]:
-    """One id for each character or byte.
-
-    Example: with A = 7, T = 10 and unknown 6 the text AéT gives 7 6 10 for characters; with bytes
-    é is two bytes and gives two ids.
-    """
-    ids = dict(model.letter_ids)
-    tokens = []
-    for letter, begin, end in _letters(stretch.text, model.case):
-        parts = [letter] if model.unit == "codepoint" else [chr(b) for b in letter.encode()]
-        exact = len(parts) == end - begin
-        for i, part in enumerate(parts):
-            token_id = ids.get(part, model.unknown_id)
-            assert token_id is not None
-            place = (begin + i, begin + i + 1) if exact else (begin, end)
-            tokens.append(stretch.token(token_id, *place))
-    return tokens
-
-
 def encode_kmers(
-    vocabulary: Vocabulary, stretch: Stretch, options: EncodeOptions, circular: bool
+    vocabulary: Vocabulary, part: AlignedText, options: EncodeOptions, circular: bool
 ) -> list[Token]:
-    """The k-mers of a stretch by the model's rules.
+    """Encode a part of a text by the model's rules.
 
     Raises:
         RowRefused: a word of a text with white space is no k-mer.
@@ -87,27 +61,33 @@ def encode_kmers(
     model = vocabulary.model
     assert isinstance(model, Kmers)
     if model.whitespace == "words":
-        ids_of: IdsOf = functools.partial(_word_ids, vocabulary, model, stretch, options)
-        if any(map(is_blank, stretch.text)):
-            return list(_encode_words(vocabulary, model, stretch, options, ids_of))
+        encode_kmer: EncodeKmer = functools.partial(_word_ids, vocabulary, model, part, options)
+        if any(map(is_word_separator, part.text)):
+            return list(_encode_words(vocabulary, model, part, options, encode_kmer))
     else:
 
-        def ids_of(kmer: list[Letter]) -> list[int]:
-            return [_kmer(model, kmer)[0]]
+        def encode_kmer(kmer: list[Letter]) -> list[int]:
+            return [_kmer_token(model, kmer).id]
 
-    letters = _letters(stretch.text, model.case)
+    letters = letters_of(part.text, model.case)
     if circular:
-        tokens = _circular(model, letters, ids_of)
+        tokens = _circular(model, letters, encode_kmer)
     elif model.frame == "sequence":
-        parts = _parts(model, letters)
-        tokens = (token for part in parts for token in _sequence(model, part, ids_of))
+        tokens = (
+            token
+            for run in _split_white_space(model, letters)
+            for token in _sequence(model, run, encode_kmer)
+        )
     else:
         tokens = _runs(model, letters)
-    return [stretch.token(*token) for token in tokens]
+    return [part.token(token.id, token.begin, token.end) for token in tokens]
 
 
 def _kmer_id(model: Kmers, word: str) -> int:
-    """first_id + d1 * n**(k-1) + ... + dk; with ATCG and first_id 6 ATC is 6 + 0*16 + 1*4 + 2."""
+    """Return first_id + d1 * n**(k-1) + ... + dk.
+
+    Example, letters ATCG and first_id 6: ATC is 6 + 0*16 + 1*4 + 2.
+    """
     number = 0
     for letter in word:
         if letter not in model.letters:
@@ -116,13 +96,13 @@ def _kmer_id(model: Kmers, word: str) -> int:
     return model.first_id + number
 
 
-def _kmer(model: Kmers, letters: list[Letter]) -> Token:
+def _kmer_token(model: Kmers, letters: list[Letter]) -> Token:
     word = "".join(letter for letter, _, _ in letters)
-    return _kmer_id(model, word), letters[0][1], letters[-1][2]
+    return Token(_kmer_id(model, word), letters[0][1], letters[-1][2])
 
 
-def _parts(model: Kmers, letters: list[Letter]) -> list[list[Letter]]:
-    """What lies between white space where that is skipped."""
+def _split_white_space(model: Kmers, letters: list[Letter]) -> list[list[Letter]]:
+    """Split the letters at white space where the model skips that."""
     parts: list[list[Letter]] = [[]]
     for letter in letters:
         if model.whitespace == "skip" and letter[0].isspace():
@@ -132,8 +112,8 @@ def _parts(model: Kmers, letters: list[Letter]) -> list[list[Letter]]:
     return parts
 
 
-def _sequence(model: Kmers, letters: list[Letter], ids_of: IdsOf) -> Iterator[Token]:
-    """K-mers at 0, stride, 2 * stride ...; then what no k-mer covers.
+def _sequence(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> Iterator[Token]:
+    """Yield the k-mers at 0, stride, 2 * stride ... and then what no k-mer covers.
 
     Example, k = 3, stride 1: ACGTA gives ACG CGT GTA; with stride 3 ACG, and TA is left over.
     """
@@ -141,7 +121,7 @@ def _sequence(model: Kmers, letters: list[Letter], ids_of: IdsOf) -> Iterator[To
     for place in range(0, len(letters) - model.k + 1, model.stride):
         covered = place + model.k
         kmer = letters[place:covered]
-        yield from ((token_id, kmer[0][1], kmer[-1][2]) for token_id in ids_of(kmer))
+        yield from (Token(token_id, kmer[0][1], kmer[-1][2]) for token_id in encode_kmer(kmer))
     yield from _remainder(model, letters[covered:])
 
 
@@ -149,11 +129,11 @@ def _remainder(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
     if model.remainder == "letters":
         ids = dict(model.letter_ids)
         for letter, begin, end in letters:
-            yield ids.get(letter, model.unknown_id), begin, end
+            yield Token(ids.get(letter, model.unknown_id), begin, end)
 
 
-def _circular(model: Kmers, letters: list[Letter], ids_of: IdsOf) -> Iterator[Token]:
-    """One k-mer for each base; one over the junction spans the part before it.
+def _circular(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> Iterator[Token]:
+    """Yield one k-mer for each base; one over the junction spans its bases before that.
 
     Example, k = 3: ACGTT gives ACG CGT GTT | TTA TAC with the junction appended (the last two span
     bytes 3..5 and 4..5), and TTA TAC | ACG CGT GTT with it prepended.
@@ -164,12 +144,12 @@ def _circular(model: Kmers, letters: list[Letter], ids_of: IdsOf) -> Iterator[To
         begin = place % num_letters
         kmer = [letters[(begin + i) % num_letters] for i in range(model.k)]
         end = min(begin + model.k, num_letters)
-        for token_id in ids_of(kmer):
-            yield token_id, letters[begin][1], letters[end - 1][2]
+        for token_id in encode_kmer(kmer):
+            yield Token(token_id, letters[begin][1], letters[end - 1][2])
 
 
 def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
-    """Each run of the model's letters has a frame of its own.
+    """Yield the k-mers of each run of the model's letters, in a frame of its own.
 
     Example, k = 3, N = 99: ACGTANNAxyA gives ACG T A 99 99 A unknown A.
     """
@@ -183,12 +163,12 @@ def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
         run = letters[place:end]
         if kind == "bases":
             for i in range(0, len(run) - model.k + 1, model.k):
-                yield _kmer(model, run[i : i + model.k])
+                yield _kmer_token(model, run[i : i + model.k])
             yield from _remainder(model, run[len(run) // model.k * model.k :])
         elif kind == "single":
-            yield singles[run[0][0]], run[0][1], run[0][2]
+            yield Token(singles[run[0][0]], run[0][1], run[0][2])
         elif kind == "other":
-            yield model.unknown_id, run[0][1], run[-1][2]
+            yield Token(model.unknown_id, run[0][1], run[-1][2])
         place = end
 
 
@@ -201,66 +181,72 @@ def _kind(model: Kmers, letter: str) -> str:
 
 
 def _encode_words(
-    vocabulary: Vocabulary, model: Kmers, stretch: Stretch, options: EncodeOptions, ids_of: IdsOf
+    vocabulary: Vocabulary,
+    model: Kmers,
+    part: AlignedText,
+    options: EncodeOptions,
+    encode_kmer: EncodeKmer,
 ) -> Iterator[Token]:
-    """K-mers that are already apart, with special tokens among them.
+    """Yield the tokens of k-mers that white space separates, with special tokens among them.
 
     Example, k = 3: "ACG CGT [MASK] TAC" gives ACG CGT [MASK] TAC.
     """
-    specials = _specials(vocabulary)
-    offsets = stretch.byte_offsets()
-    for begin, end in words_in(stretch.text):
-        word, first = stretch.text[begin:end], offsets[begin]
-        sent_byte = stretch.sources[first][0]
+    specials = _matched_tokens(vocabulary)
+    offsets = part.byte_offsets()
+    for begin, end in find_words(part.text):
+        word, first = part.text[begin:end], offsets[begin]
+        sent_byte = part.sources[first][0]
         special = specials.get(word)
-        letters = _letters(word, model.case)
-        is_special = special is not None and check_special(special, options.special, sent_byte)
+        letters = letters_of(word, model.case)
+        is_special = special is not None and accept_special_token(
+            special, options.special, sent_byte
+        )
         if special is not None and is_special:
-            yield stretch.token(special.id, first, offsets[end])
+            yield part.token(special.id, first, offsets[end])
             continue
         if len(letters) != model.k:
             message = f"{word[:50]!r} has {len(letters)} letters; words must have {model.k}"
             raise RowRefused(RowError("not_a_kmer", message, f"byte {sent_byte}"))
         placed = [(letter, first + begin, first + end) for letter, begin, end in letters]
-        for token_id in ids_of(placed):
-            yield stretch.token(token_id, first, offsets[end])
+        for token_id in encode_kmer(placed):
+            yield part.token(token_id, first, offsets[end])
 
 
 def _word_ids(
     vocabulary: Vocabulary,
     model: Kmers,
-    stretch: Stretch,
+    part: AlignedText,
     options: EncodeOptions,
     kmer: list[Letter],
 ) -> list[int]:
-    """A word's ids: those of the special tokens in it, and of the pieces between them.
+    """Return a word's ids: those of the special tokens in it and of the parts between them.
 
     Example, k = 6: ACGTA- gives two unknown ids, A[SEP] an unknown one and that of [SEP].
     """
     word = "".join(letter for letter, _, _ in kmer)
-    if PLAIN.issuperset(word):
+    if PLAIN_CHARACTERS.issuperset(word):
         return [_kmer_id(model, word)]
-    specials, ids, last = _specials(vocabulary), [], 0
-    for match in _pattern_of(vocabulary).finditer(word):
+    specials, ids, last = _matched_tokens(vocabulary), [], 0
+    for match in _special_token_pattern(vocabulary).finditer(word):
         special = specials[match.group()]
-        sent_byte = stretch.sources[kmer[match.start()][1]][0]
-        if check_special(special, options.special, sent_byte):
-            ids += [*_piece_ids(model, word[last : match.start()]), special.id]
+        sent_byte = part.sources[kmer[match.start()][1]][0]
+        if accept_special_token(special, options.special, sent_byte):
+            ids += [*_part_ids(model, word[last : match.start()]), special.id]
             last = match.end()
-    return ids + _piece_ids(model, word[last:])
+    return ids + _part_ids(model, word[last:])
 
 
-def _piece_ids(model: Kmers, word: str) -> list[int]:
-    pieces = pieces_of(word)
-    return [_kmer_id(model, p) if len(p) == model.k else model.unknown_id for p in pieces]
+def _part_ids(model: Kmers, word: str) -> list[int]:
+    parts = split_word(word)
+    return [_kmer_id(model, p) if len(p) == model.k else model.unknown_id for p in parts]
 
 
-def _specials(vocabulary: Vocabulary) -> dict[str, SpecialToken]:
+def _matched_tokens(vocabulary: Vocabulary) -> dict[str, SpecialToken]:
     return {token.content: token for token in vocabulary.special_tokens if token.matched}
 
 
 @functools.lru_cache(maxsize=32)
-def _pattern_of(vocabulary: Vocabulary) -> re.Pattern[str]:
-    """The longest special token at a place; with none of them, what is nowhere."""
-    contents = sorted(_specials(vocabulary), key=len, reverse=True)
+def _special_token_pattern(vocabulary: Vocabulary) -> re.Pattern[str]:
+    """Compile the pattern of special tokens, the longest first; it matches nothing without any."""
+    contents = sorted(_matched_tokens(vocabulary), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, contents)) or r"(?!)")

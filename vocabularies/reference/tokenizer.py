@@ -1,9 +1,8 @@
-"""Which ids a text gets and which bytes ids stand for: the oracle, slow and plain.
+"""Defines the ids of a text and the bytes of ids: the oracle, slow and plain.
 
-Every engine is held to it. Knows nothing of speed, NumPy, batches, files or HTTP. Its parts:
-`segments` (special tokens, normalizers), `bpe`, `sequences` (k-mers,
-characters) and here the order of the steps, the other strand, truncation, begin and end tokens,
-decoding. Models of kind "upstream" are defined by the Hugging Face library, not here.
+Every engine is held to it. This module has the order of the steps, the other strand, truncation,
+begin and end tokens and decoding; `special_tokens` has the first step, `bpe`, `kmers` and
+`characters` have the models. Upstream models are defined by the Hugging Face library, not here.
 """
 
 from __future__ import annotations
@@ -16,10 +15,13 @@ from vocabularies.model.types import Bpe, Characters, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
 from vocabularies.reference.bpe import encode_bpe
-from vocabularies.reference.kmers import encode_characters, encode_kmers, is_circular
-from vocabularies.reference.special_tokens import Span, Stretch, Token, cut_text
+from vocabularies.reference.characters import encode_characters
+from vocabularies.reference.kmers import encode_kmers, is_circular
+from vocabularies.reference.special_tokens import AlignedText, Span, Token, split_special_tokens
 
-NO_STRANDS = RowError("no_other_strand", "this vocabulary is of text; only sequences have strands")
+NO_REVERSE_COMPLEMENT = RowError(
+    "no_other_strand", "this vocabulary is of text; only sequences have strands"
+)
 _CODES = "ACGTURYSWKMBDHVN"
 _COMPLEMENTS = "TGCAAYRSWMKVHDBN"
 _COMPLEMENT = str.maketrans(_CODES + _CODES.lower(), _COMPLEMENTS + _COMPLEMENTS.lower())
@@ -27,7 +29,7 @@ _COMPLEMENT = str.maketrans(_CODES + _CODES.lower(), _COMPLEMENTS + _COMPLEMENTS
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRow:
-    """The answer for one text.
+    """The ids of one text.
 
     Attributes:
         ids: begin and end tokens included where they are added.
@@ -46,43 +48,43 @@ class ReferenceRow:
 def encode(
     vocabulary: Vocabulary, text: str, options: EncodeOptions = DEFAULT_OPTIONS
 ) -> ReferenceRow:
-    """The ids of one text.
+    """Encode one text.
 
     Raises:
         RowRefused: the options do not fit the text or the vocabulary; its error says why.
         ValueError: the model is upstream: there the library is the reference.
 
-    Example: GPT-2's "Hello, world!" is cut into Hello | , | world | ! (with its blank), each of
+    Example: GPT-2's "Hello, world!" is split into Hello | , | world | ! (with its blank), each of
     which merges to one token: 15496 11 995 0.
     """
     if isinstance(vocabulary.model, Upstream):
         raise ValueError(f"only the library computes this vocabulary: {vocabulary.model.reason}")
     if options.reverse_complement:
-        content = _other_strand_content(vocabulary, text, options)
+        content = _reverse_complement_content(vocabulary, text, options)
     else:
         content = _content(vocabulary, text, options)
-    return _frame(vocabulary, content, options)
+    return _post_process(vocabulary, content, options)
 
 
 def _content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[Token]:
-    """The text's own tokens, without begin and end tokens."""
+    """Encode the text without begin and end tokens."""
     circular = is_circular(vocabulary, text, options)
     tokens: list[Token] = []
-    for part in cut_text(vocabulary, text, options.special):
-        if isinstance(part, Stretch):
+    for part in split_special_tokens(vocabulary, text, options.special):
+        if isinstance(part, AlignedText):
             spans = pretokenize(vocabulary.pretokenizer, part.text, vocabulary.motifs)
-            for pretoken in part.cut(spans):
+            for pretoken in part.split(spans):
                 tokens += _pretoken(vocabulary, pretoken, options, circular)
         elif circular:
             message = "the sequence holds a special token"
-            raise RowRefused(RowError("circular_not_possible", message, f"byte {part[1]}"))
+            raise RowRefused(RowError("circular_not_possible", message, f"byte {part.begin}"))
         else:
             tokens.append(part)
     return tokens
 
 
 def _pretoken(
-    vocabulary: Vocabulary, pretoken: Stretch, options: EncodeOptions, circular: bool
+    vocabulary: Vocabulary, pretoken: AlignedText, options: EncodeOptions, circular: bool
 ) -> list[Token]:
     match vocabulary.model:
         case Bpe():
@@ -95,36 +97,40 @@ def _pretoken(
             raise AssertionError("refused before")
 
 
-def other_strand(text: str) -> str:
-    """Reversed and complemented: IUPAC codes, U as A, case kept, all else unchanged.
+def reverse_complement_text(text: str) -> str:
+    """Reverse and complement a text: IUPAC codes, U as A, case kept, all else unchanged.
 
     Example: AACGN-u becomes a-NCGTT.
     """
     return text[::-1].translate(_COMPLEMENT)
 
 
-def _other_strand_content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[Token]:
-    """The other strand's tokens with spans in the text as sent: byte i came from byte N - 1 - i."""
-    if not vocabulary.has_strands:
-        raise RowRefused(NO_STRANDS)
+def _reverse_complement_content(
+    vocabulary: Vocabulary, text: str, options: EncodeOptions
+) -> list[Token]:
+    """Encode the other strand; spans are in the text as sent: byte i came from N - 1 - i."""
+    if not vocabulary.supports_reverse_complement:
+        raise RowRefused(NO_REVERSE_COMPLEMENT)
     num_bytes = len(text)
     for place, character in enumerate(text):
         if not character.isascii():
             message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
             raise RowRefused(RowError("not_a_sequence", message, f"byte {place}"))
     try:
-        tokens = _content(vocabulary, other_strand(text), options)
+        tokens = _content(vocabulary, reverse_complement_text(text), options)
     except RowRefused as refused:
         word, _, byte = refused.error.where.partition(" ")
         if word != "byte":
             raise
         where = f"byte {num_bytes - 1 - int(byte)}"
         raise RowRefused(replace(refused.error, where=where)) from refused
-    return [(token_id, num_bytes - end, num_bytes - begin) for token_id, begin, end in tokens]
+    return [Token(t.id, num_bytes - t.end, num_bytes - t.begin) for t in tokens]
 
 
-def _frame(vocabulary: Vocabulary, content: list[Token], options: EncodeOptions) -> ReferenceRow:
-    """Cut the content to max_length and put the begin and end tokens around it.
+def _post_process(
+    vocabulary: Vocabulary, content: list[Token], options: EncodeOptions
+) -> ReferenceRow:
+    """Truncate the content to max_length and put the begin and end tokens around it.
 
     Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 gives 1 7 8 2, num_tokens 5 and kept
     (0, 2); cut on the left it gives 1 8 9 2 and kept (1, 3).
@@ -147,8 +153,8 @@ def _frame(vocabulary: Vocabulary, content: list[Token], options: EncodeOptions)
     kept = content[first : first + num_kept]
     tokens = list(_pieces(kept, template, size))
     return ReferenceRow(
-        ids=[token_id for token_id, _, _ in tokens],
-        spans=[(begin, end) for _, begin, end in tokens],
+        ids=[token.id for token in tokens],
+        spans=[(token.begin, token.end) for token in tokens],
         num_tokens=total(len(content)),
         kept=(first, first + num_kept),
     )
@@ -157,20 +163,20 @@ def _frame(vocabulary: Vocabulary, content: list[Token], options: EncodeOptions)
 def _pieces(
     content: list[Token], template: tuple[tuple[int, ...], tuple[int, ...]], size: int | None
 ) -> Iterator[Token]:
-    """The template around all of the content, or around every `size` tokens of it.
+    """Yield the template around all of the content, or around every `size` tokens of it.
 
     With size 510 as DNABERT-1 has it: 509 tokens are one piece, 510 are a full one and an empty
     one, 1,019 are 510 and 509, 1,020 are 510, 510 and an empty one.
     """
     size = size or len(content) + 1
     for begin in range(0, len(content) + 1, size):
-        yield from ((token_id, 0, 0) for token_id in template[0])
+        yield from (Token(token_id, 0, 0) for token_id in template[0])
         yield from content[begin : begin + size]
-        yield from ((token_id, 0, 0) for token_id in template[1])
+        yield from (Token(token_id, 0, 0) for token_id in template[1])
 
 
 def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool = False) -> bytes:
-    """The bytes that ids stand for, joined without separators.
+    """Decode ids to the bytes that they stand for, joined without separators.
 
     A k-mer after a k-mer adds only its new letters where the two agree on what they share. Special
     tokens that are left out do not part them, an unknown does. Ids of a circular sequence give its

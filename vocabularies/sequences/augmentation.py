@@ -20,7 +20,7 @@ from operator import index
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.batch.post_processing import offsets_of, ragged
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -110,7 +110,9 @@ def augment(data: Bytes, offsets: Int64s, augmentation: Augmentation) -> tuple[B
     choices = (sizes - kept + 1).astype(np.uint64)
     # The upper half of a product of 64 and 32 bits.
     first = ((words[:, 0] * choices >> HALF) + words[:, 1] * choices) >> HALF
-    return letters[ragged(offsets[:-1] + first.astype(np.int64), kept)], offsets_of(kept)
+    return letters[
+        ragged_indices(offsets[:-1] + first.astype(np.int64), kept)
+    ], offsets_from_lengths(kept)
 
 
 def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
@@ -122,7 +124,7 @@ def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
 
 def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augmentation) -> Bytes:
     sizes = np.diff(offsets)
-    places = ragged(np.zeros_like(sizes), sizes).astype(np.uint64)
+    places = ragged_indices(np.zeros_like(sizes), sizes).astype(np.uint64)
     numbers = places >> np.uint64(2)
     words = _words(augmentation.seed, numbers, LETTER, np.repeat(rows, sizes))
     word = np.take_along_axis(words, (places & np.uint64(3)).astype(np.int64)[:, None], 1)[:, 0]

@@ -26,7 +26,7 @@ from vocabularies.formats.word_lists.kmer_config import (
 from vocabularies.model.tables import kmer_table
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.sequences.windows import Windows, windows
+from vocabularies.sequences.windows import Windows, make_windows
 
 Junction = Literal["append", "prepend"]
 """Where the k-mers over the junction stand: behind the others, or in front of them."""
@@ -254,14 +254,14 @@ def window_sequence(
         Windows: input_ids, attention_mask and position_ids, and the levels as its channel.
 
     Raises:
-        ValueError: as `tokenize_sequence` and `windows`.
+        ValueError: as `tokenize_sequence` and `make_windows`.
 
     Example: 16,569 bases give 65 windows of 512, the last of which reads over the junction.
     """
     tokens = tokenize_sequence(
         seq, vocabulary, max_seq_len=None, circular=circular, junction=junction
     )
-    return windows(
+    return make_windows(
         tokens["input_ids"],
         tokens["position_ids"],
         window=window,

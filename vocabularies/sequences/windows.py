@@ -50,7 +50,7 @@ def named_fields(windows: Any, channel_name: str) -> dict[str, Any]:
     return named if windows.channel is None else {**named, channel_name: windows.channel}
 
 
-def windows(
+def make_windows(
     ids: NDArray[np.integer[Any]],
     positions: NDArray[np.int64],
     *,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.options import TrainingOptions
-from vocabularies.training.pair_table import UNIT, PairRecords
+from vocabularies.training.pair_table import UNIT, PairTable
 from vocabularies.training.segmentation import BARRIER, GONE, Segmentation
 from vocabularies.training.span_scores import SpanScores
 
@@ -71,7 +71,7 @@ class CpuMerger:
     def __init__(
         self, layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
     ) -> None:
-        self._records = PairRecords(options.min_frequency, options.rule)
+        self._records = PairTable(options.min_frequency, options.rule)
         self._segmentation = Segmentation(
             first,
             _last(first, lengths),

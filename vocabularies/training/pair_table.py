@@ -51,7 +51,7 @@ class ScoreRule:
         return UNIT * frequencies + self.motif_weight * bonuses - self.penalty_weight * penalties
 
 
-class PairRecords:
+class PairTable:
     """Pairs by number; number 0 is every pair that has no record.
 
     A few thousand candidates hold all pairs that score at least `_bar`; the best is looked for
@@ -114,7 +114,7 @@ class PairRecords:
         if self._size <= len(self._lefts):
             return
         for name in COLUMNS:
-            setattr(self, name, grown(getattr(self, name), 2 * self._size))
+            setattr(self, name, grow(getattr(self, name), 2 * self._size))
 
     def subtract(
         self,
@@ -177,7 +177,7 @@ class PairRecords:
             self._bar = max(self._bar, int(lowest))
         self._is_candidate[1 : self._size] = scores >= self._bar
         chosen = 1 + np.flatnonzero(scores >= self._bar)
-        self._candidates = grown(chosen, len(chosen) + MAX_CANDIDATES)
+        self._candidates = grow(chosen, len(chosen) + MAX_CANDIDATES)
         self._num_candidates = len(chosen)
 
     def _nominate(self, records: NDArray[Any]) -> None:
@@ -193,7 +193,7 @@ class PairRecords:
         self._is_candidate[records] = True
 
 
-def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
+def grow(array: NDArray[Any], size: int) -> NDArray[Any]:
     """A copy with zeros behind it."""
     larger = np.zeros(size, array.dtype)
     larger[: len(array)] = array

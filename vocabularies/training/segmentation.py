@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.training.pair_table import PairRecords, grown
+from vocabularies.training.pair_table import PairTable, grow
 from vocabularies.training.span_scores import SpanScores
 
 BARRIER, GONE = -1, -2
@@ -101,7 +101,7 @@ class Segmentation:
         first: NDArray[np.signedinteger[Any]],
         last: NDArray[np.signedinteger[Any]],
         lengths: list[int],
-        records: PairRecords,
+        records: PairTable,
         *,
         slot_counts: NDArray[np.int64] | None = None,
         scores: SpanScores | None = None,
@@ -144,7 +144,7 @@ class Segmentation:
         begins, middles = self._occurrences(record, left, right)
         ends = middles + self.lengths[right]
         if merged_id >= len(self.lengths):
-            self.lengths = grown(self.lengths, 2 * merged_id)
+            self.lengths = grow(self.lengths, 2 * merged_id)
         self.lengths[merged_id] = self.lengths[left] + self.lengths[right]
         before, after = self.last[begins - 1], self.first[ends]
         # A pair between two occurrences is the left one of the second.

@@ -40,14 +40,14 @@ class Progress:
 
     Attributes:
         num_ids: ids so far.
-        wanted_ids: ids asked for.
+        target_ids: ids asked for.
         first_ids: ids before the first merge.
         compression: letters for each token so far.
         seconds: since it began, or was continued.
     """
 
     num_ids: int
-    wanted_ids: int
+    target_ids: int
     first_ids: int
     compression: float
     seconds: float
@@ -55,7 +55,7 @@ class Progress:
     @property
     def fraction(self) -> float:
         """0 to 1, by the vocabulary's size."""
-        wanted = self.wanted_ids - self.first_ids
+        wanted = self.target_ids - self.first_ids
         return min(1.0, (self.num_ids - self.first_ids) / wanted) if wanted else 1.0
 
 

@@ -15,7 +15,7 @@ from service.apis.bulk.text_chunks import shifted
 from service.batching.work import Result
 from service.core.errors import TooLarge
 from vocabularies.batch.batch import Encoded
-from vocabularies.batch.post_processing import offsets_of, ragged
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
@@ -184,16 +184,16 @@ class WindowMessages(_Messages):
         if int(counts.sum()) > self._max_ids:
             raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
         rows = np.repeat(np.arange(len(names)), counts)
-        starts = ragged(np.zeros_like(counts), counts, self._stride)
+        starts = ragged_indices(np.zeros_like(counts), counts, self._stride)
         lengths = np.minimum(self._window, np.diff(offsets)[rows] - starts)
         if (num_ids := int(lengths.sum())) > self._max_ids:
             limit = f"max_window_ids is {self._max_ids}"
             raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
-        values = ids[ragged(offsets[:-1][rows] + starts, lengths)]
+        values = ids[ragged_indices(offsets[:-1][rows] + starts, lengths)]
         window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
         return self._pieces(
             pa.array(names, pa.string()).take(pa.array(rows)),
             pa.array(starts + firsts[rows]),
-            _lists(values, offsets_of(lengths), window_errors.is_valid()),
+            _lists(values, offsets_from_lengths(lengths), window_errors.is_valid()),
             window_errors,
         )

@@ -73,7 +73,7 @@ class _Kmers:
     table: KmerTable
 
     def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        if holds_any(self.table.is_rare, data):
+        if holds_any(self.table.needs_reference, data):
             return NOWHERE
         return self._in_runs(data) if self.model.frame == "run" else self._in_sequence(data)
 

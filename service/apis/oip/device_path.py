@@ -45,8 +45,8 @@ async def encode_shared(
     check_texts(oip.service, offsets)
     text = SharedText(source.memory, source.offset, source.byte_size)
     out = target.memory, target.offset, target.byte_size, dtype.itemsize
-    soon = partial(asyncio.get_running_loop().call_soon_threadsafe, _awake)
-    rows = SharedRows(text, offsets, *out, asked.options(), soon)
+    wake_loop = partial(asyncio.get_running_loop().call_soon_threadsafe, _awake)
+    rows = SharedRows(text, offsets, *out, asked.options(), wake_loop)
     work = shared_work(oip.service, request.call, entry, rows)
     result = await oip.service.batcher.run(work)
     if result.output.offsets is None:

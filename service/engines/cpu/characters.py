@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from service.engines.cpu.byte_pair_lookup import BytePairs
 from service.engines.encoder import ReferenceEncoder, encode_parts, flagged_rows, holds_any
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import Content, offsets_of
+from vocabularies.batch.post_processing import Content
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.model.tables import ASCII, DROPPED, CharacterTable
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -32,13 +33,13 @@ class CharacterEncoder:
     def __init__(self, vocabulary: Vocabulary, table: CharacterTable) -> None:
         self.table = table
         self.reference = ReferenceEncoder(vocabulary)
-        self.has_rare = bool(table.is_rare.any())
+        self.has_rare = bool(table.needs_reference.any())
         ids = table.ids[:256]
         self.is_dropped = ids == DROPPED
         kept = ids[~self.is_dropped]
         is_narrow = len(kept) and 0 <= int(kept.min()) and int(kept.max()) < 256
         self.byte_ids = ids.astype(np.uint8).tobytes() if is_narrow else None
-        is_marked = table.is_rare | self.is_dropped
+        is_marked = table.needs_reference | self.is_dropped
         if not table.by_byte:
             is_marked[ASCII:] = True
         unmarked = ids[~is_marked]
@@ -50,7 +51,11 @@ class CharacterEncoder:
         """The ids of each row, without begin and end tokens; all rows have these options."""
         if (ids := self._unmarked_ids(batch.data, batch.id_dtype)) is not None:
             return _content(ids, batch, options)
-        rare = flagged_rows(self.table.is_rare, batch) if self.has_rare else np.zeros(0, np.int64)
+        rare = (
+            flagged_rows(self.table.needs_reference, batch)
+            if self.has_rare
+            else np.zeros(0, np.int64)
+        )
         return encode_parts(batch, options, [(rare, self.reference.encode)], self._look_up)
 
     def _look_up(self, batch: Batch, options: EncodeOptions) -> Content:
@@ -62,7 +67,7 @@ class CharacterEncoder:
             return _content(self._ids(data, batch.id_dtype), batch, options)
         ids = self.table.ids[data]
         kept = ids != DROPPED
-        kept_before = offsets_of(kept.astype(np.int64))
+        kept_before = offsets_from_lengths(kept.astype(np.int64))
         spans = _spans(np.arange(len(data)), 1, offsets)[kept] if options.spans else None
         return Content(ids[kept], kept_before[offsets], spans)
 

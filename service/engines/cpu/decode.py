@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from service.engines.base import Decoded
 from service.engines.fault_isolation import raise_if_not_the_engines
 from vocabularies.batch.batch import RowError
-from vocabularies.batch.post_processing import offsets_of, ragged
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
@@ -46,7 +46,7 @@ def decode_rows(
         continues = _continues(model, table, ids, offsets)
         begins[continues] += shared
         sizes[continues] -= shared
-    ends = offsets_of(sizes)
+    ends = offsets_from_lengths(sizes)
     return Decoded(_gathered(table, begins, sizes, ends), ends[offsets], errors)
 
 
@@ -55,7 +55,7 @@ def _gathered(table: TokenTable, begins: Int64s, sizes: Int64s, ends: Int64s) ->
     data = np.empty(int(ends[-1]), np.uint8)
     for first in range(0, len(sizes), PART):
         last = min(first + PART, len(sizes))
-        places = ragged(begins[first:last], sizes[first:last])
+        places = ragged_indices(begins[first:last], sizes[first:last])
         data[ends[first] : ends[last]] = table.data[places]
     return data
 
@@ -81,7 +81,7 @@ def _without_rows(
     sizes = np.diff(offsets)
     kept = np.ones(len(sizes), np.bool_)
     kept[list(errors)] = False
-    return ids[np.repeat(kept, sizes)], offsets_of(sizes * kept)
+    return ids[np.repeat(kept, sizes)], offsets_from_lengths(sizes * kept)
 
 
 def _without_skipped(
@@ -91,7 +91,7 @@ def _without_skipped(
     kept = ~hidden
     if isinstance(vocabulary.model, Kmers):
         kept |= ids == vocabulary.model.unknown_id
-    return ids[kept], offsets_of(kept.astype(np.int64))[offsets], hidden[kept]
+    return ids[kept], offsets_from_lengths(kept.astype(np.int64))[offsets], hidden[kept]
 
 
 def _continues(model: Kmers, table: TokenTable, ids: Int64s, offsets: Int64s) -> NDArray[np.bool_]:
@@ -129,4 +129,6 @@ def decode_by_library(
             rows.append(b"")
             errors.setdefault(row, LIBRARY_FAILED)
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
-    return Decoded(np.frombuffer(bytearray().join(rows), np.uint8), offsets_of(sizes), errors)
+    return Decoded(
+        np.frombuffer(bytearray().join(rows), np.uint8), offsets_from_lengths(sizes), errors
+    )

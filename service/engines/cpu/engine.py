@@ -23,15 +23,14 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
     Content,
     Template,
-    frame,
-    framed_lengths,
-    offsets_of,
-    ragged,
+    post_process,
+    post_processed_lengths,
 )
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import ASCII, TokenTable, token_table
 from vocabularies.model.types import Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.tokenizer import NO_STRANDS
+from vocabularies.reference.tokenizer import NO_REVERSE_COMPLEMENT
 from vocabularies.sequences.strand import reverse_complement
 
 NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a sequence can wrap")
@@ -134,7 +133,7 @@ class CpuEngine(WithoutDevice):
         if len(groups) == 1:
             ((options, rows),) = groups
             content = _content(loaded, batch.select(rows, options), options)
-            encoded = frame(content, loaded.template, options)
+            encoded = post_process(content, loaded.template, options)
         else:
             encoded = _encode_groups(loaded, batch, groups)
         encoded.engine = loaded.residency.engine
@@ -149,7 +148,7 @@ class CpuEngine(WithoutDevice):
         for options, rows in batch.groups():
             without_spans = replace(options, spans=False) if options.spans else options
             content = _content(loaded, batch.select(rows, without_spans), without_spans)
-            lengths, refused = framed_lengths(content, loaded.template, options)
+            lengths, refused = post_processed_lengths(content, loaded.template, options)
             if len(rows) == len(batch):
                 return Counted(lengths, refused, engine)
             counts[rows] = lengths
@@ -208,8 +207,8 @@ def _all_refused(batch: Batch, why: RowError) -> Content:
 
 def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     """The other strand's ids with spans and places in the rows as they were sent."""
-    if not loaded.vocabulary.has_strands:
-        return _all_refused(batch, NO_STRANDS)
+    if not loaded.vocabulary.supports_reverse_complement:
+        return _all_refused(batch, NO_REVERSE_COMPLEMENT)
     data, offsets = batch.data, batch.offsets
     errors = _not_sequences(batch)
     strand = Batch(data=reverse_complement(data, offsets), offsets=offsets, options=options)
@@ -259,10 +258,10 @@ def _encode_groups(
     own_sizes = np.zeros(len(batch), np.int64)
     for options, numbers in groups:
         content = _content(loaded, batch.select(numbers, options), options)
-        part, rows = frame(content, loaded.template, options), np.asarray(numbers, np.int64)
+        part, rows = post_process(content, loaded.template, options), np.asarray(numbers, np.int64)
         counts[rows], own_sizes[rows] = np.diff(part.offsets), np.diff(content.offsets)
         parts.append((rows, part))
-    joined = Encoded(np.empty(int(counts.sum()), np.int32), offsets_of(counts))
+    joined = Encoded(np.empty(int(counts.sum()), np.int32), offsets_from_lengths(counts))
     if any(part.spans is not None for _, part in parts):
         joined.spans = np.zeros((len(joined.ids), 2), np.int64)
     if any(part.kept is not None for _, part in parts):
@@ -275,7 +274,7 @@ def _encode_groups(
 
 def _put(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
     """Write the rows of a part, int64[R] in order, into the whole."""
-    places = ragged(joined.offsets[rows], np.diff(part.offsets))
+    places = ragged_indices(joined.offsets[rows], np.diff(part.offsets))
     joined.ids[places] = part.ids
     if joined.spans is not None and part.spans is not None:
         joined.spans[places] = part.spans

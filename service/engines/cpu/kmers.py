@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from service.engines.encoder import ReferenceEncoder, encode_parts, flagged_rows
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import Content, offsets_of, ragged
+from vocabularies.batch.post_processing import Content
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import BASE, SINGLE, SPACE, kmer_table
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
@@ -61,7 +62,7 @@ class KmerEncoder:
         circular = self.model.circular if options.circular is None else options.circular
         if circular and (self.model.frame != "sequence" or self.model.stride != 1):
             return self.reference.encode(batch, options)
-        rare = flagged_rows(self.table.is_rare, batch)
+        rare = flagged_rows(self.table.needs_reference, batch)
         words = apart = NO_ROWS
         if circular:
             rare = np.union1d(rare, self._unwrapped_rows(batch))
@@ -103,7 +104,7 @@ class KmerEncoder:
         """Of rare rows those that are rare for ASCII signs alone: gaps and stops."""
         if not len(rare) or not self.table.is_sign.any():
             return NO_ROWS
-        others = self.table.is_rare & ~self.table.is_sign | self.table.is_space
+        others = self.table.needs_reference & ~self.table.is_sign | self.table.is_space
         return np.setdiff1d(rare, flagged_rows(others, batch), assume_unique=True)
 
     def _encode_apart(self, batch: Batch, options: EncodeOptions) -> Content:
@@ -114,10 +115,12 @@ class KmerEncoder:
         """
         k, offsets, is_sign = self.model.k, batch.offsets, self.table.is_sign[batch.data]
         content = self._every_place(batch.data, offsets)
-        places = ragged(offsets[:-1], np.diff(content.offsets))
+        places = ragged_indices(offsets[:-1], np.diff(content.offsets))
         begins_run = ~is_sign
         begins_run[1:] &= is_sign[:-1]
-        signs, runs = (offsets_of(flags.astype(np.int64)) for flags in (is_sign, begins_run))
+        signs, runs = (
+            offsets_from_lengths(flags.astype(np.int64)) for flags in (is_sign, begins_run)
+        )
         pieces = signs[places + k] - signs[places] + ~is_sign[places]
         pieces += runs[places + k] - runs[places + 1]
         spans = None
@@ -125,18 +128,18 @@ class KmerEncoder:
             begins = places - np.repeat(offsets[:-1], np.diff(content.offsets))
             spans = np.repeat(np.stack([begins, begins + k], axis=1), pieces, axis=0)
         ids = np.repeat(content.ids, pieces)
-        return Content(ids, offsets_of(pieces)[content.offsets], spans)
+        return Content(ids, offsets_from_lengths(pieces)[content.offsets], spans)
 
     def _encode_words(self, batch: Batch, options: EncodeOptions) -> Content:
         """Rows of k letters, one white space, k letters ..."""
         period, offsets = self.model.k + 1, batch.offsets
         counts = (np.diff(offsets) + 1) // period
-        places = ragged(offsets[:-1], counts, period)
+        places = ragged_indices(offsets[:-1], counts, period)
         spans = None
         if options.spans:
             begins = places - np.repeat(offsets[:-1], counts)
             spans = np.stack([begins, begins + self.model.k], axis=1)
-        return Content(self._at(batch.data, places), offsets_of(counts), spans)
+        return Content(self._at(batch.data, places), offsets_from_lengths(counts), spans)
 
     def _linear(self, batch: Batch, options: EncodeOptions) -> Content:
         return self._encode(batch.data, batch.offsets, options.spans)
@@ -145,7 +148,7 @@ class KmerEncoder:
         """Each row with its first (or before it its last) k - 1 letters once more."""
         k, offsets, prepend = self.model.k, batch.offsets, self.model.junction == "prepend"
         sizes = np.diff(offsets)
-        longer = offsets_of(sizes + k - 1)
+        longer = offsets_from_lengths(sizes + k - 1)
         places = np.arange(longer[-1]) - np.repeat(longer[:-1], sizes + k - 1)
         if prepend:
             places -= k - 1
@@ -184,7 +187,7 @@ class KmerEncoder:
         inside = np.ones(num_places, np.bool_)
         inside[borders[borders < num_places]] = False
         counts = np.maximum(np.diff(offsets) - k + 1, 0)
-        return Content(ids[inside], offsets_of(counts))
+        return Content(ids[inside], offsets_from_lengths(counts))
 
     def _parts(self, data: NDArray[np.uint8], offsets: Int64s) -> _Segments:
         """Rows, cut at white space where that is skipped."""
@@ -220,12 +223,12 @@ class KmerEncoder:
         alone = np.flatnonzero(~is_base & (segments.kinds != SPACE))
         counts = num_kmers + num_rest
         counts[alone] = 1
-        places = offsets_of(counts)
+        places = offsets_from_lengths(counts)
         ids = np.empty(int(places[-1]), np.int32)
-        kmers = ragged(begins, num_kmers, model.stride)
-        rest = ragged(begins + covered, num_rest)
-        at_kmers = ragged(places[:-1], num_kmers)
-        at_rest = ragged(places[:-1] + num_kmers, num_rest)
+        kmers = ragged_indices(begins, num_kmers, model.stride)
+        rest = ragged_indices(begins + covered, num_rest)
+        at_kmers = ragged_indices(places[:-1], num_kmers)
+        at_rest = ragged_indices(places[:-1] + num_kmers, num_rest)
         ids[at_kmers] = self._at(data, kmers)
         ids[at_rest] = self.table.letter_ids[data[rest]]
         # A byte of class OTHER has the unknown id in this table.

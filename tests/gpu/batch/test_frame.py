@@ -16,7 +16,7 @@ from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
 from tests.support.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
-from vocabularies.batch.post_processing import Content, Template, frame
+from vocabularies.batch.post_processing import Content, Template, post_process
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -99,7 +99,7 @@ def expected(row: Row, around: Template) -> Encoded:
     spans = np.stack([ends - LENGTHS[ids], ends], axis=1).astype(np.int64)
     errors = {0: REFUSED} if row.fault else {}
     content = Content(ids, np.array([0, len(ids)], np.int64), spans, errors)
-    return frame(content, around, row.options)
+    return post_process(content, around, row.options)
 
 
 def check(rows: Sequence[Row], around: Template, blocks: int = 2) -> None:

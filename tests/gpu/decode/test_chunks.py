@@ -15,7 +15,7 @@ from service.engines.cpu.engine import CpuEngine
 from tests.support.each_device import DEVICES, new_engine
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.batch.batch import Batch
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -48,7 +48,7 @@ def in_chunks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def check(
     engine: GpuEngine, vocabulary: Vocabulary, ids: Any, lengths: Any, *, skip: bool = False
 ) -> None:
-    offsets = offsets_of(np.asarray(lengths))
+    offsets = offsets_from_lengths(np.asarray(lengths))
     expected = CPU.decode(vocabulary, ids.astype(np.int64), offsets, skip)
     for dtype in (np.int32, np.int64):
         data, ends, errors = engine.decode(vocabulary, ids.astype(dtype), offsets, skip)
@@ -128,7 +128,7 @@ def test_pinned_ids_are_read_where_they_lie(engine: GpuEngine) -> None:
     vocabulary, memory = load("gpt2"), engine.device.allocate_pinned(40_000)
     ids = memory.view(np.int32)
     ids[:] = np.random.default_rng(5).integers(0, len(vocabulary), 10_000)
-    offsets = offsets_of(np.full(100, 100))
+    offsets = offsets_from_lengths(np.full(100, 100))
     data, ends, _ = engine.decode(vocabulary, ids, offsets, False)
     expected = CPU.decode(vocabulary, ids.astype(np.int64), offsets, False)
     assert (data.tobytes(), ends.tolist()) == (expected.data.tobytes(), expected.offsets.tolist())
@@ -136,7 +136,7 @@ def test_pinned_ids_are_read_where_they_lie(engine: GpuEngine) -> None:
 
 def test_encoding_goes_on_in_workspaces_that_decoded(engine: GpuEngine) -> None:
     vocabulary, text = load("gpt2"), b"The quick brown fox. " * 1_000
-    data, offsets = np.frombuffer(text, np.uint8), offsets_of(np.full(10, 2_100))
+    data, offsets = np.frombuffer(text, np.uint8), offsets_from_lengths(np.full(10, 2_100))
     for _ in range(3):
         ids, ends = engine.encode_ids(vocabulary, data, offsets)
         assert engine.decode(vocabulary, ids, ends, False)[0].tobytes() == text

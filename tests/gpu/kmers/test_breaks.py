@@ -20,7 +20,7 @@ from tests.gpu.kmers.test_tiles import own_kmers
 from tests.support.each_device import DEVICES, new_engine
 from tests.support.emulated_device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
@@ -96,7 +96,9 @@ def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, places: list[int
             continue
         out = np.zeros(len(ids) + 17, dtype)
         ends = encode_stream(engine, vocabulary, data, offsets, out)
-        assert ends.tolist() == offsets_of(np.array([*map(len, wanted)], np.int64)).tolist()
+        assert (
+            ends.tolist() == offsets_from_lengths(np.array([*map(len, wanted)], np.int64)).tolist()
+        )
         assert out[: len(ids)].tolist() == ids
         assert not out[len(ids) :].any()
 

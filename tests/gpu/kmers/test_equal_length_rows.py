@@ -19,7 +19,7 @@ from tests.gpu.kmers.test_tiles import own_kmers
 from tests.support.each_device import DEVICES, new_engine
 from tests.support.emulated_device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ def linear_kmers(k: int, stride: int, remainder: str, letters: str = "ACGT") -> 
 
 def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, sizes: list[int]) -> None:
     """The ids of all widths are those of the reference, and nothing is written behind them."""
-    offsets = offsets_of(np.array(sizes))
+    offsets = offsets_from_lengths(np.array(sizes))
     rows = [text[begin : begin + size] for begin, size in zip(offsets, sizes, strict=False)]
     wanted = [tokenizer.encode(vocabulary, row, PLAIN).ids for row in rows]
     ids = [token_id for row in wanted for token_id in row]
@@ -59,7 +59,7 @@ def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, sizes: list[int]
             continue
         out = np.zeros(len(ids) + 17, dtype)
         ends = encode_stream(engine, vocabulary, data, offsets, out)
-        assert ends.tolist() == offsets_of(np.array([*map(len, wanted)])).tolist()
+        assert ends.tolist() == offsets_from_lengths(np.array([*map(len, wanted)])).tolist()
         assert out[: len(ids)].tolist() == ids
         assert not out[len(ids) :].any()
 
@@ -151,7 +151,7 @@ def test_a_sample_that_deceives_costs_time_and_no_id(launched):
     rows, length = 4 * SAMPLE, 20
     sizes = [length] * rows
     sizes[1], sizes[2] = length - 1, length + 1
-    assert even_length(offsets_of(np.array(sizes))) == length
+    assert even_length(offsets_from_lengths(np.array(sizes))) == length
     text = "ACGTTGCAAC" * (rows * length // 10)
     check(GpuEngine(EmulatedDevice(), 1 << 28), linear_kmers(6, 1, "drop"), text, sizes)
     assert "write_even_kmers" in launched and "find_breaks" in launched
@@ -186,14 +186,14 @@ def test_circles_are_no_even_rows(launched):
     ],
 )
 def test_even_length_by_a_sample(sizes, length):
-    assert even_length(offsets_of(np.array(sizes, np.int64))) == length
+    assert even_length(offsets_from_lengths(np.array(sizes, np.int64))) == length
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.booleans(), st.integers(1, 60), st.data())
 def test_numbers_of_even_rows_are_those_of_the_rows(k, stride, keeps, length, data):
     rule, count = KmerRule(k, min(k, stride), keeps), data.draw(st.integers(1, 9))
     sizes = [length] * (count - 1) + [data.draw(st.integers(1, length))]
-    numbers = even_numbers(rule, offsets_of(np.array(sizes)))
+    numbers = even_numbers(rule, offsets_from_lengths(np.array(sizes)))
     if len(sizes) == 1:
         length = sizes[0]
     if not rule.ids(length):

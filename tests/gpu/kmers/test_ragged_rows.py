@@ -16,7 +16,7 @@ from tests.gpu.kmers.test_equal_length_rows import check, check_drawn, linear_km
 from tests.support.each_device import DEVICES, new_engine
 from tests.support.gpu_emulation import launch, make_job
 from vocabularies.batch.batch import Batch
-from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load
 from vocabularies.reference import tokenizer
 
@@ -109,7 +109,7 @@ def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel, shortes
     chance = np.random.default_rng(bits)
     sizes = chance.choice([0, 1, 150, 700, 30_000], 3000, p=[0.1, 0.1, 0.6, 0.19, 0.01])
     sizes = np.maximum(sizes, shortest)
-    begins, rows = offsets_of(sizes), len(sizes)
+    begins, rows = offsets_from_lengths(sizes), len(sizes)
     letters = KERNELS[kernel].bytes_a_block // (constant("BLOCK") // 32)
     tiles = -(-int(begins[-1]) // letters)
     arrays = {
@@ -133,7 +133,7 @@ def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel, shortes
     wanted = np.searchsorted(begins, np.arange(tiles) * letters, "right") - 1
     assert arrays["row_marks"].tolist() == wanted.tolist()
     ids = np.where(sizes < 3, 0, (sizes - 3) // stride + 1)
-    assert arrays["id_offsets"].tolist() == offsets_of(ids).tolist()
+    assert arrays["id_offsets"].tolist() == offsets_from_lengths(ids).tolist()
     assert arrays["status"][constant("STATUS_NUM_IDS")] == ids.sum()
     assert int(arrays["status"][constant("STATUS_ROWS")]) & constant("ROWS_ARE_RIGHT")
     assert not arrays["row_errors"].any() and not arrays["row_refused"].any()  # Nobody reads them.
@@ -144,7 +144,7 @@ def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel, shortes
 )
 @pytest.mark.parametrize("rows", [1, 1024, 1025, 2500])
 def test_the_first_row_behind_a_place_is_found_near_or_far(lengths, rows):
-    begins = offsets_of(np.random.default_rng(rows).choice(lengths, rows))
+    begins = offsets_from_lengths(np.random.default_rng(rows).choice(lengths, rows))
     found = np.full(int(begins[-1]) + 1, -1, np.int64)
     numbers = {"num_rows": rows, "num_bytes": int(begins[-1])}
     launch("probe_first_rows", 1, 32, make_job(row_begins=begins, id_offsets=found, **numbers))

@@ -244,7 +244,9 @@ def test_the_end_is_announced_once_all_ids_are_on_their_way(engine, memory, monk
         own(self, *place)
 
     monkeypatch.setattr(Flight, "copy_ids", noted)
-    rows = rows_of(memory, ["word" + 9 * " word"] * 40, soon=lambda: events.append("soon"))
+    rows = rows_of(
+        memory, ["word" + 9 * " word"] * 40, notify_almost_done=lambda: events.append("soon")
+    )
     encode_shared(engine, load("gpt2"), rows)
     assert len(events) == 4
     assert events == ["ids"] * 3 + ["soon"]

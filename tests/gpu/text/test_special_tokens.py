@@ -21,7 +21,7 @@ from vocabularies.batch.batch import RowRefused
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
-from vocabularies.reference.special_tokens import cut_text
+from vocabularies.reference.special_tokens import split_special_tokens
 
 Mode = Literal["match", "plain", "refuse"]
 TILE, BLOCK = constant("TILE"), constant("BLOCK")
@@ -113,7 +113,11 @@ def check(
     for row, (data, mode) in enumerate(zip(rows, modes, strict=True)):
         end = begin + len(data)
         try:
-            parts = [p for p in cut_text(vocabulary, data.decode(), mode) if isinstance(p, tuple)]
+            parts = [
+                p
+                for p in split_special_tokens(vocabulary, data.decode(), mode)
+                if isinstance(p, tuple)
+            ]
         except RowRefused as refused:
             assert found.refused[row] == begin + int(refused.error.where.split()[1])
             begin = end

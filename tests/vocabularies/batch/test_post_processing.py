@@ -10,15 +10,16 @@ from vocabularies.batch.batch import EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
     Content,
     Template,
-    frame,
-    framed_lengths,
     join_rows,
-    ragged,
+    post_process,
+    post_processed_lengths,
 )
+from vocabularies.batch.ragged import ragged_indices
 from vocabularies.builtin import load
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.tokenizer import _frame as reference_frame
+from vocabularies.reference.special_tokens import Token
+from vocabularies.reference.tokenizer import _post_process as reference_post_process
 
 REFUSED = RowError("refused", "for the test")
 
@@ -60,8 +61,8 @@ def test_rows_are_framed_as_the_reference_frames_each(
     ]
     content = content_of(rows, spans, dict(errors))
     template = Template.of(vocabulary)
-    encoded = frame(content, template, options)
-    lengths, length_errors = framed_lengths(content, template, options)
+    encoded = post_process(content, template, options)
+    lengths, length_errors = post_processed_lengths(content, template, options)
     assert lengths.tolist() == np.diff(encoded.offsets).tolist()
     assert length_errors == encoded.errors
     any_cut = False
@@ -70,7 +71,7 @@ def test_rows_are_framed_as_the_reference_frames_each(
         got = encoded.ids[begin:end].tolist()
         try:
             assert row not in errors
-            right = reference_frame(vocabulary, [(i, i, i + 1) for i in ids], options)
+            right = reference_post_process(vocabulary, [Token(i, i, i + 1) for i in ids], options)
         except (AssertionError, ValueError) as error:
             wanted = getattr(error, "error", REFUSED)
             assert encoded.errors[row] == wanted
@@ -93,7 +94,7 @@ def test_nothing_to_add_or_cut_copies_nothing():
         (Template.of(load("gpt2")), EncodeOptions(spans=True)),
         (Template.of(load("dnabert2")), EncodeOptions(add_special_tokens=False, spans=True)),
     ):
-        encoded = frame(content, template, options)
+        encoded = post_process(content, template, options)
         assert encoded.ids is content.ids
         assert encoded.offsets is content.offsets
         assert encoded.spans is content.spans
@@ -102,15 +103,15 @@ def test_nothing_to_add_or_cut_copies_nothing():
 def test_a_multiple_of_the_piece_size_ends_in_an_empty_piece():
     template = Template.of(load("dnabert1_6mer"))
     for num, total in ((509, 511), (510, 514), (511, 515), (1019, 1023), (1020, 1026)):
-        encoded = frame(content_of([[9] * num], False, {}), template, EncodeOptions())
+        encoded = post_process(content_of([[9] * num], False, {}), template, EncodeOptions())
         assert len(encoded.ids) == total
     assert encoded.ids.tolist() == [2, *[9] * 510, 3, 2, *[9] * 510, 3, 2, 3]
 
 
 def test_ragged_counts_from_each_begin():
-    assert ragged(np.array([5, 0]), np.array([2, 3])).tolist() == [5, 6, 0, 1, 2]
-    assert ragged(np.array([5, 9, 0]), np.array([2, 0, 3]), 4).tolist() == [5, 9, 0, 4, 8]
-    assert ragged(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
+    assert ragged_indices(np.array([5, 0]), np.array([2, 3])).tolist() == [5, 6, 0, 1, 2]
+    assert ragged_indices(np.array([5, 9, 0]), np.array([2, 0, 3]), 4).tolist() == [5, 9, 0, 4, 8]
+    assert ragged_indices(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
 
 
 def test_joined_rows_stand_where_their_numbers_say():

@@ -14,11 +14,11 @@ from tests.support.nasty_texts import TEXTS
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary
-from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 from vocabularies.reference import tokenizer
 
 TOKENS = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" the", b"lo", b"llo", b"unused"]
-PATTERN = pretokenizer("tekken").tiktoken_pattern
+PATTERN = find_pretokenizer("tekken").tiktoken_pattern
 CONTROL = ["<unk>", "<s>", "</s>", "[INST]"]
 
 

@@ -60,8 +60,8 @@ def test_letters_of_nucleotide_transformer():
         SPACE,
     ]
     assert table.letter_ids[[*b"ATCGNa"]].tolist() == [4102, 4103, 4104, 4105, 4106, 0]
-    assert table.is_rare[[*b"<\x80\xff"]].all()
-    assert not table.is_rare[[*b"ACGTN acgt"]].any()
+    assert table.needs_reference[[*b"<\x80\xff"]].all()
+    assert not table.needs_reference[[*b"ACGTN acgt"]].any()
 
 
 def test_upper_case_is_in_the_tables():
@@ -82,7 +82,7 @@ def test_characters_of_hyenadna_and_gpn():
     evo = character_table(load("evo_bytes"))
     assert evo.ids[:256].tolist() == [*range(256)]
     assert evo.by_byte
-    assert not evo.is_rare.any()
+    assert not evo.needs_reference.any()
 
 
 def test_a_model_whose_characters_depend_on_each_other_has_no_character_table():

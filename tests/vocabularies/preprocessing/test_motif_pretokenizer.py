@@ -22,7 +22,7 @@ from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.types import Bpe, Characters, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIFS, cut_motifs
+from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIFS, split_at_motifs
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference.tokenizer import decode, encode
 
@@ -30,7 +30,7 @@ SEEDS = motif_vocabulary("ACGT", [("A", "C")], ["ACG", "GT", "AC"])
 
 
 def pieces(text: str, *motifs: str) -> list[str]:
-    return [text[begin:end] for begin, end in cut_motifs(text, motifs)]
+    return [text[begin:end] for begin, end in split_at_motifs(text, motifs)]
 
 
 def test_motifs_are_cut_leftmost_and_longest():
@@ -70,7 +70,7 @@ def test_every_span_that_is_cut_out_is_one_token(case):
     for text in texts:
         row = encode(vocabulary, text, EncodeOptions(spans=True, special="plain"))
         tokens = dict(zip(row.spans, row.ids, strict=True))
-        for begin, end in cut_motifs(text, vocabulary.motifs):
+        for begin, end in split_at_motifs(text, vocabulary.motifs):
             if text[begin:end] in vocabulary.motifs:
                 first = len(text[:begin].encode())
                 motif = text[begin:end].encode()

@@ -27,11 +27,11 @@ from tests.support.nasty_texts import RUNS, TEXTS
 from vocabularies.preprocessing.class_patterns import compile_patterns, fingerprint, to_code_points
 from vocabularies.preprocessing.pretokenizers import (
     PRETOKENIZERS,
+    find_pretokenizer,
     is_byte_level,
     pretokenize,
-    pretokenizer,
-    recognize,
-    recognize_pattern,
+    recognize_hf_json,
+    recognize_tiktoken_pattern,
 )
 from vocabularies.preprocessing.probe_unicode import CODE_POINTS, CONTRACTION_LETTERS, DATA, main
 from vocabularies.preprocessing.published_patterns import CL100K, LLAMA3, SPELLINGS
@@ -48,8 +48,8 @@ Spans = list[tuple[int, int]]
 
 EXHAUSTIVE = os.environ.get("WARPTOK_EXHAUSTIVE") == "1"
 NAMES = [*PRETOKENIZERS, "isolate:-", "isolate:'s"]
-HF_NAMES = [name for name in NAMES if pretokenizer(name).hf_json is not None]
-TIKTOKEN_NAMES = [name for name in NAMES if pretokenizer(name).tiktoken_pattern is not None]
+HF_NAMES = [name for name in NAMES if find_pretokenizer(name).hf_json is not None]
+TIKTOKEN_NAMES = [name for name in NAMES if find_pretokenizer(name).tiktoken_pattern is not None]
 # One character of each kind that some rule tells apart, then more of the same kinds.
 ALPHABET = "'sSl\u017f \n\r\ta1.A\u01c5\u02b0\u4e2d\u0301/-\x00"
 EVERY_CHARACTER = "".join(map(chr, CODE_POINTS))
@@ -86,7 +86,7 @@ def from_json(pre_tokenizer: str) -> Any:
 
 def hf_spans(name: str, text: str) -> Spans:
     """What tokenizers makes of a rule's `hf_json`."""
-    witness = from_json(json.dumps(pretokenizer(name).hf_json))
+    witness = from_json(json.dumps(find_pretokenizer(name).hf_json))
     return [span for _, span in witness.pre_tokenize_str(text)]
 
 
@@ -109,7 +109,7 @@ def assert_tiktoken_cuts_alike(name: str, *texts: str) -> None:
     ranks = {bytes([byte]): byte for byte in range(256)}
     for piece in itertools.chain(*ours):
         ranks.setdefault(piece, len(ranks))
-    pattern = pretokenizer(name).tiktoken_pattern
+    pattern = find_pretokenizer(name).tiktoken_pattern
     assert pattern is not None
     encoding = tiktoken.Encoding("t", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     for text, pieces in zip(texts, ours, strict=True):
@@ -120,7 +120,7 @@ def assert_engines_agree(name: str, texts: Iterable[str]) -> None:
     """Equal borders, text by text, with every engine that knows the rule."""
     texts = list(texts)
     ours = [pretokenize(name, text) for text in texts]
-    rule = pretokenizer(name)
+    rule = find_pretokenizer(name)
     if rule.hf_json is not None:
         for text, spans in zip(texts, ours, strict=True):
             assert spans == hf_spans(name, text), f"{name} {text!a}"
@@ -353,7 +353,7 @@ def test_cl100k_and_llama3_differ_only_in_white_space_at_the_end() -> None:
 
 def test_unknown_name_is_refused_with_the_near_ones() -> None:
     with pytest.raises(ValueError, match=r"'llama-3'.*near it: llama3"):
-        pretokenizer("llama-3")
+        find_pretokenizer("llama-3")
     for name in ("isolate:", "zzzz", ""):
         with pytest.raises(ValueError, match="near it"):
             pretokenize(name, "text")
@@ -361,12 +361,12 @@ def test_unknown_name_is_refused_with_the_near_ones() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_recognizes_itself(name: str) -> None:
-    rule = pretokenizer(name)
+    rule = find_pretokenizer(name)
     assert rule.name == name
     if name != "motifs":  # Made of the vocabulary's own.
-        assert recognize(rule.hf_json) == name
+        assert recognize_hf_json(rule.hf_json) == name
     if rule.tiktoken_pattern is not None and name != "none":
-        assert recognize_pattern(rule.tiktoken_pattern) == name
+        assert recognize_tiktoken_pattern(rule.tiktoken_pattern) == name
 
 
 @pytest.mark.parametrize(
@@ -379,10 +379,10 @@ def test_other_spellings_mean_the_same(name: str, spelling: str) -> None:
         assert [span for _, span in split.pre_tokenize_str(text)] == pretokenize(name, text)
     for text, pieces in zip(texts, tiktoken_pieces(spelling, texts), strict=True):
         assert pieces == [text[a:b].encode() for a, b in pretokenize(name, text)]
-    assert recognize_pattern(spelling) == name
-    assert recognize(sequence(split_step(spelling))) == name
+    assert recognize_tiktoken_pattern(spelling) == name
+    assert recognize_hf_json(sequence(split_step(spelling))) == name
     removed = {"behavior": "Removed", "invert": True}
-    assert recognize(sequence(split_step(spelling) | removed)) == name
+    assert recognize_hf_json(sequence(split_step(spelling) | removed)) == name
 
 
 def split_step(pattern: str) -> dict[str, Any]:
@@ -400,20 +400,20 @@ def sequence(*steps: dict[str, Any], **byte_level: Any) -> dict[str, Any]:
 def test_sets_may_be_spelled_in_any_order_and_line_breaks_as_themselves() -> None:
     spelled = LLAMA3.replace(r"[^\s\p{L}\p{N}]", r"[^\p{N}\p{L}\s]").replace(r"[\r\n]", "[\n\r]")
     assert spelled != LLAMA3
-    assert recognize(sequence(split_step(spelled))) == "llama3"
-    assert recognize_pattern(spelled) == "llama3"
+    assert recognize_hf_json(sequence(split_step(spelled))) == "llama3"
+    assert recognize_tiktoken_pattern(spelled) == "llama3"
 
 
 def test_byte_level_forms_are_told_apart() -> None:
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
-    assert recognize(byte_level) == "gpt2"
-    assert recognize(byte_level | {"use_regex": True}) == "gpt2"
-    assert recognize(byte_level | {"use_regex": False}) == "none"
-    assert recognize(byte_level | {"add_prefix_space": True}) is None
-    assert recognize({"type": "ByteLevel"}) is None
-    assert recognize(None) == "none"
-    assert recognize(sequence()) == "none"
-    assert recognize(sequence({"type": "Whitespace"})) == "whitespace"
+    assert recognize_hf_json(byte_level) == "gpt2"
+    assert recognize_hf_json(byte_level | {"use_regex": True}) == "gpt2"
+    assert recognize_hf_json(byte_level | {"use_regex": False}) == "none"
+    assert recognize_hf_json(byte_level | {"add_prefix_space": True}) is None
+    assert recognize_hf_json({"type": "ByteLevel"}) is None
+    assert recognize_hf_json(None) == "none"
+    assert recognize_hf_json(sequence()) == "none"
+    assert recognize_hf_json(sequence({"type": "Whitespace"})) == "whitespace"
     assert is_byte_level(sequence({"type": "Whitespace"}))
     assert not is_byte_level({"type": "Whitespace"})
     assert not is_byte_level(None)
@@ -441,17 +441,17 @@ def test_byte_level_forms_are_told_apart() -> None:
     ],
 )
 def test_unknown_forms_are_not_recognized(pre_tokenizer: Any) -> None:
-    assert recognize(pre_tokenizer) is None
+    assert recognize_hf_json(pre_tokenizer) is None
 
 
 def test_unknown_patterns_are_not_recognized() -> None:
     for pattern in ("", "(", r"\p{L}+", LLAMA3.replace("{1,3}", "{1,4}"), "(?<=a)b"):
-        assert recognize_pattern(pattern) is None
+        assert recognize_tiktoken_pattern(pattern) is None
 
 
 def test_real_tokenizer_files_are_recognized() -> None:
     found = {
-        path: recognize(data_json(f"{path}")["pre_tokenizer"])
+        path: recognize_hf_json(data_json(f"{path}")["pre_tokenizer"])
         for path in (
             "vocab/gpt2/tokenizer.json.xz",
             "vocab/llama3/tokenizer.json.xz",
@@ -468,7 +468,9 @@ def test_real_tokenizer_files_are_recognized() -> None:
 
 def test_published_patterns_are_recognized() -> None:
     encodings = data_json("vocab/llm_encodings.json")
-    found = {k: recognize_pattern(v["pat_str"]) for k, v in encodings.items() if "pat_str" in v}
+    found = {
+        k: recognize_tiktoken_pattern(v["pat_str"]) for k, v in encodings.items() if "pat_str" in v
+    }
     gpt2 = dict.fromkeys(("gpt2", "r50k_base", "p50k_base"), "gpt2")
     o200k = dict.fromkeys(("o200k_base", "o200k_harmony"), "o200k")
     others = {"cl100k_base": "cl100k", "llama3": "llama3", "qwen": "qwen2", "tekken": "tekken"}

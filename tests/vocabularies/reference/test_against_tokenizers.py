@@ -14,7 +14,7 @@ from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
-from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 from vocabularies.reference.bpe import BpeRules, merge, merge_long
 from vocabularies.reference.tokenizer import encode
 
@@ -57,7 +57,7 @@ def hugging_face(
         return to_alphabet(token) if byte_level else token.decode()
 
     whole = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
-    pre_tokenizer = pretokenizer(vocabulary.pretokenizer).hf_json
+    pre_tokenizer = find_pretokenizer(vocabulary.pretokenizer).hf_json
     if model.byte_level and vocabulary.pretokenizer == "none":
         pre_tokenizer = whole | {"use_regex": False}
     described = {

@@ -14,7 +14,7 @@ from vocabularies.batch.batch import EncodeOptions, RowError, RowRefused
 from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
-from vocabularies.reference.tokenizer import decode, encode, other_strand
+from vocabularies.reference.tokenizer import decode, encode, reverse_complement_text
 
 BARE = EncodeOptions(add_special_tokens=False)
 PAD, UNK, CLS, SEP, MASK, FIRST = 0, 1, 2, 3, 4, 5
@@ -468,8 +468,8 @@ class TestOtherStrand:
     OTHER = EncodeOptions(add_special_tokens=False, reverse_complement=True)
 
     def test_letters(self):
-        assert other_strand("AACGTURYSWKMBDHVN-x") == "x-NBDHVKMWSRYAACGTT"
-        assert other_strand("aacgturyswkmbdhvn") == "nbdhvkmwsryaacgtt"
+        assert reverse_complement_text("AACGTURYSWKMBDHVN-x") == "x-NBDHVKMWSRYAACGTT"
+        assert reverse_complement_text("aacgturyswkmbdhvn") == "nbdhvkmwsryaacgtt"
 
     def test_spans_lie_in_the_text_as_sent(self):
         """AACGT becomes ACGTT: ACG is what AACGT says backwards at 2..5."""
@@ -498,8 +498,11 @@ class TestOtherStrand:
 
     @given(text=st.text("ACGTN", max_size=30))
     def test_twice_is_the_sequence_again(self, text):
-        assert other_strand(other_strand(text)) == text
-        row, other = encode(kmers(), text, BARE), encode(kmers(), other_strand(text), self.OTHER)
+        assert reverse_complement_text(reverse_complement_text(text)) == text
+        row, other = (
+            encode(kmers(), text, BARE),
+            encode(kmers(), reverse_complement_text(text), self.OTHER),
+        )
         assert row.ids == other.ids
 
 

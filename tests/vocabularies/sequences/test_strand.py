@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.nasty_texts import SEQUENCES
 from vocabularies.batch.batch import Batch
-from vocabularies.reference.tokenizer import other_strand
+from vocabularies.reference.tokenizer import reverse_complement_text
 from vocabularies.sequences import strand
 from vocabularies.sequences.strand import COMPLEMENT, reverse_complement
 
@@ -15,7 +15,7 @@ ROWS = st.lists(st.binary(max_size=40) | st.text("ACGTNacgtnURY", max_size=40).m
 
 def row_by_row(rows: list[bytes]) -> bytes:
     """The definition in plain Python, on text: bytes as the characters U+0000 to U+00FF."""
-    return "".join(other_strand(row.decode("latin-1")) for row in rows).encode("latin-1")
+    return "".join(reverse_complement_text(row.decode("latin-1")) for row in rows).encode("latin-1")
 
 
 def test_pairs_are_those_of_the_iupac_codes():

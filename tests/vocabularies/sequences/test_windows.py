@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabularies.sequences.windows import windows
+from vocabularies.sequences.windows import make_windows
 
 PAD = 99
 
@@ -32,7 +32,7 @@ def make(ids, positions=None, *, channel=None, **settings):
     positions = range(len(ids)) if positions is None else positions
     settings = {"window": 2, "stride": 2, "circular": False, "pad_id": PAD} | settings
     channel = None if channel is None else np.array(channel, np.float32)
-    return windows(
+    return make_windows(
         np.array(ids, np.int32), np.array(positions, np.int64), channel=channel, **settings
     )
 
@@ -137,7 +137,7 @@ def test_settings_that_do_not_fit_are_refused(settings, message):
 
 def test_the_result_belongs_to_the_caller():
     ids, positions = np.array([5, 6], np.int32), np.arange(2)
-    made = windows(ids, positions, window=2, stride=2, circular=False, pad_id=0)
+    made = make_windows(ids, positions, window=2, stride=2, circular=False, pad_id=0)
     made.input_ids[:] = 0
     made.position_ids[:] = 7
     assert ids.tolist() == [5, 6]
@@ -147,8 +147,8 @@ def test_the_result_belongs_to_the_caller():
 def test_fields_are_named_as_a_model_names_them():
     layout = {"window": 2, "stride": 2, "circular": False, "pad_id": 9}
     places, levels = np.arange(3), np.ones(3, np.float32)
-    plain = windows(np.arange(3), places, **layout)
+    plain = make_windows(np.arange(3), places, **layout)
     assert [*plain.fields()] == ["input_ids", "attention_mask", "position_ids"]
-    made = windows(np.arange(3), places, channel=levels, **layout)
+    made = make_windows(np.arange(3), places, channel=levels, **layout)
     assert [*made.fields()] == ["input_ids", "attention_mask", "position_ids", "channel"]
     assert made.fields("het_values")["het_values"] is made.channel

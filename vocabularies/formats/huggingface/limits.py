@@ -13,7 +13,7 @@ from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.huggingface.pipeline import steps_of
-from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, growth_of
+from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, max_growth
 from vocabularies.preprocessing.normalizers import compile_replacement
 
 MAX_WORD = 1_000  # Letters of a word that WordPiece looks into; 100 in all files we know.
@@ -47,13 +47,13 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
     """How many bytes may stand for one, rounded up; 1 for steps that Unicode bounds."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
-            return growth_of(literal, content)
+            return max_growth(literal, content)
         case {"type": "Replace", "pattern": {"Regex": str(pattern)}, "content": str(content)}:
-            return growth_of("x" if _is_never_nothing(pattern) else "", content)
+            return max_growth("x" if _is_never_nothing(pattern) else "", content)
         case {"type": "Replace", "content": str(content)}:
-            return growth_of("", content)
+            return max_growth("", content)
         case {"type": "Prepend", "prepend": str(content)}:
-            return growth_of("", content)
+            return max_growth("", content)
         case {"type": "ByteLevel"}:
             return 2
         case {"type": "Precompiled", "precompiled_charsmap": str(charsmap)}:

@@ -11,14 +11,14 @@ from typing import Any
 
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.huggingface.motif_pattern import motifs_of_split
-from vocabularies.formats.parsing import NotCovered
+from vocabularies.formats.parsing import NotRepresentable
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
 from vocabularies.preprocessing.normalizers import Normalizer, compile_replacement
-from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize
+from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize_hf_json
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class PostProcessor:
     """Ids around a text, and the roles that the post-processor itself names."""
 
     prefix: tuple[int, ...] = ()
@@ -70,9 +70,9 @@ def _normalizer(where: str, step: dict[str, Any]) -> Normalizer:
             try:
                 compile_replacement(pattern)
             except ValueError as error:
-                raise NotCovered(f"{where}: {error}") from error
+                raise NotRepresentable(f"{where}: {error}") from error
             return Normalizer("replace_regex", pattern, content)
-    raise NotCovered(f"{where}: {step['type']} is not one of our normalizers")
+    raise NotRepresentable(f"{where}: {step['type']} is not one of our normalizers")
 
 
 def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
@@ -86,10 +86,10 @@ def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
     motifs = _motifs([part for _, part in parts])
     if motifs is not None:
         return MOTIFS, motifs, is_byte_level(step)
-    name = recognize(step)
+    name = recognize_hf_json(step)
     if name is None:
         types = ", ".join(part["type"] for _, part in parts)
-        raise NotCovered(f"pre_tokenizer: no splitting rule of ours means this ({types})")
+        raise NotRepresentable(f"pre_tokenizer: no splitting rule of ours means this ({types})")
     return name, (), is_byte_level(step)
 
 
@@ -103,7 +103,7 @@ def _motifs(steps: list[dict[str, Any]]) -> tuple[str, ...] | None:
     return None
 
 
-def read_template(step: Any) -> Template:
+def read_post_processor(step: Any) -> PostProcessor:
     """The begin and end tokens of a single text; what only pairs of texts use does not matter.
 
     Raises:
@@ -120,20 +120,20 @@ def read_template(step: Any) -> Template:
             case "BertProcessing" | "RobertaProcessing":
                 templates.append(_bert_template(where, part))
             case kind:
-                raise NotCovered(f"{where}: {kind} is not one of our templates")
+                raise NotRepresentable(f"{where}: {kind} is not one of our templates")
     if len(templates) > 1:
-        raise NotCovered("post_processor: several templates, one around the other")
-    return templates[0] if templates else Template()
+        raise NotRepresentable("post_processor: several templates, one around the other")
+    return templates[0] if templates else PostProcessor()
 
 
-def _bert_template(where: str, step: dict[str, Any]) -> Template:
+def _bert_template(where: str, step: dict[str, Any]) -> PostProcessor:
     match step:
         case {"cls": [str(), cls], "sep": [str(), sep]} if type(cls) is type(sep) is int:
-            return Template((cls,), (sep,), {"cls": cls, "sep": sep})
+            return PostProcessor((cls,), (sep,), {"cls": cls, "sep": sep})
     raise VocabularyError.at(where, "cls and sep must each be [token, id]")
 
 
-def _template(where: str, step: dict[str, Any]) -> Template:
+def _template(where: str, step: dict[str, Any]) -> PostProcessor:
     single, special = step.get("single"), step.get("special_tokens")
     if not isinstance(single, list) or not isinstance(special, dict):
         raise VocabularyError.at(where, "needs the list single and the object special_tokens")
@@ -145,10 +145,10 @@ def _template(where: str, step: dict[str, Any]) -> Template:
             case {"SpecialToken": {"id": str(name)}}:
                 sides[-1] += _template_ids(f"{where}.special_tokens[{name!r}]", special.get(name))
             case _:
-                raise NotCovered(f"{where}.single[{i}]: not a special token nor the text")
+                raise NotRepresentable(f"{where}.single[{i}]: not a special token nor the text")
     if len(sides) != 2:
-        raise NotCovered(f"{where}.single: the text stands there {len(sides) - 1} times")
-    return Template(tuple(sides[0]), tuple(sides[1]))
+        raise NotRepresentable(f"{where}.single: the text stands there {len(sides) - 1} times")
+    return PostProcessor(tuple(sides[0]), tuple(sides[1]))
 
 
 def _template_ids(where: str, entry: Any) -> list[int]:

@@ -15,15 +15,15 @@ from types import NoneType
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_vocabulary import bpe_vocabulary, merge_ids, spell
+from vocabularies.formats.bpe_vocabulary import make_bpe_vocabulary, merge_ids, string_to_bytes
 from vocabularies.formats.huggingface.limits import check_bounds
 from vocabularies.formats.huggingface.pipeline import (
-    Template,
+    PostProcessor,
     read_normalizers,
+    read_post_processor,
     read_pretokenizer,
-    read_template,
 )
-from vocabularies.formats.parsing import MAX_TOKENS, NotCovered, parse_json, token_ids
+from vocabularies.formats.parsing import MAX_TOKENS, NotRepresentable, parse_json, read_token_ids
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
 from vocabularies.model.types import SpecialToken, Upstream
@@ -61,13 +61,13 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
         raise VocabularyError.at("model.type", f"{model['type']!r} is no name of a model")
     kind = model["type"] if "type" in model else _kind(model)
     vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
-    vocab = token_ids(vocab, "model.vocab")
+    vocab = read_token_ids(vocab, "model.vocab")
     added = _added_tokens(document.get("added_tokens", []), vocab, len(model["vocab"]))
     try:
         if kind != "BPE":
-            raise NotCovered(f"model: {kind} is not BPE")
+            raise NotRepresentable(f"model: {kind} is not BPE")
         return _bpe(document, model, vocab, added)
-    except NotCovered as reason:
+    except NotRepresentable as reason:
         return _upstream(document, vocab, added, str(reason))
 
 
@@ -95,12 +95,12 @@ def _bpe(
     pretokenizer, motifs, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
     unknown_id = _unknown_id(model, vocab, byte_level)
     normalizers = read_normalizers(document.get("normalizer"))
-    template = read_template(document.get("post_processor"))
+    template = read_post_processor(document.get("post_processor"))
     if not normalizers and all(token.normalized for token in added):
         # Looked for after a step that changes nothing: the same as before it.
         added = [replace(token, normalized=False) for token in added]
     make = functools.partial(
-        bpe_vocabulary,
+        make_bpe_vocabulary,
         vocab,
         pairs,
         byte_level=byte_level,
@@ -120,7 +120,7 @@ def _bpe(
     except VocabularyError as error:
         # The library also takes a regex whose literals are no tokens of their own.
         if motifs and all(f.where.startswith(_OF_MOTIFS) for f in error.findings):
-            raise NotCovered(f"pre_tokenizer: {error.findings[0]}") from error
+            raise NotRepresentable(f"pre_tokenizer: {error.findings[0]}") from error
         raise
     _refuse_rewritten(added, normalizers)
     return vocabulary
@@ -135,7 +135,7 @@ def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Norma
     for token in added:
         if token.normalized and normalize(token.content, normalizers)[0] != token.content:
             reason = "is another one behind the normalizers, and is decoded as that"
-            raise NotCovered(f"the added token {token.content!r} {reason}")
+            raise NotRepresentable(f"the added token {token.content!r} {reason}")
 
 
 def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -177,7 +177,7 @@ def _without_version(merges: list[Any]) -> list[Any]:
 def _refuse_uncovered_options(model: dict[str, Any]) -> None:
     for name in ("byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
-            raise NotCovered(f"model.{name}: {model[name]!r} is not one of our rules")
+            raise NotRepresentable(f"model.{name}: {model[name]!r} is not one of our rules")
     for name in ("ignore_merges", "fuse_unk"):
         if not isinstance(model.get(name, False), bool | None):
             raise VocabularyError.at(f"model.{name}", f"{model[name]!r} is not true or false")
@@ -247,7 +247,7 @@ def _added_token(entry: Any) -> SpecialToken | str:
 
 
 def _roles(
-    added: Iterable[SpecialToken], template: Template, unknown_id: int | None
+    added: Iterable[SpecialToken], template: PostProcessor, unknown_id: int | None
 ) -> dict[str, int]:
     roles = guess_roles((token.content, token.id) for token in added)
     if unknown_id is not None:
@@ -266,14 +266,14 @@ def _upstream(
     listed = document["model"]["vocab"]  # Unigram's may name a token twice, both ids mean it.
     by_id = ((entry[0], i) for i, entry in enumerate(listed))
     for string, token_id in by_id if isinstance(listed, list) else vocab.items():
-        spelled = spell(string, byte_level)
+        spelled = string_to_bytes(string, byte_level)
         tokens[token_id] = string.encode() if spelled is None else spelled
     for token in added:
         tokens[token.id] = token.content.encode()
     try:
-        template = read_template(document.get("post_processor"))
-    except NotCovered:
-        template = Template()
+        template = read_post_processor(document.get("post_processor"))
+    except NotRepresentable:
+        template = PostProcessor()
     model = document["model"]
     unknown = model.get("unk_token")
     unknown_id = vocab.get(unknown) if isinstance(unknown, str) else model.get("unk_id")

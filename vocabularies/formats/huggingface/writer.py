@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_vocabulary import hole
+from vocabularies.formats.bpe_vocabulary import hole_string
 from vocabularies.formats.huggingface.motif_pattern import motif_split
 from vocabularies.formats.special_token_roles import guess_roles
-from vocabularies.model.byte_alphabet import meant_bytes, to_alphabet
+from vocabularies.model.byte_alphabet import added_token_bytes, to_alphabet
 from vocabularies.model.types import Bpe, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
-from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 from vocabularies.preprocessing.published_patterns import SPELLINGS
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
@@ -81,13 +81,13 @@ def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
             elif token is not None:
                 string = to_alphabet(token) if model.byte_level else token.decode()
             elif fill:
-                string = hole(token_id)
+                string = hole_string(token_id)
             else:
                 continue
         except UnicodeDecodeError:
             findings.append(Finding(f"tokens[{token_id}]", f"{token!r} is not UTF-8"))
             continue
-        if token_id in special and model.byte_level and token != meant_bytes(string):
+        if token_id in special and model.byte_level and token != added_token_bytes(string):
             message = f"ambiguous: the libraries read {string!r} in the byte alphabet"
             findings.append(Finding(f"tokens[{token_id}]", message))
         if string in owner:
@@ -144,7 +144,7 @@ def _normalizer_step(step: Normalizer) -> dict[str, Any]:
 def _pre_tokenizer(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] | None:
     """The rule's own steps, ended by ByteLevel exactly where symbols are bytes."""
     name, motifs = vocabulary.pretokenizer, vocabulary.motifs
-    rule = motif_split(motifs) if motifs else pretokenizer(name).hf_json
+    rule = motif_split(motifs) if motifs else find_pretokenizer(name).hf_json
     if name == "gpt2":
         if byte_level:
             return {**_BYTE_LEVEL, "use_regex": True}

@@ -78,6 +78,6 @@ _KNOWN = {
 }
 
 
-def known_ranks(sha256: str) -> KnownRanks | None:
+def find_known_ranks(sha256: str) -> KnownRanks | None:
     """What is known about the file with this hex digest."""
     return _KNOWN.get(sha256)

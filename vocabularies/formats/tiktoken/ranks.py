@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_vocabulary import refuse_mistaken
-from vocabularies.formats.parsing import MAX_TOKENS, NotCovered
+from vocabularies.formats.bpe_vocabulary import refuse_ambiguous_tokens
+from vocabularies.formats.parsing import MAX_TOKENS, NotRepresentable
 from vocabularies.formats.special_token_roles import guess_roles
-from vocabularies.formats.tiktoken.known_files import KnownRanks, known_ranks
+from vocabularies.formats.tiktoken.known_files import KnownRanks, find_known_ranks
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
@@ -24,7 +24,7 @@ from vocabularies.model.vocabulary import Vocabulary
 _MAX_FINDINGS = 100
 
 
-def looks_like_ranks(data: bytes) -> bool:
+def is_rank_file(data: bytes) -> bool:
     """Whether the first line is a base64 word and a number."""
     words = data[:2000].lstrip().split(b"\n", 1)[0].split()
     return len(words) == 2 and words[1].isdigit() and _decode(words[0]) is not None
@@ -48,7 +48,7 @@ def read_tiktoken(
     Raises:
         VocabularyError: with every wrong line, or because the splitting rule is not known.
     """
-    known = known_ranks(hashlib.sha256(data).hexdigest())
+    known = find_known_ranks(hashlib.sha256(data).hexdigest())
     if known is None:
         if pretokenizer is None:
             message = (
@@ -57,7 +57,7 @@ def read_tiktoken(
             raise VocabularyError.at("pretokenizer", message)
         known = KnownRanks(pretokenizer, {})
     contents = known.special_tokens if special_tokens is None else special_tokens
-    return vocabulary_of_ranks(
+    return make_rank_vocabulary(
         _read_ranks(data),
         pretokenizer or known.pretokenizer,
         sorted((SpecialToken(*item) for item in contents.items()), key=lambda token: token.id),
@@ -66,7 +66,7 @@ def read_tiktoken(
     )
 
 
-def vocabulary_of_ranks(
+def make_rank_vocabulary(
     ranks: Mapping[bytes, int],
     pretokenizer: str,
     special_tokens: list[SpecialToken],
@@ -98,8 +98,8 @@ def vocabulary_of_ranks(
     pairs, unreachable = derive_merges(ranks)
     try:
         loose = {token.content: token.content.encode() for token in special_tokens}
-        refuse_mistaken(loose, {*ranks}, True, pretokenizer if unreachable else None)
-    except NotCovered as error:
+        refuse_ambiguous_tokens(loose, {*ranks}, True, pretokenizer if unreachable else None)
+    except NotRepresentable as error:
         raise VocabularyError.at("special_tokens", str(error)) from error
     return Vocabulary(
         tokens=tokens,

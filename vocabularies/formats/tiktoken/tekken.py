@@ -13,10 +13,10 @@ from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.parsing import MAX_TOKENS
-from vocabularies.formats.tiktoken.ranks import vocabulary_of_ranks
+from vocabularies.formats.tiktoken.ranks import make_rank_vocabulary
 from vocabularies.model.types import SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.pretokenizers import recognize_pattern
+from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
 
 _MAX_FINDINGS = 100
 # Of files that do not name them, which those up to version 7 need not.
@@ -44,13 +44,13 @@ def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
     names = ("default_vocab_size", "default_num_special_tokens")
     size, num_control = (_number(config.get(name), f"config.{name}") for name in names)
     pattern = config.get("pattern")
-    rule = recognize_pattern(pattern) if isinstance(pattern, str) else None
+    rule = recognize_tiktoken_pattern(pattern) if isinstance(pattern, str) else None
     if rule is None:
         raise VocabularyError.at("config.pattern", "no splitting rule of ours means this")
     ranks = _ranks(document.get("vocab"), size - num_control)
     control = _control_tokens(document.get("special_tokens"), num_control)
     begin = next((token.id for token in control if token.content == "<s>"), None)
-    return vocabulary_of_ranks(
+    return make_rank_vocabulary(
         ranks, rule, control, num_control, prefix=() if begin is None else (begin,)
     )
 

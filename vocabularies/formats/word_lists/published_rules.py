@@ -23,7 +23,7 @@ NT_V3 = NT_V2
 DNABERT1_PIECE_TOKENS = 510
 
 
-def with_rule(vocabulary: Vocabulary) -> Vocabulary:
+def apply_published_rule(vocabulary: Vocabulary) -> Vocabulary:
     """The vocabulary with the rule of the published one whose list begins in the same way.
 
     In which order its four letters are counted decides about ids, not about the rule.

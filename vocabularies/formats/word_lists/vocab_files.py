@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from itertools import product
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.parsing import decode_text, parse_json, token_ids
+from vocabularies.formats.parsing import decode_text, parse_json, read_token_ids
 from vocabularies.formats.special_token_roles import guess_roles
-from vocabularies.formats.word_lists.published_rules import with_rule
+from vocabularies.formats.word_lists.published_rules import apply_published_rule
 from vocabularies.model.types import Characters, Kmers, Model, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -34,7 +34,7 @@ def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None)
     lines = [line.removesuffix("\r") for line in decode_text(data).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    return vocabulary_of_words(dict(enumerate(lines)), special_tokens, "line {}", first_place=1)
+    return make_word_vocabulary(dict(enumerate(lines)), special_tokens, "line {}", first_place=1)
 
 
 def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
@@ -43,9 +43,9 @@ def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None
     Raises:
         VocabularyError: with the ids that do not fit.
     """
-    vocab = token_ids(parse_json(data), "vocab.json")
+    vocab = read_token_ids(parse_json(data), "vocab.json")
     words = {token_id: word for word, token_id in sorted(vocab.items(), key=lambda item: item[1])}
-    return vocabulary_of_words(words, special_tokens, "id {}")
+    return make_word_vocabulary(words, special_tokens, "id {}")
 
 
 def all_kmers(letters: str, k: int) -> list[str]:
@@ -53,7 +53,7 @@ def all_kmers(letters: str, k: int) -> list[str]:
     return ["".join(word) for word in product(letters, repeat=k)]
 
 
-def vocabulary_of_words(
+def make_word_vocabulary(
     words: Words,
     special_tokens: Mapping[str, int] | None = None,
     where: str = "id {}",
@@ -85,7 +85,7 @@ def vocabulary_of_words(
     tokens: list[bytes | None] = [None] * (max(words) + 1)
     for token_id, word in words.items():
         tokens[token_id] = word.encode()
-    return with_rule(
+    return apply_published_rule(
         Vocabulary(
             tokens=tuple(tokens),
             model=model,
@@ -196,7 +196,7 @@ def _why_not_all(words: list[str], k: int) -> str:
     return f"{len(words)} words of {k} letters; all over {letters!r} are {len(letters) ** k}"
 
 
-def write_words(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes]:
+def write_word_list(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes]:
     """vocab.txt, or vocab.json, of a k-mer or character vocabulary.
 
     Raises:

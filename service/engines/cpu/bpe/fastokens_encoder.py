@@ -27,12 +27,13 @@ from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.encoder import ReferenceEncoder, take_rows
 from service.engines.selftest import compare, texts_for
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.post_processing import Content, join_rows, offsets_of
+from vocabularies.batch.post_processing import Content, join_rows
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.batch.string_join import wide_rows
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 
 logger = logging.getLogger(__name__)
 # About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that
@@ -153,7 +154,7 @@ def _one_by_one(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: boo
     parts = [encode([text], False, plain)[0] for text in texts]
     ids = np.frombuffer(bytearray().join(parts), np.int32)
     sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    return Content(ids, offsets_of(sizes // ids.itemsize))
+    return Content(ids, offsets_from_lengths(sizes // ids.itemsize))
 
 
 def _is_odd(text: str) -> bool:
@@ -195,7 +196,7 @@ def _respelled(document: str, ours: str, spelling: str) -> str:
 
 
 def _patterns(name: str) -> list[str]:
-    rule = pretokenizer(name).hf_json
+    rule = find_pretokenizer(name).hf_json
     assert rule is not None
     return [step["pattern"]["Regex"] for step in rule["pretokenizers"] if "pattern" in step]
 

@@ -156,7 +156,7 @@ class LongRows:
         made = _Row(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
-            if not batch.is_wanted():
+            if not batch.should_continue():
                 raise Abandoned
             end = places.piece_end(data, begin, size)
             content = self.encoder.encode(_batch(data[begin:end]), replace(options, spans=True))
@@ -180,7 +180,7 @@ class LongRows:
         made = _Row(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
-            if not batch.is_wanted():
+            if not batch.should_continue():
                 raise Abandoned
             end, is_border = places.piece_end(data, begin, size)
             content = self.encoder.encode(_batch(data[begin:end]), options)

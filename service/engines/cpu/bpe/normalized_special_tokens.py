@@ -12,7 +12,7 @@ from tokenizers import Encoding
 from vocabularies.batch.batch import RowError
 from vocabularies.model.types import SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.special_tokens import refusal_of
+from vocabularies.reference.special_tokens import special_token_refusal
 
 
 def has_hidden_tokens(vocabulary: Vocabulary) -> bool:
@@ -42,7 +42,7 @@ def found_behind_normalizers(
     for token_id, (begin, end) in [each for each in tokens if each not in ordinary] or tokens:
         taken = text[begin:end]  # With the blanks that the token takes.
         begin += len(taken) - len(taken.lstrip()) if special[token_id].lstrip else 0
-        return refusal_of(special[token_id], len(text[:begin].encode()))
+        return special_token_refusal(special[token_id], len(text[:begin].encode()))
     return None
 
 

@@ -23,14 +23,15 @@ from service.engines.cpu.bpe.normalized_special_tokens import (
 from service.engines.encoder import ReferenceEncoder, refuse_rows, take_rows
 from service.engines.fault_isolation import raise_if_not_the_engines
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
-from vocabularies.batch.post_processing import Content, join_rows, offsets_of
+from vocabularies.batch.post_processing import Content, join_rows
+from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.special_tokens import cut_text
+from vocabularies.reference.special_tokens import split_special_tokens
 
 Int64s = NDArray[np.int64]
 # Of bytes without a token, each is as long as the prefix or suffix inside of words says.
@@ -116,7 +117,7 @@ class TokenizersEncoder:
         texts, errors = batch.texts()
         encodings = self._encodings(list(texts), plain, with_spans)
         rows = [encoding.ids for encoding in encodings]
-        offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+        offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1]))
         if not with_spans:
             return Content(ids, offsets, None, errors)
@@ -154,7 +155,7 @@ class TokenizersEncoder:
         errors: dict[int, RowError] = {}
         for row, error in zip(asked, hidden, strict=True):
             try:
-                for _ in cut_text(self.vocabulary, texts[row], "refuse"):
+                for _ in split_special_tokens(self.vocabulary, texts[row], "refuse"):
                     pass
             except RowRefused as refused:
                 error = earlier(refused.error, error)
@@ -240,4 +241,4 @@ def _in_bytes(text: str, in_characters: Int64s) -> Int64s:
         return in_characters
     characters = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     sizes = 1 + (characters > 0x7F).astype(np.int64) + (characters > 0x7FF) + (characters > 0xFFFF)
-    return offsets_of(sizes)[in_characters]
+    return offsets_from_lengths(sizes)[in_characters]

@@ -29,7 +29,7 @@ from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import token_table
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 from vocabularies.reference import tokenizer
 
 WHITE_SPACE = [" ", "\n", "\r", "\t", "\v", "\x85", "\xa0", "\u2028", "\u3000"]
@@ -199,7 +199,7 @@ def test_real_texts_cut_inside_white_space_get_the_ids_of_tiktoken():
     special = {token.content: token.id for token in vocabulary.special_tokens}
     ranks = {token: i for i, token in enumerate(vocabulary.tokens) if token is not None}
     ranks = {token: i for token, i in ranks.items() if i not in special.values()}
-    pattern = pretokenizer("cl100k").tiktoken_pattern
+    pattern = find_pretokenizer("cl100k").tiktoken_pattern
     library = tiktoken.Encoding("t", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
     text = data_bytes("text/code_python_stdlib.txt").decode()
     chance = np.random.default_rng(0)

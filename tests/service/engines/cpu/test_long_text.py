@@ -265,7 +265,7 @@ def test_a_row_that_nobody_wants_is_left_after_a_piece():
     engine, vocabulary = CpuEngine(), builtin.load("gpt2")
     batch = Batch(["a word " * 1_000_000])
     asked = []
-    batch.is_wanted = lambda: len(asked) < 3 and not asked.append(1)
+    batch.should_continue = lambda: len(asked) < 3 and not asked.append(1)
     with pytest.raises(Abandoned):
         engine.encode(vocabulary, batch)
     assert len(asked) == 3

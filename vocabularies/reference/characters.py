@@ -1,0 +1,47 @@
+"""Encodes a part of a text by a character model, as slow and plain as its rule.
+
+Part of the oracle (`reference`): plain Python, knows no template.
+"""
+
+from __future__ import annotations
+
+from vocabularies.model.types import Characters
+from vocabularies.reference.special_tokens import AlignedText, Token
+
+Letter = tuple[str, int, int]
+"""A letter with its begin and end byte in the text."""
+
+
+def letters_of(text: str, case: str) -> list[Letter]:
+    """Return the letters of a text in its case; upper case may make several of one.
+
+    Args:
+        text: the text.
+        case: "upper" or "keep".
+    """
+    letters, begin = [], 0
+    for character in text:
+        end = begin + len(character.encode())
+        written = character.upper() if case == "upper" else character
+        letters += [(letter, begin, end) for letter in written]
+        begin = end
+    return letters
+
+
+def encode_characters(model: Characters, part: AlignedText) -> list[Token]:
+    """Encode each character or byte as one id.
+
+    Example: with A = 7, T = 10 and unknown 6 the text AéT gives 7 6 10 for characters; with bytes
+    é is two bytes and gives two ids.
+    """
+    ids = dict(model.letter_ids)
+    tokens = []
+    for letter, begin, end in letters_of(part.text, model.case):
+        units = [letter] if model.unit == "codepoint" else [chr(b) for b in letter.encode()]
+        exact = len(units) == end - begin
+        for i, unit in enumerate(units):
+            token_id = ids.get(unit, model.unknown_id)
+            assert token_id is not None
+            place = (begin + i, begin + i + 1) if exact else (begin, end)
+            tokens.append(part.token(token_id, *place))
+    return tokens
