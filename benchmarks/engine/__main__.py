@@ -28,7 +28,6 @@ from benchmarks.engine.cliffs import CLIFFS
 from benchmarks.engine.cold_starts import STARTS
 from benchmarks.engine.contests import CORPORA, SHAPES
 from benchmarks.engine.first_call import open_device
-from benchmarks.engine.goals import goal_rows, goal_table
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.mixed_texts import mixed_texts
 from benchmarks.engine.proofs import Differs, Proofs
@@ -51,7 +50,13 @@ BLOCKS: dict[str, Block] = {
     "starts": STARTS,
 }
 PACKAGES = (
-    *("numpy", "cupy-cuda12x", "cupy-cuda13x", "tiktoken", "tokenizers", "fastokens", "gigatoken"),
+    "numpy",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "tiktoken",
+    "tokenizers",
+    "fastokens",
+    "gigatoken",
     "warptok",
 )
 MEGABYTE = 1 << 20
@@ -152,7 +157,6 @@ def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[st
         "corpora_sha256": {name: text.sha256 for name, text in session.corpora.items()},
         "proofs": [asdict(proved) for proved in session.proofs.records],
         **rows,
-        "goals": goal_rows(rows),
     }
 
 
@@ -198,7 +202,6 @@ def main(argv: list[str] | None = None) -> None:
             raise SystemExit(f"wrong ids, so no figures: {error}") from error
     args.out.write_text(as_text(document))
     partial_of(args.out).unlink(missing_ok=True)
-    print(goal_table(document["goals"]))
     print(f"written: {args.out}")
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from benchmarks.engine import __main__, gpu_calls, rivals, witnesses
-from benchmarks.engine.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
 from benchmarks.engine.proofs import Differs, NotProved, Proofs
 from benchmarks.engine.published_vocabularies import read_published
 from benchmarks.engine.session import TINY
@@ -312,102 +311,6 @@ def test_what_was_not_proved_is_not_timed(folder, tmp_path):
         proofs.require(timed, ROWS, np.array([1, 2, 4], np.int32))
     with pytest.raises(NotProved):
         proofs.require(timed, one_row("others", np.frombuffer(b"abcd", np.uint8)), right)
-
-
-def seconds(median):
-    return {"median_s": median}
-
-
-def call(engine_name, micro, **where):
-    return (
-        {"engine": engine_name, "status": "exact", "warm": {"seconds": seconds(micro / 1e6)}}
-        | {"vocabulary": "gpt2"}
-        | where
-    )
-
-
-def rate(engine_name, corpus, first, warm):
-    rates = {"first": {"gb_per_s": first}, "warm": {"gb_per_s": warm}}
-    row = {"engine": engine_name, "corpus": corpus, "vocabulary": "gpt2", "status": "exact"}
-    return row | rates
-
-
-def test_goals_are_the_least_of_what_was_measured():
-    def kernels(corpus, vocabulary, gb_per_s):
-        return {"corpus": corpus, "vocabulary": vocabulary, "gb_per_s": gb_per_s}
-
-    def host(vocabulary, way, ratio):
-        figures = {"copy_ratio": ratio, "gb_per_s": 50 * ratio}
-        return {"corpus": "english", "vocabulary": vocabulary, "way": way} | figures
-
-    small = {"rows": 1, "row_bytes": 200}
-    results = {
-        "kernels": [
-            kernels("english", "gpt2", 132.0),
-            kernels("english", "cl100k_base", 126.0),
-            kernels("english", "o200k_base", 90.0),
-            kernels("code", "gpt2", 60.0),
-        ],
-        "host": [
-            host("gpt2", "uint16", 0.5),
-            host("gpt2", "int32", 0.2),
-            host("cl100k_base", "packed_17", 0.8),
-            host("qwen_raw", "packed_18", 0.6),
-        ],
-        "corpora": [
-            rate("gpu pinned", "english", 40.0, 44.0),
-            rate("gpu pinned", "code", 30.0, 33.0),
-            rate("gigatoken", "english", 2.0, 4.0),
-            rate("gigatoken", "code", 1.0, 3.0),
-            rate("gigatoken", "runs", 1.0, 1.0) | {"status": "differs: one id"},
-        ],
-        "shapes": [
-            call("gpu encode", 25.0, **small),
-            call("gpu encode_ids", 20.0, **small),
-            call("gpu pinned", 10.0, **small),
-            call("gpu encode", 1.0, **small) | {"vocabulary": "cl100k_base"},
-            call("fastokens", 1.0, **small),
-        ],
-        "cliffs": [
-            {"bytes": 10 << 20, "gb_per_s": 6.0},
-            {"bytes": 1 << 20, "gb_per_s": 4.0},
-            {"bytes": 99, "times_without": 1.5},
-            {"bytes": 99, "times_without": 2.5},
-        ],
-        "starts": [
-            {"kernels": "cached", "seconds": seconds(1.0)},
-            {"kernels": "cached", "seconds": seconds(2.0)},
-        ],
-    }
-    reached = {row["goal"]: row for row in goal_rows(results)}
-    figures = {
-        "kernels, English": (126.0, 126 / 120),
-        "kernels, code": (60.0, 60 / 75),
-        "pinned to pinned, uint16": (0.5, 0.5 / 0.85),
-        "other vocabularies, of cl100k's figure": (90 / 126, 90 / 126 / 0.8),
-        "against gigatoken, first call": (20.0, 1.0),
-        "against gigatoken, warm": (11.0, 1.1),
-        "against GraphTok, 200 B": (GRAPHTOK_US[1, 200] / 10, 4.9 / 1.2),
-        "one text of 200 B, a call": (20.0, 2.0),
-        "10 MiB in one piece, kernels": (6.0, 1.2),
-        "1 MiB in one piece, kernels": (4.0, 0.8),
-        "an odd text in a batch of 1,024": (2.5, 0.8),
-        "first answer, kernels cached": (2.0, 1.5),
-    }
-    for name, (figure, ratio) in figures.items():
-        row = reached.pop(name)
-        assert (row["reached"], row["ratio"]) == pytest.approx((figure, ratio)), name
-        assert row["met"] is (ratio >= 1)
-    assert all(row["reached"] is row["met"] is None for row in reached.values())
-    table = goal_table([*goal_rows(results)])
-    assert len(table.splitlines()) == len(figures) + 1
-    assert "short" in table
-
-
-def test_without_results_every_goal_is_open():
-    rows = goal_rows({})
-    assert [row["goal"] for row in rows] == [goal.name for goal in GOALS]
-    assert all(row["met"] is None for row in rows)
 
 
 def test_without_a_gpu_there_is_no_benchmark(folder, capsys):
