@@ -19,7 +19,7 @@ import uvicorn
 
 from service.core.settings import PREFIX, Settings
 from service.http.asgi_fast_path import AsgiFastPath
-from service.http.connection.protocol import hot_protocol
+from service.http.connection.protocol import make_protocol
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.operations.rendering.json_rows import WRITTEN_BY
 from service.registry.management import check_names
@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http=hot_protocol(app.service),
+                http=make_protocol(app.service),  # type: ignore[arg-type]  # It calls it.
                 ws="none",
                 lifespan="on",
                 log_config=None,

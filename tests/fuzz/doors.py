@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 from service.apis.grpc.server import GrpcServer
 from service.core.settings import Settings
 from service.engines.base import Engine
-from service.http.connection.protocol import hot_protocol
+from service.http.connection.protocol import make_protocol
 from service.http.streaming_response import BrokenStream
 from service.server.app import create_app
 from tests.fuzz.faults import Answer, Lines, logged
@@ -55,7 +55,7 @@ class Doors:
         self.app, self.log = app, log
         server = GrpcServer(app.oip)
         self._grpc = server._handlers()
-        self._protocol = hot_protocol(app.service)
+        self._protocol = make_protocol(app.service)
         self._config = uvicorn.Config(app, log_config=None, lifespan="off")
         self._config.load()
 

@@ -1,160 +1,236 @@
-"""The shortest way in: small hot calls answered in the HTTP parser's own callbacks.
+"""The shortest way in: small calls answered in the HTTP parser's own callbacks.
 
 uvicorn's protocol makes a task, an event and a cycle for each request and writes an answer twice,
-head and body. A plain small POST to a hot path needs none of it:
+head and body. A plain small POST to a path of the fast path needs none of it:
 
-    headers complete ─ plain, small, to a hot path? ─no──► uvicorn ─► hot_routes ─► FastAPI
-                         │yes: HotCycle takes the body's place in the connection
+    headers complete ─ plain, small, of the fast path? ─no──► uvicorn ─► asgi_fast_path ─► FastAPI
+                         │yes: InlineCall takes the body's place in the connection
     message complete ─ parse, plan ─ anything unusual? ─► uvicorn, with the body that was read
                          │
                        batcher.submit ─► result ─► one write
 
-A head that a connection has sent before is known by its bytes (head_cache.py), and then not
-even the parser sees the request.
+A head that a connection has sent before is known by its bytes (head_cache.py), and then not even
+the parser sees the request.
 
 All refusals found before the queue go uvicorn's way and are found there again, so that there
-is one place that words them. Keep-alive, pipelining, time-outs and shutdown stay uvicorn's: it
-sees the HotCycle as one of its own cycles. A test holds the answers of all ways byte-equal.
+is one place that words them. Keep-alive, pipelining and shutdown stay uvicorn's: it sees the
+InlineCall as one of its own cycles. A test holds the answers of all ways byte-equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from http import HTTPStatus
+import asyncio
+import functools
+import sys
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from service.core.context_vars import CLIENT, REQUEST_ID
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service.core.context_vars import CLIENT
 from service.core.errors import ServiceError, nothing_came
-from service.core.problem_details import as_service_error, problem
-from service.core.request_head import header_call, read_timeout, repeated_call
+from service.core.request_head import IN_SCOPE, header_call, read_timeout, repeated_call
 from service.http.asgi_fast_path import FAST_PATH_CALLS
 from service.http.body_takeover import PROTOCOL
-from service.http.connection.h2c_upgrade import DecliningProtocol
-from service.http.connection.head_cache import RepeatedHead
-from service.http.connection.inline_call import HotCycle
+from service.http.connection.head_cache import HeadCache
+from service.http.connection.idle_timer import UNREAD_S, IdleTimer, has_unread
+from service.http.connection.inline_call import InlineCall
+from service.http.connection.response_writer import AnswerHead, ResponseWriter
+from service.http.connection.upgrade_filter import UpgradeFilter
+from service.operations.context import Service
 from service.operations.operation import check_digest, parse
 from service.security.scopes import key_of, scope_of_path
 
-if TYPE_CHECKING:
-    from service.operations.context import Service
-
 MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answers.
-HOT_URLS = {path.encode(): (path, operation) for path, operation in FAST_PATH_CALLS.items()}
+MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
+FAST_PATH_URLS = {path.encode(): (path, call) for path, call in FAST_PATH_CALLS.items()}
 JSON = b"application/json"
-JSON_TYPE = (b"content-type", JSON)
-CLOSE = (b"connection", b"close")
 
 
-class HotProtocol(DecliningProtocol):
-    """uvicorn's protocol with the short way for hot calls; `service` is set by hot_protocol."""
+class _Trailers(list[tuple[bytes, bytes]]):
+    """Where fields behind a body go: they are no part of the head, and nobody reads them."""
 
-    # The head of answers for as long as uvicorn's own fields, such as the date, are the same ones.
-    answer_head: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
+    @override
+    def append(self, field: tuple[bytes, bytes]) -> None:
+        pass
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+
+class FastPathProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, which answers small calls of the fast path itself.
+
+    It also limits how long it waits for its client: bodies that a route reads have a limit of
+    their own (asgi_fast_path.py); here are those parts of a request for which no route waits yet.
+
+    Args:
+        service: answers the calls.
+        answer_head: the begin of answers, which all connections share.
+
+    Attributes:
+        in_head: a request's head has begun and not ended.
+        head_bytes: of it, and perhaps of what is behind it, but for what its begin came with.
+        between_messages: the last request that began has ended.
+        waiting_since: the loop's time of the last answer's end.
+    """
+
+    writer: ResponseWriter
+    reading: IdleTimer
+    writing: IdleTimer
+
+    def __init__(
+        self, *arguments: Any, service: Service, answer_head: AnswerHead, **named: Any
+    ) -> None:
         super().__init__(*arguments, **named)
+        self.service = service
+        self.answer_head = answer_head
+        self.heads = HeadCache()
+        self.upgrades = UpgradeFilter()
+        self.in_head = False
+        self.head_bytes = 0
         self.between_messages = False
-        self.known: tuple[RepeatedHead, HotCycle, int] | None = None
+        self.waiting_since = 0.0
 
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        idle_s = self.service.settings.stream_idle_timeout_s
+        self.reading = IdleTimer(self.loop, idle_s, self._nothing_came)
+        self.writing = IdleTimer(self.loop, idle_s, transport.abort)
+        self.writer = ResponseWriter(
+            transport,
+            self.server_state,
+            self.service.observer,
+            self.answer_head,
+            self._on_inline_complete,
+        )
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.writing.cancel()
+        self.reading.cancel()
+        super().connection_lost(exc)
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.writing.start()
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.writing.cancel()
+
+    @override
     def data_received(self, data: bytes) -> None:
-        """Take a hot call whose head was sent before; leave everything else to the parser."""
-        if self.known is not None and self._is_repeated(data, *self.known):
+        if self.heads.first is not None and self.try_repeated_request(data):
             return
-        before = self.cycle
-        super().data_received(data)
+        before, received = self.cycle, data
+        while data:  # Each of several requests may make an offer that is declined.
+            self.upgrades.begin(data)
+            self._feed(data)
+            data = self.upgrades.take_rest()
         cycle: Any = self.cycle
-        if cycle is not before and type(cycle) is HotCycle and self.between_messages:
-            head = RepeatedHead.of(data)
-            if head is not None and head.body_of(data) == bytes(cycle.body):
-                self.known = head, cycle, self.service.guard.generation
+        if cycle is not before and type(cycle) is InlineCall and self.between_messages:
+            self.heads.remember(received, cycle, self.service.guard.generation)
 
-    def _is_repeated(self, data: bytes, head: RepeatedHead, first: HotCycle, keys: int) -> bool:
-        """Whether the data were one more call with a known head, which is now on its way."""
+    def try_repeated_request(self, data: bytes) -> bool:
+        """Submit the request if its head equals the cached one; return whether it was."""
         is_free = self.between_messages and self.cycle is not None and self.cycle.response_complete
-        if not is_free or self.flow.write_paused or keys != self.service.guard.generation:
+        if not is_free or self.flow.write_paused:
             return False
-        body = head.body_of(data)
+        body = self.heads.find_body(data, self.service.guard.generation)
         if not body or len(body) > MAX_INLINE_BYTES:
             return False
+        first = self.heads.first
+        assert first is not None
         call = repeated_call(first.call, len(body))
-        cycle = HotCycle(first.path, first.operation, call, first.client, self)
-        before, self.cycle = self.cycle, cycle  # type: ignore[assignment]
-        if self._submit(cycle, body):
+        inline = InlineCall(first.path, first.operation, call, first.client, self.writer)
+        before, self.cycle = self.cycle, inline  # type: ignore[assignment]
+        if self._submit(inline, body):
             return True
         self.cycle = before
         return False
 
+    def _feed(self, data: bytes) -> None:
+        """Give data to the parser; the rest of what they begin must not let wait for too long."""
+        self.reading.cancel()
+        if self.in_head:
+            self.head_bytes += len(data)
+            if self.head_bytes > MAX_HEAD_BYTES:
+                self._refuse_head()
+                return
+        super().data_received(data)
+        if self._awaits_more() and not self.transport.is_closing():
+            self.reading.start()
+
+    @override
     def on_message_begin(self) -> None:
-        """A request begins."""
         self.between_messages = False
+        self.in_head = True
+        self.head_bytes = 0
         super().on_message_begin()
 
-    def awaits_more(self) -> bool:
-        """Whether a head, or a hot call's body, has not ended."""
-        cycle: Any = self.cycle
-        return self.in_head or (type(cycle) is HotCycle and not self.between_messages)
-
-    def give_up(self) -> None:
-        """Refuse a hot call whose body does not come; a head alone is no request yet."""
-        cycle: Any = self.cycle
-        if not self.in_head:
-            self.service.metrics.received()
-            cycle.set_exception(nothing_came(self.service.settings.stream_idle_timeout_s))
-        super().give_up()
-
+    @override
     def on_headers_complete(self) -> None:
-        """Take a plain small POST to a hot path; leave everything else to uvicorn."""
         self.in_head = False
-        cycle = self._hot_cycle()
-        if cycle is None:
-            self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]
-            super().on_headers_complete()
-        else:
-            self.cycle = cycle  # type: ignore[assignment]
+        if self.upgrades.is_offer(self.parser):
+            return  # The request begins anew without its offer.
+        inline = self._make_inline_call()
+        if inline is not None:
+            self.cycle = inline  # type: ignore[assignment]
+            return
+        self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]
+        super().on_headers_complete()
+        self.headers = _Trailers()
 
-    def _hot_cycle(self) -> HotCycle | None:
-        known = HOT_URLS.get(self.url)
-        if known is None or self.parser.get_method() != b"POST" or self.is_declined:
+    def _make_inline_call(self) -> InlineCall | None:
+        """Make a call of a plain small POST to a fast path; None for everything else."""
+        known = FAST_PATH_URLS.get(self.url)
+        if known is None or self.parser.get_method() != b"POST":
             return None
         is_free = self.cycle is None or self.cycle.response_complete
         if not is_free or self.flow.write_paused or self.expect_100_continue:
             return None
         if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
             return None
-        client = self._client(self.url.decode()) if self.service.guard.has_keys else ""
+        path, operation = known
+        client = self._find_client(path) if self.service.guard.has_keys else ""
         if client is None:
             return None
         call = header_call(self.headers)
-        if call.encoding is not None or not 0 < call.content_length <= MAX_INLINE_BYTES:
-            return None
-        return HotCycle(*known, call, client, self) if call.media_type == JSON else None
+        if call.encoding is None and 0 < call.content_length <= MAX_INLINE_BYTES:
+            if call.media_type == JSON:
+                return InlineCall(path, operation, call, client, self.writer)
+        self.scope[IN_SCOPE] = call  # type: ignore[literal-required]
+        return None
 
-    def _client(self, path: str) -> str | None:
-        """The name of a key that may make this call, or None: the long way says why not."""
+    def _find_client(self, path: str) -> str | None:
+        """Return the name of a key that may make this call; None: the long way says why not."""
         scope = scope_of_path("POST", path)
         try:
             return self.service.guard.check(key_of(self.headers), scope or "any")
         except ServiceError:
             return None
 
+    @override
     def on_message_complete(self) -> None:
-        """Submit a hot call whose body is whole."""
         self.between_messages = True
+        if self.upgrades.is_offer(self.parser):
+            return
         cycle: Any = self.cycle
-        if type(cycle) is not HotCycle or self.is_declined:
+        if type(cycle) is not InlineCall:
             super().on_message_complete()
         elif not self._submit(cycle, bytes(cycle.body)):
             self._leave_to_uvicorn(cycle)
 
-    def _submit(self, cycle: HotCycle, body: bytes) -> bool:
-        """Hand the call's work to the batcher; False where it needs the long way."""
-        service, call = self.service, cycle.call
+    def _submit(self, inline: InlineCall, body: bytes) -> bool:
+        """Hand the call's work to the batcher; return False where it needs the long way."""
+        service, call = self.service, inline.call
         call.times.read = perf_counter()
         if call.content_length > service.settings.max_body_bytes:
             return False
         try:
-            request: Any = parse(cycle.operation.request_model, body)
+            request: Any = parse(inline.operation.request_model, body)
             entry = service.registry.entries.get(request.vocabulary)
             if entry is None:
                 return False
@@ -162,67 +238,101 @@ class HotProtocol(DecliningProtocol):
                 check_digest(entry, request.if_digest)
             if call.timeout_ms is not None:
                 read_timeout(call)
-            CLIENT.set(cycle.client)
-            work, cycle.render = cycle.operation.plan(service, call, entry, request)
+            CLIENT.set(inline.client)
+            work, inline.render = inline.operation.plan(service, call, entry, request)
         except ServiceError:
             return False
         service.metrics.received()
-        work.future = cycle
+        work.future = inline
         try:
-            service.guard.limits.admit(cycle.client)
+            service.guard.limits.admit(inline.client)
             service.batcher.submit(work)
         except ServiceError as error:
-            cycle.set_exception(error)
+            inline.set_exception(error)
         return True
 
-    def _leave_to_uvicorn(self, cycle: HotCycle) -> None:
-        """Begin the request anew as uvicorn's own, with the body that was read."""
+    def _leave_to_uvicorn(self, inline: InlineCall) -> None:
+        """Begin the request anew as uvicorn's own, with the head and the body that were read."""
         self.cycle = None  # type: ignore[assignment]
+        self.scope[IN_SCOPE] = inline.call  # type: ignore[literal-required]
         super().on_headers_complete()
-        self.cycle.body += cycle.body
+        self.cycle.body += inline.body
         super().on_message_complete()
 
-    def answer(self, cycle: HotCycle, body: bytes) -> None:
-        """Write an answer in one piece."""
-        fields, head = self.answer_head
-        if fields is not self.server_state.default_headers:
-            fields = self.server_state.default_headers
-            head = head_of(200, (*fields, JSON_TYPE))
-            type(self).answer_head = fields, head
-        self._write(cycle, 200, head, body)
+    def _awaits_more(self) -> bool:
+        """Whether a head, or an inline call's body, has not ended."""
+        cycle: Any = self.cycle
+        return self.in_head or (type(cycle) is InlineCall and not self.between_messages)
 
-    def refuse(self, cycle: HotCycle, error: BaseException) -> None:
-        """Write a refusal in one piece."""
-        token = REQUEST_ID.set(cycle.call.request_id.decode())
-        refusal = as_service_error(cast(Exception, error))
-        REQUEST_ID.reset(token)
-        cycle.call.refusal = refusal.code
-        status, headers, body = problem(refusal)
-        own = [field for field in headers if field[0] != b"content-length"]
-        self._write(
-            cycle, status, head_of(status, (*self.server_state.default_headers, *own)), body
-        )
+    def _nothing_came(self) -> None:
+        """Give up a request that does not go on."""
+        if not self.transport.is_closing() and has_unread(self.transport):
+            self.reading.start(UNREAD_S)
+        elif self.in_head and self.cycle is not None and not self.cycle.response_complete:
+            self.reading.start()  # The one before is being answered.
+        else:
+            self._give_up()
 
-    def _write(self, cycle: HotCycle, status: int, head: bytes, body: bytes) -> None:
-        own = b"".join(
-            [b"%b: %b\r\n" % field for field in self.service.observer.answer_headers(cycle.call)]
-        )
-        if not cycle.keep_alive:
-            own += b"%b: %b\r\n" % CLOSE
-        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, own, len(body), body))
-        cycle.response_complete = True
-        if not cycle.keep_alive:
+    def _give_up(self) -> None:
+        """Refuse a call whose body does not come; a head alone is no request yet."""
+        cycle: Any = self.cycle
+        if not self.in_head:
+            self.service.metrics.received()
+            cycle.set_exception(nothing_came(self.service.settings.stream_idle_timeout_s))
+        self.transport.close()
+
+    def _refuse_head(self) -> None:
+        """Refuse a head that does not end; where an answer is on its way, close the connection."""
+        message = f"The head of the request has more than {MAX_HEAD_BYTES} bytes."
+        self.logger.warning(message)
+        if self.cycle is None or self.cycle.response_complete:
+            self.send_400_response(message)
+        else:
             self.transport.close()
-        self.on_unseen_response_complete()
-        self.service.observer.finish(cycle.call, cycle.path, status)
+
+    @override
+    def _unsupported_upgrade_warning(self) -> None:
+        # Called by uvicorn as it handles the parser's HttpParserUpgrade(end of the head).
+        error = sys.exception()
+        if error is not None and self.upgrades.is_offer(self.parser):
+            self.upgrades.decline(self.parser, self.url, self.headers, error.args[0])
+            self.parser = type(self.parser)(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    @override
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.waiting_since = self.loop.time()
+
+    def _on_inline_complete(self) -> None:
+        """Wait for the next request; the keep-alive timer went on during the call.
+
+        uvicorn ends its timer when something comes and starts another one behind each answer. An
+        inline call leaves the timer alone; when that has run out, it starts again for what is left
+        since the last answer.
+        """
+        if self.timeout_keep_alive_task is None or self.pipeline or self.transport.is_closing():
+            self.on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.waiting_since = self.loop.time()
+        self.flow.resume_reading()
+
+    @override
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return  # Its answer's end starts the timer.
+        left = self.waiting_since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0 and not self.transport.is_closing() and has_unread(self.transport):
+            left = UNREAD_S  # The next request, which ends the timer as soon as it is read.
+        if left > 0:
+            handler = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(left, handler)
+        else:
+            super().timeout_keep_alive_handler()
 
 
-def head_of(status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """The first line of an answer and its fields, but for its length."""
-    line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
-    return b"".join((line, *(b"%b: %b\r\n" % field for field in fields)))
-
-
-def hot_protocol(service: Service) -> type[HotProtocol]:
-    """A protocol class for uvicorn that belongs to one service."""
-    return type("HotProtocol", (HotProtocol,), {"service": service})
+def make_protocol(service: Service) -> functools.partial[FastPathProtocol]:
+    """Make what uvicorn calls for each connection of a service."""
+    return functools.partial(FastPathProtocol, service=service, answer_head=AnswerHead())

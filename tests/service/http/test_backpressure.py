@@ -43,7 +43,7 @@ async def is_done(task: asyncio.Task) -> bool:
 
 def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
     async def scenario():
-        unsent = StreamBudget(max_bytes=1000, max_total_bytes=1500)
+        unsent = StreamBudget(max_streams=9, max_bytes=1000, max_total_bytes=1500)
         readers = [Reader() for _ in range(4)]
         streams = [await started(unsent, reader) for reader in readers]
         for outgoing, sending in streams:  # The first message is with the server, one waits.
@@ -69,7 +69,7 @@ def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
 
 def test_a_stream_that_ends_early_lets_go_of_what_it_held():
     async def scenario():
-        unsent = StreamBudget(1000, 1000)
+        unsent = StreamBudget(9, 1000, 1000)
         reader = Reader()
         outgoing, sending = await started(unsent, reader)
         await outgoing.put(b"x" * 900)

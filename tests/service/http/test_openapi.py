@@ -14,7 +14,7 @@ from service.server.app import create_app
 
 @pytest.fixture(scope="module")
 def document():
-    return create_app(Settings(preload="none"), CpuEngine()).app.app.openapi()
+    return create_app(Settings(preload="none"), CpuEngine()).fastapi.openapi()
 
 
 def test_every_reference_leads_somewhere(document):

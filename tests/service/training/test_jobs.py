@@ -505,7 +505,7 @@ def test_an_upload_to_a_front_end_goes_through_a_file(worker, tmp_path):
 
 def service_app(client: httpx.AsyncClient):
     """What FastAPI answers, behind the keys."""
-    return client._transport.app.app.app
+    return client._transport.app.fastapi
 
 
 def test_training_needs_its_scope_and_replacing_another_one(worker, tmp_path):

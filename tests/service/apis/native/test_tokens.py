@@ -123,7 +123,7 @@ def test_both_doors_give_the_same_bytes():
         async with app.running():
             doors = [
                 httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://test")
-                for door in (app, app.app)
+                for door in (app, app.fastapi)
             ]
             for path, body in [*GOOD, *((path, body) for path, body, *_ in BAD)]:
                 content = body if isinstance(body, bytes) else json.dumps(body).encode()

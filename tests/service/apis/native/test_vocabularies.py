@@ -208,18 +208,18 @@ def test_load_and_unload_change_the_state():
 
 
 @pytest.mark.parametrize("other", ["put", "delete"])
-def test_an_upload_is_answered_with_its_own_digest_whatever_becomes_of_the_name(monkeypatch, other):
+def test_an_upload_is_answered_with_its_own_digest_whatever_becomes_of_the_name(other):
     """Another client replaces or deletes the name before the answer is written."""
     own, foreign = (formats.read_vocabulary({"a": content}) for content in FILES)
 
     async def scenario(client, service):
-        async def meanwhile(_):
+        async def meanwhile():
             if other == "put":
                 service.registry.put("mine", foreign, replace=True)
             else:
                 service.registry.delete("mine")
 
-        monkeypatch.setattr("service.registry.management._spread", meanwhile)
+        service.get_host().vocabularies.after_change = meanwhile
         answer = await client.put("/v1/vocabularies/mine", content=TOKENIZER_JSON)
         assert (answer.status_code, answer.json()["digest"]) == (201, own.digest)
         assert (answer.json()["state"], answer.json()["source"]) == ("loaded", "uploaded")

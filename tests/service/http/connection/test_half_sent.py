@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from service.http.body_takeover import WORTH_BYTES
-from service.http.connection.idle_timeouts import StallProtocol
-from service.http.connection.protocol import HotProtocol
+from service.http.connection.protocol import FastPathProtocol
 from service.operations.context import Service
 from tests.service.http.connection.test_protocol import (
     answer,
@@ -97,13 +96,13 @@ def test_a_head_that_does_not_go_on_ends_the_connection(sent):
 @pytest.mark.parametrize("path", ["/v1/encode", "/v1/windows"])
 def test_what_is_being_answered_is_not_cut_off_for_a_half_sent_head_behind_it(monkeypatch, path):
     looked: list[bool] = []
-    nothing_came = StallProtocol._nothing_came
+    nothing_came = FastPathProtocol._nothing_came
 
-    def note(protocol: HotProtocol) -> None:
+    def note(protocol: FastPathProtocol) -> None:
         looked.append(True)
         nothing_came(protocol)
 
-    monkeypatch.setattr(StallProtocol, "_nothing_came", note)
+    monkeypatch.setattr(FastPathProtocol, "_nothing_came", note)
 
     async def scenario():
         engine = FakeEngine()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.http.connection.protocol import HotProtocol
+from service.http.connection.protocol import FastPathProtocol
 from tests.service.http.connection.test_protocol import answer, listening, request, text_body, warm
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import GIVEN_UP_S, run, until
@@ -52,14 +52,14 @@ class Clock:
 def clocks(monkeypatch) -> list[Clock]:
     """Of the connections, in their order."""
     made: list[Clock] = []
-    begin = HotProtocol.connection_made
+    begin = FastPathProtocol.connection_made
 
-    def connection_made(protocol: HotProtocol, transport: asyncio.Transport) -> None:
+    def connection_made(protocol: FastPathProtocol, transport: asyncio.Transport) -> None:
         protocol.loop = Clock(protocol.loop, transport)
         made.append(protocol.loop)
         begin(protocol, transport)
 
-    monkeypatch.setattr(HotProtocol, "connection_made", connection_made)
+    monkeypatch.setattr(FastPathProtocol, "connection_made", connection_made)
     return made
 
 
@@ -75,13 +75,13 @@ def test_a_connection_lives_as_long_as_its_calls_follow_each_other_and_ends_afte
     monkeypatch, clocks
 ):
     timers = []
-    started = HotProtocol.on_response_complete
+    started = FastPathProtocol.on_response_complete
 
     def note(protocol):
         timers.append(protocol)
         started(protocol)
 
-    monkeypatch.setattr(HotProtocol, "on_response_complete", note)
+    monkeypatch.setattr(FastPathProtocol, "on_response_complete", note)
 
     async def scenario():
         async with listening(FakeEngine(), keep_alive_s=KEEP_ALIVE_S) as (_, port):
@@ -159,17 +159,17 @@ def test_a_call_that_lies_unread_when_the_time_has_run_out_is_answered(
 ):
     """A loop that was busy comes to its timers with what was sent meanwhile still unread."""
     protocols = []
-    made = HotProtocol.connection_made
+    made = FastPathProtocol.connection_made
 
     def note(protocol, transport):
         protocols.append(protocol)
         made(protocol, transport)
 
-    monkeypatch.setattr(HotProtocol, "connection_made", note)
+    monkeypatch.setattr(FastPathProtocol, "connection_made", note)
 
     def run_out(protocol):
         if sent_first:
-            protocol.idle.cancel()
+            protocol.reading.cancel()
             protocol._nothing_came()
         else:
             protocol.timeout_keep_alive_task.cancel()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.http.connection.idle_timeouts import MAX_HEAD_BYTES
+from service.http.connection.protocol import MAX_HEAD_BYTES
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import (
     answer,
@@ -117,7 +117,7 @@ def test_fields_behind_a_body_are_no_fields_of_the_request():
 
     async def scenario():
         async with listening(FakeEngine()) as (app, port):
-            app.app = note
+            app.asgi.app = note
             async with connected(port) as (reader, writer):
                 writer.write(
                     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n"

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from service.core.settings import Settings
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.head_cache import RepeatedHead
-from service.http.connection.inline_call import HotCycle
-from service.http.connection.protocol import MAX_INLINE_BYTES, HotProtocol, hot_protocol
+from service.http.connection.inline_call import InlineCall
+from service.http.connection.protocol import MAX_INLINE_BYTES, FastPathProtocol, make_protocol
 from service.security.api_keys import add_key
 from service.server.app import create_app
 from tests.service.apis.native.test_tokens import BAD, GOOD, LIMITS, V
@@ -35,7 +35,7 @@ async def listening(
 ) -> AsyncIterator[tuple[AsgiFastPath, int]]:
     """uvicorn with our protocol on loopback, in this loop."""
     app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
-    protocol = hot_protocol(app.service)
+    protocol = make_protocol(app.service)
     config = uvicorn.Config(
         app,
         port=0,
@@ -84,13 +84,13 @@ async def answer(reader: Reader) -> tuple[int, dict[bytes, bytes], bytes]:
 def hot_calls(monkeypatch) -> list[str]:
     """The paths of the calls that went the short way."""
     seen: list[str] = []
-    made = HotCycle.__init__
+    made = InlineCall.__init__
 
-    def note(cycle: HotCycle, path: str, *rest: Any) -> None:
+    def note(cycle: InlineCall, path: str, *rest: Any) -> None:
         seen.append(path)
         made(cycle, path, *rest)
 
-    monkeypatch.setattr(HotCycle, "__init__", note)
+    monkeypatch.setattr(InlineCall, "__init__", note)
     return seen
 
 
@@ -193,13 +193,13 @@ def test_only_plain_requests_go_the_short_way(hot_calls, fields, version, is_hot
 def parsed(monkeypatch) -> list[None]:
     """One entry for each request that the parser saw."""
     seen: list[None] = []
-    begin = HotProtocol.on_message_begin
+    begin = FastPathProtocol.on_message_begin
 
-    def note(protocol: HotProtocol) -> None:
+    def note(protocol: FastPathProtocol) -> None:
         seen.append(None)
         begin(protocol)
 
-    monkeypatch.setattr(HotProtocol, "on_message_begin", note)
+    monkeypatch.setattr(FastPathProtocol, "on_message_begin", note)
     return seen
 
 
@@ -295,15 +295,15 @@ def test_a_known_head_is_known_with_another_length_and_no_other_way(fields, body
         lines = ["POST / HTTP/1.1", *fields, "", ""]
         return "\r\n".join(lines).replace("{}", str(size)).encode() + content
 
-    head = RepeatedHead.of(written(body, len(body)))
+    head = RepeatedHead.read(written(body, len(body)))
     names = [field.lower().split(":")[0] for field in fields]
     plain = names.count("content-length") == 1 and "transfer-encoding" not in names
     assert (head is not None) == plain
     if head is not None:
-        assert head.body_of(written(other, len(other))) == other
+        assert head.find_body(written(other, len(other))) == other
         if wrong:
-            assert head.body_of(written(other, max(0, len(other) + wrong))) in (None, b"")
-        assert head.body_of(written(other, len(other))[1:]) is None
+            assert head.find_body(written(other, max(0, len(other) + wrong))) in (None, b"")
+        assert head.find_body(written(other, len(other))[1:]) is None
 
 
 def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
