@@ -4,6 +4,9 @@
 // A random number is a function of the seed, the row's number and the place in the row as it was sent
 // (Philox 4x32, ten rounds: Salmon et al., 2011), so that it is the same in any batch and by any number
 // of threads. Letters are substituted first, then the row is cut, then it is reversed.
+//
+// Invariant: a letter's random numbers follow from the seed, the row's number and the letter's place alone, whatever
+// batch the row is in.
 #pragma once
 #include "kmers/letters.cuh"
 

@@ -7,6 +7,8 @@
 //
 // Example, prefix 1, suffix 2: the row 7 8 9 becomes 1 7 8 9 2, with a max_length of 4 it becomes
 // 1 7 8 2, or 1 8 9 2 where the left side is cut.
+//
+// Invariant: a place in the answer alone decides what stands there, so that any number of threads may write it.
 #pragma once
 #include "decode/spell_ids.cuh"
 

@@ -1,4 +1,6 @@
 // The first kernels of a batch: fetch it from pinned host memory, mark where its texts begin.
+//
+// Invariant: behind the load all words from `cleared` on are zeros, and a place is hard exactly where a row begins.
 #pragma once
 #include "common/job.cuh"
 

@@ -6,6 +6,8 @@
 //
 //     E4 B8 AD | E4 B8 | 41 80      a character, one that its row's end cuts off, A, a stray byte
 //                ^            ^
+//
+// Invariant: before a row's first bad byte there are whole characters only, so that it is the byte that Python names.
 #pragma once
 #include "batch/rows.cuh"
 

@@ -10,6 +10,9 @@
 // the parts of all steps one behind the other.
 //
 //     three parts  ticket  0 1 2   3 4 5   6 7 8 ...      4 is part 1 of step 1: it waits until 0, 1 and 2 are done
+//
+// Invariant: a block waits only for parts that were taken before its own, so that blocks need not all be on the device
+// at a time.
 #pragma once
 #include "common/block_reduce.cuh"
 

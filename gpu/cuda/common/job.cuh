@@ -2,6 +2,9 @@
 //
 // Every field has 8 bytes, in the order of gpu/kernels/job.py. Numbers of bytes, rows and ids are read from
 // here and never from launch parameters, so that a captured launch serves batches of any size.
+//
+// Invariant: a Job is written before the launch that reads it; no kernel changes one but for the copy that put_job
+// makes on the device.
 #pragma once
 #include "common/job_types.cuh"
 

@@ -12,6 +12,8 @@
 //
 //     tile        5          6          7          8                looks back at 7, 6, 5
 //     state       to end 40  sum 3      sum 9      ?                before it are 40 + 3 + 9
+//
+// Invariant: tiles are taken in order, so that whoever a block waits for is running.
 #pragma once
 #include "common/block_reduce.cuh"
 

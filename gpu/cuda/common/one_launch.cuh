@@ -4,6 +4,8 @@
 // one block; those of a cluster, which are up to sixteen blocks that the device runs side by side; or
 // those of a grid that fills the device. A launch costs three microseconds, such a barrier 0.02, 0.2
 // and about 1.
+//
+// Invariant: all threads call `wait` equally often; between two of them none reads what another one writes.
 #pragma once
 #include "text/pretokenize/nfc_check.cuh"
 #include "batch/frame.cuh"

@@ -1,5 +1,13 @@
-// The kernels of decoding, in the order in which they run, behind clear_faults; the second one
-// returns at once where every id has bytes. Launch: BLOCK threads, any number of blocks.
+// Decoding: the bytes of ids, side by side, and where each row's begin.
+//
+//     decode_spell          a block the next 1,024 ids, in one pass with look-back     spell_pass.cuh, spell_ids.cuh
+//     decode_spell_again    the same without the rows in which an id has no bytes
+//
+// gpu/decode launches them behind clear_faults; the second one returns at once where every id has bytes. K-mers have kernels
+// of their own that leave out the letters which neighbours share (kmers/kernels.cu). What always holds: no byte is written
+// behind decoded_capacity, and decoded_offsets are right anyway.
+//
+// Launch: BLOCK threads, any number of blocks.
 #include "decode/spell_pass.cuh"
 
 // A block the next 1,024 ids: decode_ids, decode_offsets, tables -> decoded, decoded_offsets, decode_states,

@@ -1,5 +1,7 @@
 // The special tokens that count: borders of the text, refusals, one piece each. Steps two and three
 // of special/find.cuh, and the last one behind the pretokenizer.
+//
+// Invariant: accepted tokens do not overlap, and each has a hard boundary at its begin and behind its end.
 #pragma once
 #include "special/find.cuh"
 

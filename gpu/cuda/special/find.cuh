@@ -12,6 +12,9 @@
 // Example, tokens "ab" "bc" "c": the text abcbc has the candidates 0 1 2 3 4 of 2 2 1 2 1 bytes;
 // its orbit is 0 2 3. Orbits are followed by doubling, 1 2 4 ... candidates at a time, so that a
 // text of nothing but tokens takes no longer than its logarithm.
+//
+// Invariant: which tokens of a tile are accepted depends on nothing of the tiles before it but how many of its bytes
+// they take.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "batch/rows.cuh"

@@ -1,8 +1,15 @@
-// The kernels of special tokens, in the order in which they run. Launch: BLOCK threads, any number
-// of blocks. Before them the hard bits are where rows begin; those named `again` run only for
-// vocabularies of two rounds, accept_whole for those of letters with tokens that only a whole
-// stretch is, clear_special behind the pretokenizer. cut_certain may follow: it cuts no token of the
-// vocabulary.
+// Special tokens and motifs: places of the text where a token stands as it is, leftmost, longest, none inside another.
+//
+//     find_special      places where a token matches, and how far the last one of a tile reaches    find.cuh, trie.cuh
+//     enter_special     how many bytes of each tile the one before takes                            accept.cuh
+//     accept_special    the tokens that count; hard boundaries around them                          accept.cuh
+//     clear_special     behind the pretokenizer: starts inside of accepted tokens go
+//
+// gpu/kernels/families.py launches them behind mark_rows and validate; those named `again` run only for vocabularies of two
+// rounds, accept_whole for those of letters with tokens that only a whole stretch is. What always holds: no other stage looks
+// across a hard boundary, and cut_certain cuts no token of the vocabulary.
+//
+// Launch: BLOCK threads, any number of blocks.
 #include "special/accept.cuh"
 
 // A thread a row: num_rows -> row_errors, row_refused.

@@ -3,6 +3,9 @@
 // Three passes: a warp counts the ids of a tile, unless others have (text/lookup/tile_counts.cuh), one block adds the
 // counts up, a warp writes a tile's ids. Warps and not blocks: nothing waits for its neighbours, and
 // sixty-four warps of a multiprocessor are in different places of their tiles.
+//
+// Invariant: what is before a unit is the sum of the ids of all units in front of it, so that units are written in any
+// order.
 #pragma once
 #include "text/merge/merge_bins.cuh"
 

@@ -4,6 +4,8 @@
 //     count_tiles    answer: every block adds the counts up, writes its tiles' ids, and where its rows begin
 //
 // Every block adds up for itself, which takes less than waiting for one.
+//
+// Invariant: what is before each tile is the same in every block, so that blocks need not wait for each other.
 #pragma once
 #include "text/compact/compact.cuh"
 #include "batch/store_answer.cuh"

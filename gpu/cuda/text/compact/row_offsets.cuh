@@ -3,6 +3,8 @@
 //     pieces    0   1     2   3        records of the tile
 //     ids       2   1     3   1        before each: 0 2 3 6
 //     rows      ^         ^            pieces before each: 0 2, so ids 0 3 behind those of the tiles before
+//
+// Invariant: a row begins behind the ids of all pieces that begin before its first byte.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "text/compact/compact.cuh"

@@ -8,6 +8,9 @@
 //     MISS | SMALL | kind | ...    its ids follow from this, see text/lookup/implicit_pieces.cuh
 //
 // Pieces of more than MAX_PIECE bytes were cut before and are tokens.
+//
+// Invariant: each piece has one record, the records of a tile are dense and in the order of its pieces, and each miss
+// is in one list once.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "special/find.cuh"

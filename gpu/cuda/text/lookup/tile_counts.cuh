@@ -1,5 +1,7 @@
 // The parts of a tile: of small batches a warp takes the pieces of one, since nobody else would have
 // anything to do.
+//
+// Invariant: behind looking up and merging, tile_counts holds what count_tiles would write.
 #pragma once
 #include "text/lookup/implicit_pieces.cuh"
 #include "text/lookup/launch_policy.cuh"

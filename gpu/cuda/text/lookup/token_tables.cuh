@@ -4,6 +4,8 @@
 // and longer ones (ids; their bytes are compared in place).
 // What a table holds is what encoding the token's bytes gives: with `ignore_merges` every token,
 // without it only those that merges reach.
+//
+// Invariant: a token is found by comparing all of its bytes; no id rests on a hash.
 #pragma once
 #include "common/hash.cuh"
 #include "common/job.cuh"

@@ -8,6 +8,9 @@
 //     after   |  ----    --  -  +      front of '+'
 //
 // The pairs at both ends of a run are looked up.
+//
+// Invariant: a run begins as its own merges make it only where nothing beside it can merge earlier
+// (docs/internals/text-bpe.md, Head start).
 #pragma once
 #include "text/merge/place_bits.cuh"
 

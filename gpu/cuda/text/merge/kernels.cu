@@ -1,4 +1,13 @@
-// The kernels that find the tokens of pieces; a module of its own, since it takes longest to compile.
+// Looking pieces up and merging those that are no tokens; a module of its own, since it takes longest to compile.
+//
+//     look_up    a record for each piece: an id, or a place in a list of misses      text/lookup
+//     merge      the ids of all misses                                               merge_bins.cuh, merge_piece.cuh
+//
+// merge_piece.cuh merges a short piece one pair at a time, merge_by_warp_rounds.cuh a window of a long one many at a time
+// (text/split). Both ask pair_table.cuh for ranks. gpu/kernels/families.py launches them behind splitting; a small batch has
+// the same stages in one launch. What always holds: no piece is longer than MAX_PIECE here, unless it is a token.
+//
+// Launch: BLOCK threads, in merge MERGE_THREADS; any number of blocks.
 #include "text/merge/merge_bins.cuh"
 
 DYNAMIC_SHARED(memory);

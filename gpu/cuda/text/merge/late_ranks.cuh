@@ -10,6 +10,9 @@
 //     grown      x  ab    y  abc      cab      c   cab comes before abc
 //
 // Vocabularies trained as usual have no late ranks; Llama 3 has some.
+//
+// Invariant: when the next pair of a late rank is merged, no pair has a lower rank, and none in front of it has the
+// rank.
 #pragma once
 #include "text/merge/pair_table.cuh"
 

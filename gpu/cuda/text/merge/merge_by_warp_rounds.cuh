@@ -10,6 +10,8 @@
 //
 // Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
 // round merges all its pairs, and whatever comes of them before the next one (text/merge/late_ranks.cuh).
+//
+// Invariant: between two rounds enc of the bytes is what merging gives that goes on from the symbols that are left.
 #pragma once
 #include "text/merge/round_state.cuh"
 

@@ -8,6 +8,9 @@
 //
 // The lanes of a piece find the lowest key together. A lane alone asks for both new pairs at once;
 // of several lanes the first asks for the pair ahead and the second for the one behind.
+//
+// Invariant: a key is rank << 7 | place, so that the lowest key is that of the lowest rank and, of equal ones, of the
+// leftmost pair.
 #pragma once
 #include "text/merge/byte_runs.cuh"
 

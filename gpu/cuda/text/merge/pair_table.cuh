@@ -3,6 +3,8 @@
 // Symbols are numbered so that a rank is also what it gives: a byte is its value, what the merge of
 // rank r gives is 256 + r. A hash table holds all pairs, two to a bucket; a filter in shared memory
 // knows most pairs that do not merge, and a table there knows all pairs of ASCII.
+//
+// Invariant: a pair that the filter does not know has no rank; a rank is found by comparing the whole pair.
 #pragma once
 #include "common/hash.cuh"
 #include "common/job.cuh"

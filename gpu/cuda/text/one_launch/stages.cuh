@@ -12,6 +12,9 @@
 //     leaves RARE_RUNS: without pretokenize
 //
 // Vocabularies of two rounds of special tokens are left to single launches, too.
+//
+// Invariant: where STATUS_RARE is 0 the answer is that of single launches; where it is not, all that the stages before
+// the one that stopped have written is right, and the answer is void.
 #pragma once
 #include "text/compact/compact_to_host.cuh"
 #include "text/split/certain_boundaries.cuh"

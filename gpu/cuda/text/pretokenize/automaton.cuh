@@ -9,6 +9,8 @@
 //     chunk          [he  end\n  ]           begins inside a word, ends inside white space
 //     reads      d the  end\n    x           from before it to where "\n    " is decided
 //     starts            ^^    ^ ^
+//
+// Invariant: the set of states holds the true one, so that what all of its members say is true.
 #pragma once
 #include "text/pretokenize/character_classes.cuh"
 

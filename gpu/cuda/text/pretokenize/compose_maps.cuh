@@ -11,6 +11,8 @@
 //     before it    ?   4    m1(4)    4        ?  not known here; the block of an earlier stretch says
 //
 // A run that goes on behind the stretch is followed by the block that it begins with.
+//
+// Invariant: the state before a tile follows from the good tile in front of it and the maps between them alone.
 #pragma once
 #include "text/pretokenize/tile_maps.cuh"
 

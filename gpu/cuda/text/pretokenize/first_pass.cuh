@@ -1,5 +1,8 @@
 // The pretokenizer's first pass over all tiles of a batch; job.bad_tiles[0] is 0 before it. What it does
 // not resolve is left to the slow way (text/pretokenize/tile_maps.cuh).
+//
+// Invariant: a good tile's start bits and the state behind it are right; every other tile is bad, and bad_tiles is not
+// 0.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "text/pretokenize/automaton.cuh"

@@ -11,6 +11,8 @@
 //
 // Special tokens are of no matter: with the last character of one in front of it, another is found to stay less often,
 // never more.
+//
+// Invariant: a text that passes is in NFC; one that is in NFC may not pass, and the CPU encodes it.
 #pragma once
 #include "batch/rows.cuh"
 

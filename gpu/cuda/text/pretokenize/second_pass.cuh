@@ -1,4 +1,6 @@
 // Reads the chunks again that the first pass did not resolve, from the states before them.
+//
+// Invariant: behind it the start bits of all tiles are right.
 #pragma once
 #include "text/pretokenize/tile_maps.cuh"
 

@@ -19,6 +19,8 @@
 //
 // Nothing that is pending before a good tile is pending behind it: it has a start, or the rule has no
 // pending places, or the data ends in it. So the maps of a run and of the tile behind it suffice.
+//
+// Invariant: the map of a chunk is right for each state that may stand before it, and maps compose as the text does.
 #pragma once
 #include "text/pretokenize/first_pass.cuh"
 

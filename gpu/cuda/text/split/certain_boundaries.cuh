@@ -14,6 +14,9 @@
 //     asked     ..1.   ....   111.  .1..
 //     places    2 8 9 10 13 ...             certain  1 0 1 1 0 ...
 //     added     ..1.   ....   .11.  ....
+//
+// Invariant: a start is set only where no token of the vocabulary can lie across, so that enc of both sides, joined, is
+// enc of the piece.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "text/split/boundary_filter.cuh"

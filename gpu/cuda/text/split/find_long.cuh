@@ -1,4 +1,7 @@
 // Finds the pieces that are cut: longer than MAX_PIECE and no token.
+//
+// Invariant: every piece of more than MAX_PIECE bytes that is neither a token nor a special token is in long_pieces
+// once, and its windows have numbers side by side.
 #pragma once
 #include "text/split/windows_common.cuh"
 #include "text/lookup/lookup.cuh"

@@ -1,6 +1,15 @@
-// The kernels that split pieces where merges never cross, in the order in which they run; see
-// docs/internals/text-bpe.md. Launch: BLOCK threads, where it does not say otherwise. Those behind find_long have nothing to do for most
-// batches and return at once.
+// Splitting pieces where merges never cross, so that what is looked up and merged is short.
+//
+//     cut_certain      at places that no token lies across                           certain_boundaries.cuh, boundary_filter.cuh
+//     find_long        which pieces are still longer than MAX_PIECE and no tokens    find_long.cuh
+//     windows, check_windows, write_borders   these by overlapping windows           windows.cuh, join_windows.cuh
+//     last_pieces      those whose windows do not meet, merged whole by the grid     whole_piece*.cuh
+//
+// gpu/kernels/families.py launches them in this order behind the pretokenizer. Those behind find_long have nothing to do for
+// most batches and return at once. What always holds: a start bit that they set is a boundary of the piece's own encoding,
+// so that ids stay the same (docs/internals/text-bpe.md).
+//
+// Launch: BLOCK threads, where it does not say otherwise; any number of blocks.
 #include "text/split/certain_boundaries.cuh"
 #include "text/split/find_long.cuh"
 #include "text/split/windows.cuh"

@@ -18,6 +18,8 @@
 //     tile 2                                     |- - - : - . .       merged, written behind tile 1's
 //
 // What stands in front of a tile is one pair (Before), the last one of the tile or of the parts before.
+//
+// Invariant: the pairs that a round merges share no symbol, and a symbol only moves to the front, inside of its part.
 #pragma once
 #include "text/merge/round_state.cuh"
 #include "text/split/windows_common.cuh"

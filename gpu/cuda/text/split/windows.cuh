@@ -11,6 +11,8 @@
 //
 //     text       . . x a a a a a a a a a a a a a       tokens of four, a window that would begin at the tenth a
 //     windows        |       |       |   ^             begins at the ninth
+//
+// Invariant: the boundaries of a window are those of enc of its bytes, its begin and its end among them.
 #pragma once
 #include "common/bit_masks.cuh"
 #include "text/merge/merge_by_warp_rounds.cuh"
