@@ -149,7 +149,9 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
 
 def _add_file_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("for vocabulary files that do not say it themselves")
-    group.add_argument("--pretokenizer", metavar="RULE", help="splitting rule, such as cl100k")
+    group.add_argument(
+        "--pretokenizer", metavar="RULE", help="name of the pretokenizer, such as cl100k"
+    )
     group.add_argument(
         "--special-token",
         action="append",

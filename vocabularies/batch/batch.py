@@ -1,4 +1,4 @@
-"""What crosses the waist between a service and an engine: texts in, ids out, flat arrays.
+"""Batches of texts for an engine, their options, and the ids that it answers.
 
 Knows neither HTTP nor CUDA; both engines and the reference speak it.
 """
@@ -22,7 +22,8 @@ from vocabularies.batch.string_join import (
 )
 
 MAX_UTF8 = 4  # Bytes of a character.
-SPECIAL, SIDES = ("match", "plain", "refuse"), ("right", "left")
+SPECIAL = ("match", "plain", "refuse")
+SIDES = ("right", "left")
 ID_DTYPES = (np.int32, np.uint16, np.uint8)
 
 
@@ -51,7 +52,7 @@ class RowRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EncodeOptions:
-    """What one row asks for beside its ids.
+    """The options of one row.
 
     Attributes:
         add_special_tokens: put the vocabulary's begin and end tokens around the ids.
@@ -107,7 +108,7 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
         id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
-        """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller.
+        """Take texts, or data uint8[N] and offsets int64[B + 1]; the caller leaves them unchanged.
 
         Offsets may begin behind 0 and end before N: what lies outside belongs to no row.
 
@@ -137,7 +138,11 @@ class Batch:
         return self._texts is not None
 
     def check_id_dtype(self, num_ids: int) -> None:
-        """Raises ValueError where ids below `num_ids` do not fit, or ids are never such."""
+        """Refuse an `id_dtype` that no ids have, or that ids below `num_ids` do not fit in.
+
+        Raises:
+            ValueError: it is such.
+        """
         if self.id_dtype is np.int32:
             return
         if self.id_dtype not in ID_DTYPES:
@@ -146,7 +151,7 @@ class Batch:
             raise ValueError(f"{num_ids} ids do not fit in {np.dtype(self.id_dtype)}")
 
     def groups(self) -> Iterator[tuple[EncodeOptions, Sequence[int]]]:
-        """Rows that share their options, in order of first appearance."""
+        """Yield the rows that share their options, in order of first appearance."""
         if isinstance(self.options, EncodeOptions):
             yield self.options, range(self.num_rows)
             return
@@ -159,7 +164,7 @@ class Batch:
             yield from rows.items()
 
     def select(self, rows: Sequence[int], options: EncodeOptions) -> Batch:
-        """The batch of some rows, all with the same options; no copy when it is all of them."""
+        """Make a batch of some rows, all with the same options; no copy when it is all of them."""
         if isinstance(rows, range) and rows == range(self.num_rows):
             return self.with_options(options)
         if self._texts is not None:
@@ -167,7 +172,7 @@ class Batch:
         return Batch.from_bytes([self.row_bytes(row) for row in rows], options)
 
     def with_options(self, options: EncodeOptions | Sequence[EncodeOptions]) -> Batch:
-        """The same rows with other options; nothing is copied."""
+        """Make a batch of the same rows with other options; nothing is copied."""
         if self.options is options:
             return self
         same = Batch(
@@ -181,7 +186,7 @@ class Batch:
         return same
 
     def part(self, begin: int, end: int) -> Batch:
-        """Neighbouring rows as a batch of their own; no bytes are copied."""
+        """Make a batch of neighbouring rows; no bytes are copied."""
         if (begin, end) == (0, self.num_rows):
             return self
         options = self.options
@@ -203,7 +208,7 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
         memory: Memory | None = None,
     ) -> Batch:
-        """The rows of several batches, in order, with options of their own.
+        """Join the rows of several batches, in order, with options of their own.
 
         Args:
             batches: at least one.
@@ -237,7 +242,7 @@ class Batch:
         rows: Sequence[bytes],
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
     ) -> Batch:
-        """A batch of byte strings, which need not be UTF-8."""
+        """Make a batch of byte strings, which need not be UTF-8."""
         data = np.frombuffer(b"".join(rows), np.uint8)
         offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
         if offsets[-1] != len(data):  # Buffers whose items are longer than bytes.
@@ -257,7 +262,7 @@ class Batch:
         return self._flat[1]
 
     def join_in(self, memory: Memory, copy: Copy | None = None) -> None:
-        """Join the texts in memory of the caller's, unless that has been done: see `join_texts`."""
+        """Join the texts in the caller's memory, unless they are joined; see `join_texts`."""
         if self._texts is not None and "_flat" not in self.__dict__:
             self.__dict__["_flat"] = join_texts(self._texts, memory, copy=copy)
 
@@ -267,14 +272,14 @@ class Batch:
         return join_texts(self._texts)
 
     def row_bytes(self, row: int) -> bytes:
-        """The bytes of one text."""
+        """Return the bytes of one text."""
         if self._texts is not None:
             return self._texts[row].encode()
         begin, end = self.offsets[row], self.offsets[row + 1]
         return self.data[begin:end].tobytes()
 
     def texts(self) -> tuple[Sequence[str], dict[int, RowError]]:
-        """The texts as strings; a row that is not UTF-8 is "" and named in the errors."""
+        """Decode the texts; a row that is not UTF-8 is "" and named in the errors."""
         if self._texts is not None:
             return self._texts, {}
         texts: list[str] = []
@@ -315,5 +320,5 @@ class Encoded:
     engine: str = "cpu"
 
     def row(self, row: int) -> NDArray[np.integer[Any]]:
-        """The ids of one row (a view)."""
+        """Return the ids of one row (a view)."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]

@@ -18,7 +18,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 def find_upstream(folder: Path) -> dict[str, Path]:
-    """Built-in name -> its upstream file, for those that are somewhere in the folder."""
+    """Find the upstream files in a folder: built-in name -> path."""
     names = {file.sha256: name for name, file in UPSTREAM.items()}
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -30,12 +30,12 @@ def find_upstream(folder: Path) -> dict[str, Path]:
 
 
 def rebuild(name: str, content: bytes) -> Vocabulary:
-    """The vocabulary of an upstream file."""
+    """Read the vocabulary of an upstream file."""
     return read_vocabulary({name: content}, format=UPSTREAM[name].format)
 
 
 def compress(vocabulary: Vocabulary) -> bytes:
-    """The stored form: canonical form in an xz container, the same bytes every time."""
+    """Write the stored form: the canonical form in an xz container, always the same bytes."""
     return lzma.compress(to_bytes(vocabulary), preset=9 | lzma.PRESET_EXTREME)
 
 

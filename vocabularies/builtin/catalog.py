@@ -58,7 +58,7 @@ assert _BY_NAME.keys() == RULES.keys() | UPSTREAM.keys()
 
 
 def describe(name: str) -> BuiltinInfo:
-    """Origin, licence and family of a built-in vocabulary.
+    """Return origin, licence and family of a built-in vocabulary.
 
     Raises:
         KeyError: there is none of this name; the message says which are near it.
@@ -71,7 +71,7 @@ def describe(name: str) -> BuiltinInfo:
 
 @functools.cache
 def load(name: str) -> Vocabulary:
-    """A built-in vocabulary, made once in a process.
+    """Load a built-in vocabulary, once in a process.
 
     Raises:
         KeyError: as `describe`.

@@ -34,14 +34,14 @@ def _dnabert1(k: int) -> Callable[[], Vocabulary]:
 
 
 def _caduceus() -> Vocabulary:
-    """HyenaDNA's list; the sequence is made upper case first."""
+    """Make HyenaDNA's vocabulary with a sequence in upper case."""
     vocabulary = _words(HYENADNA, "ACGTN")
     assert isinstance(vocabulary.model, Characters)
     return replace(vocabulary, model=replace(vocabulary.model, case="upper"))
 
 
 def _evo_bytes() -> Vocabulary:
-    """Each byte is its own id; eod 0 and pad 1 share theirs with the bytes 0 and 1."""
+    """Make each byte its own id; eod 0 and pad 1 share theirs with the bytes 0 and 1."""
     tokens = [bytes([byte]) for byte in range(256)]
     return Vocabulary(
         tokens=(*tokens, *[None] * (EVO_IDS - 256)),

@@ -28,7 +28,7 @@ _TO_LATIN_1 = {code: 0xFFFF for code in range(256)} | {
 
 
 def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
-    """The bytes that a string of the file stands for; None where it is not in the alphabet."""
+    """Return the bytes that a string of the file means; None for one outside the alphabet."""
     if not byte_level:
         return string.encode()
     try:
@@ -38,7 +38,7 @@ def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
 
 
 def hole_string(token_id: int) -> str:
-    """What stands in a tokenizer.json for an id without meaning: the id and a private character.
+    """Make the string that a tokenizer.json has for an id without meaning.
 
     fastokens refuses a list with gaps; tokenizers does not mind either way. The character comes
     last because fastokens takes time with the square of what begins alike: 110,000 holes that begin
@@ -55,7 +55,7 @@ def _is_hole(string: str, token_id: int) -> bool:
 def merge_ids(
     pairs: Sequence[Any], vocab: Mapping[str, int], where: str, prefix: str = ""
 ) -> list[tuple[int, int]]:
-    """Merges as ids; of a pair that is listed twice the last counts, as in tokenizers.
+    """Convert merges to ids; of a pair that is listed twice the last counts, as in tokenizers.
 
     Args:
         pairs: "a b" or ["a", "b"] by rank.
@@ -111,7 +111,7 @@ def make_bpe_vocabulary(
     motifs: tuple[str, ...] = (),
     **fields: Any,
 ) -> Vocabulary:
-    """The vocabulary of a list of strings, its merges and its special tokens.
+    """Make the vocabulary of a list of strings, its merges and its special tokens.
 
     Args:
         vocab: string -> id, as the file has it; may name special tokens too.
@@ -121,13 +121,13 @@ def make_bpe_vocabulary(
         ignore_merges: as Bpe has it.
         unknown_id: as Bpe has it.
         fuse_unknown: as Bpe has it.
-        pretokenizer: name of the splitting rule.
+        pretokenizer: its name.
         motifs: as Vocabulary has them.
         fields: the other fields of Vocabulary.
 
     Raises:
         VocabularyError: with every fault.
-        NotCovered: a special token is also ordinary text in a way that Vocabulary cannot say.
+        NotRepresentable: a special token is also ordinary text in a way that Vocabulary cannot say.
     """
     special = {token.content: token for token in special_tokens}
     spelled, unwritten = _spell_all(vocab, special, byte_level)
@@ -164,7 +164,7 @@ def make_bpe_vocabulary(
 def _spell_all(
     vocab: Mapping[str, int], special: Mapping[str, SpecialToken], byte_level: bool
 ) -> tuple[dict[int, bytes], list[SpecialToken]]:
-    """Id -> bytes of the ordinary tokens, and those that no text gives as unmatched tokens."""
+    """Return the bytes of ordinary tokens by id, and unmatched tokens for what no text gives."""
     spelled: dict[int, bytes] = {}
     unwritten: list[SpecialToken] = []
     for string, token_id in vocab.items():
@@ -181,7 +181,7 @@ def _spell_all(
 def _never_ordinary(
     contents: Iterable[str], vocab: Mapping[str, int], byte_level: bool
 ) -> Iterator[str]:
-    """The special tokens that the library never takes for ordinary ones."""
+    """Yield the special tokens that the library never takes for ordinary ones."""
     for content in contents:
         if content not in vocab or string_to_bytes(content, byte_level) is None:
             yield content
@@ -191,7 +191,7 @@ def _refuse_alike(loose: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
     """Refuse special tokens that mean the bytes of another one which is an ordinary token, too.
 
     Raises:
-        NotCovered: " " beside "Ġ", of which only the second is what merges give.
+        NotRepresentable: " " beside "Ġ", of which only the second is what merges give.
     """
     for content, meant in loose.items():
         if meant in ordinary:
@@ -214,11 +214,11 @@ def refuse_ambiguous_tokens(
         loose: special tokens that the reference never takes for ordinary ones, and their bytes.
         ordinary: what ordinary tokens spell.
         byte_level: first symbols are bytes, not characters.
-        whole_pretokenizer: the splitting rule, where merges are ignored.
+        whole_pretokenizer: its name, where merges are ignored.
         motifs: that this rule cuts at.
 
     Raises:
-        NotCovered: there is such a token.
+        NotRepresentable: there is such a token.
     """
     for content, meant in loose.items():
         if meant in ordinary:

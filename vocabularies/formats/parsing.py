@@ -1,4 +1,4 @@
-"""From a file's bytes to text or JSON, with the place of every damage.
+"""Parses the bytes of files to text or JSON, with the place of every fault.
 
 Knows no format: archives, compressed files and pickles are refused here before anything is parsed.
 """
@@ -32,15 +32,15 @@ _MAGIC = (
 
 
 class NotRepresentable(Exception):
-    """The file is right, but no model of ours says exactly the same; the text is the reason."""
+    """A correct file that none of our models represents exactly; the text is the reason."""
 
 
 class _BadJson(ValueError):
-    """What the JSON parser itself lets pass."""
+    """JSON that the standard parser accepts and we refuse."""
 
 
 def refuse_binary_files(files: Mapping[str, bytes]) -> None:
-    """Look at the first bytes of every file, before anything reads further.
+    """Refuse archives and binary files by their first bytes.
 
     Raises:
         VocabularyError: a file is compressed, an archive, a pickle or SentencePiece's.
@@ -75,7 +75,7 @@ def _is_sentencepiece(data: bytes) -> bool:
 
 
 def decode_text(data: bytes) -> str:
-    """UTF-8, with or without a byte order mark.
+    """Decode UTF-8, with or without a byte order mark.
 
     Raises:
         VocabularyError: with the first byte that is not UTF-8.
@@ -89,7 +89,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_json(data: bytes) -> Any:
-    """A JSON document without repeated keys, NaN, deep nesting or half surrogate pairs.
+    """Parse JSON without repeated keys, NaN, deep nesting or half surrogate pairs.
 
     Raises:
         VocabularyError: with line and column, or the place in the document.
@@ -114,7 +114,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _half_characters(node: Any, where: str) -> Iterator[str]:
-    """The places of strings, keys too, that are no text."""
+    """Yield the places of strings, keys too, with half a surrogate pair."""
     match node:
         case str():
             if _HALF.search(node):
@@ -162,7 +162,7 @@ def _depth_above(document: Any, limit: int) -> bool:
 
 
 def read_token_ids(vocab: Any, where: str) -> dict[str, int]:
-    """A JSON object of token -> id, checked.
+    """Check a JSON object of token -> id.
 
     Raises:
         VocabularyError: with every entry that is not a number, too large, or given twice.
@@ -177,7 +177,7 @@ def read_token_ids(vocab: Any, where: str) -> dict[str, int]:
 
 
 def _id_findings(entries: Iterable[tuple[str, Any]], where: str) -> list[Finding]:
-    """Every entry (token, id) that cannot stand, at most MAX_FINDINGS."""
+    """Find every wrong entry (token, id), at most MAX_FINDINGS."""
     findings: list[Finding] = []
     owner: dict[int, str] = {}
     for token, token_id in entries:

@@ -1,6 +1,6 @@
-"""Which special token is used as what, guessed from the contents that published models use.
+"""Guesses the roles of special tokens from the contents that published models use.
 
-Knows no format; where a file says it itself, the reader does not ask here.
+Knows no format; a reader whose file names the roles does not guess them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROLE_CONTENTS = {
 
 
 def guess_roles(contents: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Role -> id; where several contents fit, the one named first above."""
+    """Guess role -> id; where several contents fit, the one named first above."""
     ids = dict(contents)
     return {
         role: next(ids[content] for content in usual if content in ids)

@@ -1,6 +1,6 @@
 """GPT-2's pair of files, vocab.json and merges.txt <-> Vocabulary.
 
-Strings are in the byte alphabet. The files hold neither the splitting rule (GPT-2's unless given)
+Strings are in the byte alphabet. The files hold neither the pretokenizer (GPT-2's unless given)
 nor the special tokens (found by their usual contents, or given). One of these that a merge makes is
 ordinary text, as `<s>` in Qwen 2.5's list: those that a model sets aside are in the list alone, as
 GPT-2's `<|endoftext|>` and RoBERTa's `<s>`. Knows nothing of tokenizer.json.
@@ -37,12 +37,12 @@ def read_bpe_files(
     pretokenizer: str | None = None,
     special_tokens: Mapping[str, int] | None = None,
 ) -> Vocabulary:
-    """The vocabulary of the two files.
+    """Read the vocabulary of the two files.
 
     Args:
         vocab_json: token -> id.
         merges_txt: a pair on each line, by rank; lines that begin with "#version" do not count.
-        pretokenizer: the splitting rule; None: gpt2.
+        pretokenizer: its name; None: gpt2.
         special_tokens: content -> id; None: the usual ones (``<|endoftext|>``, ``<s>`` ...) that
             vocab.json holds and no merge makes.
 
@@ -85,7 +85,7 @@ def _refuse_other_spelling(vocab: Mapping[str, int]) -> None:
 
 
 def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]]:
-    """The pairs of ids, by rank.
+    """Read the pairs of ids, by rank.
 
     Raises:
         VocabularyError: with the line of each wrong merge.
@@ -105,7 +105,7 @@ def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]
 
 
 def _usual_tokens(vocab: Mapping[str, int], merges: list[tuple[int, int]]) -> dict[str, int]:
-    """The usual contents that are there for themselves, and not for what merges make of text."""
+    """Find the usual special tokens that no merge makes."""
     usual = {content: vocab[content] for content in _USUAL if content in vocab}
     if not usual:
         return usual
@@ -132,9 +132,9 @@ def _special_tokens(vocab: Mapping[str, int], given: Mapping[str, int]) -> list[
 
 
 def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
-    """vocab.json and merges.txt of a byte-level BPE vocabulary.
+    """Write vocab.json and merges.txt of a byte-level BPE vocabulary.
 
-    The splitting rule and the special tokens must be given again where the files are read.
+    The pretokenizer and the special tokens must be given again where the files are read.
 
     Raises:
         VocabularyError: the two files cannot mean the same.

@@ -61,12 +61,12 @@ def read_vocabulary(
     special_tokens: Mapping[str, int] | None = None,
     id_offset: int = 0,
 ) -> Vocabulary:
-    """The vocabulary of one file, or of several that belong together.
+    """Read the vocabulary of one file, or of several that belong together.
 
     Args:
         files: file name -> content.
         format: one of FORMATS, or "auto": found from the names and the content.
-        pretokenizer: the splitting rule, for files that do not say it.
+        pretokenizer: its name, for files that do not say it.
         special_tokens: content -> id, for files that do not say which tokens are special.
         id_offset: id = rank + id_offset, for rank files.
 
@@ -162,7 +162,7 @@ def _read_tekken(data: bytes) -> Vocabulary:
 
 
 def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None) -> Vocabulary:
-    """A list of words; where it fails, say first that it was taken for one."""
+    """Read a list of words; a refusal also says that the file was taken for one."""
     try:
         return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
     except VocabularyError as error:
@@ -171,7 +171,7 @@ def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None)
 
 
 def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
-    """vocab_config.json with the list it should give beside it."""
+    """Read vocab_config.json, and hold the vocab.json beside it to the same tokens."""
     vocabulary = read_kmer_config(files[CONFIG_NAME])
     if read_vocab_json(files["vocab.json"]).tokens != vocabulary.tokens:
         raise VocabularyError.at("vocab.json", f"holds other tokens than {CONFIG_NAME} means")
@@ -179,7 +179,7 @@ def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
 
 
 def _detect(files: Mapping[str, bytes]) -> str:
-    """The format by the names of the files, else by how the content begins."""
+    """Detect the format by the names of the files, else by how the content begins."""
     names = files.keys()
     if CONFIG_NAME in names:
         return "kmer"
@@ -205,7 +205,7 @@ def _config_alone() -> VocabularyError:
 
 
 def _detect_json(data: bytes) -> str:
-    """By what only one of the formats has; anything else is told what a tokenizer.json needs."""
+    """Detect the format by a field that only it has; anything else is read as tokenizer.json."""
     document = parse_json(data)
     if isinstance(document, dict) and "model" in document and "added_tokens" in document:
         return "tokenizer.json"
@@ -220,7 +220,7 @@ def _detect_json(data: bytes) -> str:
 
 
 def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
-    """The files of a vocabulary: file name -> content.
+    """Write the files of a vocabulary: file name -> content.
 
     Raises:
         VocabularyError: there is no such format, or it cannot mean the same.

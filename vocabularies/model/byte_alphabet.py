@@ -11,7 +11,7 @@ UTF8_BYTES = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 
 def _byte_to_character() -> tuple[str, ...]:
-    """Printable Latin-1 bytes stand for themselves, the other 68 for U+0100 onwards, in order."""
+    """Map printable Latin-1 bytes to themselves, the other 68 to U+0100 onwards, in order."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
@@ -23,12 +23,12 @@ _ENCODE = {byte: character for byte, character in enumerate(BYTE_TO_CHARACTER)}
 
 
 def to_alphabet(token: bytes) -> str:
-    """Bytes in the alphabet. Example: ``b" the"`` -> ``"Ġthe"``."""
+    """Spell bytes in the alphabet. Example: ``b" the"`` -> ``"Ġthe"``."""
     return token.decode("latin-1").translate(_ENCODE)
 
 
 def from_alphabet(token: str) -> bytes:
-    """The bytes that an alphabet string spells.
+    """Return the bytes that an alphabet string spells.
 
     Raises:
         KeyError: a character is not in the alphabet.
@@ -37,7 +37,7 @@ def from_alphabet(token: str) -> bytes:
 
 
 def added_token_bytes(content: str) -> bytes:
-    """What the byte-level decoder of `tokenizers` makes of the content of an added token.
+    """Return what the byte-level decoder of `tokenizers` makes of an added token's content.
 
     Example: "Ġthe" is " the" and "é" the byte E9, but "é!中" with a character outside of the
     alphabet is its own UTF-8.

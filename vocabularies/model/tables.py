@@ -1,4 +1,4 @@
-"""A vocabulary as flat NumPy arrays: what engines look up instead of walking Python objects.
+"""A vocabulary as flat NumPy arrays, which engines look up instead of Python objects.
 
 Made once when a vocabulary is loaded, for the CPU and for a device alike. Knows no batch and no
 engine. Every array is read-only.
@@ -91,7 +91,7 @@ class CharacterTable:
 
 
 def token_table(vocabulary: Vocabulary) -> TokenTable:
-    """The tokens of any vocabulary."""
+    """Make the table of any vocabulary's tokens."""
     tokens = vocabulary.tokens
     holes = np.fromiter((token is None for token in tokens), np.bool_, len(tokens))
     filled = [token or b"" for token in tokens]
@@ -106,7 +106,7 @@ def token_table(vocabulary: Vocabulary) -> TokenTable:
 
 
 def kmer_table(vocabulary: Vocabulary) -> KmerTable:
-    """The letters of a vocabulary whose model is Kmers."""
+    """Make the table of a k-mer vocabulary's letters."""
     model = vocabulary.model
     assert isinstance(model, Kmers)
     num_kmers: int = len(model.letters) ** model.k
@@ -155,7 +155,7 @@ def may_be_apart(vocabulary: Vocabulary, text: str) -> bool:
 
 
 def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
-    """The table of a vocabulary that gives each character an id by itself; None for any other.
+    """Make the table of a vocabulary that gives each character an id by itself; None for others.
 
     That is a Characters model, and a Bpe over characters that has no merges (GPN's).
     """
@@ -216,7 +216,7 @@ def _bpe_characters(
 
 
 def special_marks(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """bool[256]: one byte of each special token that is looked for, in both cases if a letter.
+    """Mark one byte of each special token that is matched, bool[256]; of a letter both cases.
 
     A text with none of these bytes holds no special token. A sign is taken where there is one, as
     the letters of a sequence are everywhere.

@@ -137,12 +137,12 @@ class VocabularyFields:
     Attributes:
         tokens: id -> the bytes it stands for; None where an id means nothing. A special token
             stands for the UTF-8 bytes of its content, or, in byte-level BPE, for what that means in
-            GPT-2's alphabet (`alphabet.meant_bytes`).
+            GPT-2's alphabet (`byte_alphabet.added_token_bytes`).
         model: how a stretch of text becomes ids.
         special_tokens: see SpecialToken.
         normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
-        pretokenizer: name of the splitting rule, see `pretokenizers`.
-        motifs: what the splitting rule "motifs" keeps whole, in the order of their characters
+        pretokenizer: its name, see `pretokenizers`.
+        motifs: what the pretokenizer "motifs" keeps whole, in the order of their characters
             whatever the order they were given in. Each is an ordinary token, found in normalized
             text, and the model ignores merges, so that it is that token.
         prefix, suffix: ids put around the ids of a text when special tokens are added.
@@ -163,7 +163,7 @@ class VocabularyFields:
     padding_side: Literal["right", "left"] = "right"
 
     def __len__(self) -> int:
-        """Number of ids, holes included: every id is below it."""
+        """Count the ids, holes included: every id is below it."""
         return len(self.tokens)
 
     @property

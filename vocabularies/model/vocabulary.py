@@ -78,7 +78,7 @@ class Vocabulary(VocabularyFields):
         return 2 * sum(not word.strip(NUCLEOTIDES) for word in words) >= len(words)
 
     def token_string(self, token_id: int) -> str:
-        """The token as a person reads it; bytes that are not UTF-8 in the byte-level alphabet.
+        """Return the token for people; bytes that are not UTF-8 in the byte-level alphabet.
 
         Raises:
             IndexError: no token has this id.

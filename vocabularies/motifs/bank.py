@@ -1,4 +1,4 @@
-"""What a bank of motifs is, and where its motifs lie in a corpus: all of them, or a choice.
+"""Banks of motifs, and the spans of a corpus where their motifs are: all of them, or a choice.
 
 Knows no file (`motifs.files`), no tokens and no scores. Positions are bases of the joined corpus,
 `data` uint8[N] with `offsets` int64[B + 1]; no motif lies across two sequences.
@@ -60,17 +60,19 @@ class MotifBank:
     def __post_init__(self) -> None:
         if findings := tuple(_faults(self.motifs)):
             raise VocabularyError(findings)
-        known: dict[str, Motif] = {}
+        by_sequence: dict[str, Motif] = {}
         for motif in self.motifs:
-            other = known.setdefault(motif.sequence, motif)
+            other = by_sequence.setdefault(motif.sequence, motif)
             if motif.weight > other.weight:
-                known[motif.sequence] = Motif(other.sequence, other.name, motif.weight, other.where)
-        in_order = tuple(known[sequence] for sequence in sorted(known))
+                by_sequence[motif.sequence] = Motif(
+                    other.sequence, other.name, motif.weight, other.where
+                )
+        in_order = tuple(by_sequence[sequence] for sequence in sorted(by_sequence))
         object.__setattr__(self, "motifs", in_order)
 
     @classmethod
     def of(cls, sequences: Iterable[str]) -> MotifBank:
-        """Motifs of full weight, upper or lower case, with T or U.
+        """Make motifs of full weight, upper or lower case, with T or U.
 
         Raises:
             VocabularyError: with every fault found and its place.
@@ -106,7 +108,7 @@ class MotifBank:
         return BytesAhoCorasick([sequence.encode() for sequence in self.sequences])
 
     def matches(self, data: bytes) -> list[tuple[int, int, int]]:
-        """(motif, begin, end) of every occurrence in one piece, ends ascending; U counts as T."""
+        """Find (motif, begin, end) of every occurrence, ends ascending; U counts as T."""
         return self._automaton.find_matches_as_indexes(data.translate(_U_AS_T), overlapping=True)
 
 
@@ -133,13 +135,13 @@ class Spans:
         motifs: NDArray[np.int32],
         weights: NDArray[np.int64],
     ) -> Spans:
-        """The spans of unsorted arrays."""
+        """Sort the spans of arrays."""
         order = np.lexsort((-ends, begins))
         return cls(begins[order], ends[order], motifs[order], weights[order])
 
     @classmethod
     def none(cls) -> Spans:
-        """No spans."""
+        """Make no spans."""
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, np.zeros(0, np.int32), empty)
 
@@ -147,11 +149,11 @@ class Spans:
         return len(self.begins)
 
     def take(self, index: NDArray[Any]) -> Spans:
-        """The spans of an ascending index, or of a mask."""
+        """Take the spans of an ascending index, or of a mask."""
         return Spans(self.begins[index], self.ends[index], self.motifs[index], self.weights[index])
 
     def joined(self, other: Spans) -> Spans:
-        """These and others; a stretch that both have stays there twice."""
+        """Join these spans and others; a stretch that both have comes twice."""
         return Spans.in_order(
             np.concatenate((self.begins, other.begins)),
             np.concatenate((self.ends, other.ends)),
@@ -160,7 +162,7 @@ class Spans:
         )
 
     def weighted(self, confidence: NDArray[np.int64]) -> Spans:
-        """Each weight times the mean confidence of its bases, rounded; spans without any left out.
+        """Multiply each weight by the mean confidence of its bases, rounded; spans of weight 0 go.
 
         Args:
             confidence: int64[N], thousandths for each base of the joined corpus.
@@ -174,7 +176,7 @@ class Spans:
 
 
 def spell_with_t(sequence: str) -> str:
-    """A sequence in upper case with T for U."""
+    """Write a sequence in upper case with T for U."""
     return sequence.upper().replace("U", "T")
 
 
@@ -194,7 +196,7 @@ def _faults(motifs: tuple[Motif, ...]) -> Iterator[Finding]:
 
 
 def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Spans:
-    """Every occurrence of every motif, those that overlap and those inside another included.
+    """Find every occurrence of every motif, overlapping and nested ones included.
 
     Upper case only, as the corpus has it; U and T are alike. Memory: 32 bytes for each occurrence.
 
@@ -216,14 +218,14 @@ def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int
 
 
 def _row_ends(positions: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the sequence that holds each position ends."""
+    """Return where the sequence that holds each position ends."""
     return offsets[np.searchsorted(offsets, positions, side="right")]
 
 
 def seed_spans(
     offsets: NDArray[np.int64], first: int = 2, last: int = 8, weight: int = FULL_WEIGHT
 ) -> Spans:
-    """The same region of every sequence, by position: a miRNA's seed is bases 2 to 8.
+    """Make spans of the same region of every sequence: a miRNA's seed is bases 2 to 8.
 
     Args:
         offsets: int64[B + 1], where each sequence begins.
@@ -243,7 +245,7 @@ def seed_spans(
 
 
 def choose_spans(spans: Spans) -> Spans:
-    """Leftmost, of several the longest, without overlaps: what the rule `motifs` cuts out.
+    """Choose spans without overlaps as the pretokenizer `motifs` does: leftmost, then longest.
 
     Example, motifs AC, ACG and GT in TACGTT: ACG at 1; AC is shorter, GT begins inside it.
     """

@@ -22,7 +22,7 @@ WEIGHT_WORD = "weight="
 
 
 def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBank:
-    """The bank of one file.
+    """Read the bank of one file.
 
     - fasta: ``>name`` or ``>name weight=2.5``, then the sequence, on several lines if need be;
     - tsv: sequence, name, weight, the last two as wanted; a first line that has the word
@@ -81,7 +81,7 @@ def _detect(text: str) -> MotifFormat:
 
 
 def _content_lines(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """(place, line) of what is neither empty nor a remark."""
+    """Yield (place, line) of what is neither empty nor a comment."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield f"{name}: line {number}", line.rstrip("\r")
@@ -163,7 +163,7 @@ def _motif(where: str, sequence: str, name: str = "", weight: str = "") -> Motif
 
 
 def _thousandths(word: str) -> int | None:
-    """A decimal number as thousandths; None where it is none, or has more decimals."""
+    """Read a decimal number as thousandths; None where it is none, or has more decimals."""
     try:
         value = float(word)
     except ValueError:
@@ -177,7 +177,7 @@ def _thousandths(word: str) -> int | None:
 def read_confidence(
     name: str, data: bytes, offsets: NDArray[np.int64], names: list[str] | None = None
 ) -> NDArray[np.int64]:
-    """The confidence of each base of a corpus, such as a folding program's: thousandths int64[N].
+    """Read the confidence of each base of a corpus: thousandths int64[N].
 
     A record for each sequence, in order: a line ``>name``, then numbers from 0 to 1 with white
     space between, one for each base, on as many lines as wanted.

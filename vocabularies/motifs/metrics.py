@@ -92,7 +92,7 @@ def measure_motifs(
 def _instances(
     spans: Spans, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """For each instance: tokens needed (0: a letter is in none), borders violated, whether split.
+    """Measure each instance: tokens needed (0: a letter is in none), borders violated, split.
 
     Example, tokens [0, 3) [3, 5) [5, 9) and the instance [2, 5): needs 2; the border 2 lies inside
     the first token, which has not all of it.
@@ -124,7 +124,7 @@ def _mean(values: NDArray[np.generic]) -> float:
 
 
 def _mean_by_row(values: NDArray[np.bool_], rows: NDArray[np.int64], num_rows: int) -> float:
-    """The mean over rows of each row's mean; rows without values do not count."""
+    """Take the mean over rows of each row's mean; rows without values do not count."""
     totals = np.bincount(rows, minlength=num_rows)
     sums = np.bincount(rows, weights=values, minlength=num_rows)
     has_any = totals > 0

@@ -23,7 +23,7 @@ def is_word_separator(character: str) -> bool:
 
 
 def find_words(text: str) -> Iterator[tuple[int, int]]:
-    """Where each word of a text begins and ends, in characters."""
+    """Yield where each word of a text begins and ends, in characters."""
     begin = 0
     for place, character in enumerate(f"{text} "):
         if is_word_separator(character):
@@ -33,7 +33,7 @@ def find_words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def split_word(word: str) -> list[str]:
-    """What becomes of a word: control characters and accents go, punctuation stands alone.
+    """Split a word: control characters and accents go, punctuation is a part by itself.
 
     Example: AC- becomes AC and -, and A-C three pieces; AÇG becomes ACG.
     """
@@ -57,6 +57,6 @@ def _is_left_out(character: str) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Every ASCII sign is, $ and + too, which Unicode has among the symbols."""
+    """Whether BERT splits at it: every ASCII sign, $ and + too, and Unicode's punctuation."""
     is_sign = character.isascii() and character.isprintable() and not character.isalnum()
     return (is_sign and character != " ") or unicodedata.category(character).startswith("P")

@@ -63,12 +63,12 @@ class ClassPatterns:
     patterns: tuple[re.Pattern[bytes], ...]
 
     def to_cells(self, text: str) -> bytes:
-        """One byte for each character of the text."""
+        """Return one byte for each character of the text."""
         return self.cells[to_code_points(text)].tobytes()
 
 
 def to_code_points(text: str) -> NDArray[np.uint32]:
-    """The text as uint32[number of characters]."""
+    """Convert a text to uint32[number of characters]."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
@@ -104,7 +104,7 @@ def check_length(pattern: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def fingerprint(pattern: str, engine: Engine) -> str:
-    """Equal for patterns that differ only in how a character or a set is written.
+    """Make a string that is equal for patterns that differ only in how they are written.
 
     Raises:
         ValueError: as `compile_patterns`.
@@ -117,7 +117,7 @@ def _digest(mask: PackedMask) -> str:
 
 
 def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
-    """The pattern's parts in order: syntax as `re` writes it, or the mask of a character set."""
+    """Yield the pattern's parts: syntax as `re` writes it, or the mask of a character set."""
     check_length(pattern)
     position, ignore_case, last = 0, [False], ""
     while position < len(pattern):
@@ -204,7 +204,7 @@ def _folded(first: str, last: str | None, engine: Engine) -> frozenset[str]:
 
 
 def _character(text: str) -> str:
-    """The character that a literal or an escape stands for."""
+    """Return the character that a literal or an escape stands for."""
     if not text.startswith("\\"):
         return text
     if text[1] in CONTROL_ESCAPES:
@@ -215,7 +215,7 @@ def _character(text: str) -> str:
 
 
 def _partition(masks: list[PackedMask]) -> tuple[NDArray[np.uint8], dict[int, list[int]]]:
-    """Cells of the code points, and for each mask, by its id(), the cells it is made of."""
+    """Partition code points into cells, and name the cells of each mask by its id()."""
     distinct = {id(mask): mask for mask in masks}
     if len(distinct) > MAX_SETS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The splitting rule `motifs`: every motif is a pretoken, and what lies between is one each.
+"""The pretokenizer `motifs`: every motif is a pretoken, and what lies between is one each.
 
 In plain Python: where it cuts is the oracle of every engine. Knows no file and no engine; banks of
 motifs with weights, and what is learnt from them, are not its business.
@@ -15,7 +15,7 @@ MAX_MOTIF_BYTES = 256
 
 
 def split_at_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Leftmost, of several the longest, without overlaps: (begin, end) in characters, in order.
+    """Yield (begin, end) of motifs, leftmost and longest, and of what lies between, in characters.
 
     Example, motifs AC, ACG and GT: TACGTT is T | ACG | TT. ACG is longer than AC and takes the G
     of GT with it.
@@ -38,5 +38,5 @@ def split_at_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, i
 
 @functools.lru_cache(maxsize=32)
 def _by_length(motifs: tuple[str, ...]) -> tuple[frozenset[str], tuple[int, ...]]:
-    """The motifs, and their lengths from the longest on."""
+    """Return the motifs, and their lengths from the longest on."""
     return frozenset(motifs), tuple(sorted({*map(len, motifs)} - {0}, reverse=True))

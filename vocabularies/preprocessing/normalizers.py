@@ -92,7 +92,7 @@ def _identity(length: int, first: int = 0) -> Alignment:
 
 
 def lowercase(text: str) -> Aligned:
-    """Each character by itself to lower case: a final sigma is no exception."""
+    """Lower each character by itself: a final sigma is no exception."""
     mapping = lowercase_mapping()
     lowered = text.translate(mapping)
     if len(lowered) == len(text):
@@ -102,7 +102,7 @@ def lowercase(text: str) -> Aligned:
 
 
 def strip(text: str, left: bool = True, right: bool = True) -> Aligned:
-    """Without the white space at its left and right end."""
+    """Strip white space at the left and right end."""
     white_space = "".join(normalizer_code_points("strip"))
     shorter = text.lstrip(white_space) if left else text
     removed = len(text) - len(shorter)
@@ -111,7 +111,7 @@ def strip(text: str, left: bool = True, right: bool = True) -> Aligned:
 
 
 def replace(text: str, pattern: str, content: str) -> Aligned:
-    """Each occurrence of `pattern`, from left to right, becomes `content`.
+    """Replace each occurrence of `pattern`, from left to right, by `content`.
 
     The characters of the content are aligned with the last character of what they stand for.
 
@@ -125,7 +125,7 @@ def replace(text: str, pattern: str, content: str) -> Aligned:
 
 
 def replace_regex(text: str, pattern: str, content: str) -> Aligned:
-    """Each match of a regular expression, from left to right, becomes `content`, taken literally.
+    """Replace each match of a regular expression, from left to right, by `content` as it is.
 
     Raises:
         ValueError: as `compile_replacement`.
@@ -137,7 +137,7 @@ def replace_regex(text: str, pattern: str, content: str) -> Aligned:
 
 @functools.lru_cache(maxsize=32)
 def compile_replacement(pattern: str) -> ClassPatterns:
-    """The matcher of a replacement: characters, classes, groups, alternatives and quantifiers.
+    """Compile the pattern of a replacement.
 
     Raises:
         ValueError: the pattern uses other syntax, or it matches where there is nothing.
@@ -178,7 +178,7 @@ def _replace(text: str, spans: Iterable[tuple[int, int]], content: str) -> Align
 
 
 def nfc(text: str) -> Aligned:
-    """Canonical composition, with the tables and the alignment of tokenizers' NFC.
+    """Compose canonically, with the tables and the alignment of tokenizers' NFC.
 
     A composed character is aligned with the first one it was made of, an inserted one with the
     one before the place from which the next is taken.
@@ -208,7 +208,7 @@ def _aligned(changes: list[_Change], begin: int) -> Iterator[tuple[int, int]]:
 
 @functools.cache
 def _affected() -> Mask:
-    """The characters that NFC may change or join to the one before them.
+    """Mark the characters that NFC may change or join to the one before them.
 
     Any other character begins anew: it stays itself, and nothing before it reaches behind it.
     """
@@ -222,7 +222,7 @@ def _affected() -> Mask:
 
 @functools.cache
 def _compositions() -> dict[tuple[str, str], str]:
-    """{(first, second): the character they compose to}."""
+    """Return {(first, second): the character they compose to}."""
     pairs = {}
     for character in normalizer_code_points("decomposing"):
         if unicodedata.normalize("NFC", character) == character:
@@ -237,7 +237,7 @@ def _combining_class(character: str) -> int:
 
 
 def _decompose(text: str) -> list[_Change]:
-    """Canonical decomposition in canonical order."""
+    """Decompose canonically, in canonical order."""
     decomposing = normalizer_code_points("decomposing")
     ordered: list[_Change] = []
     pending: list[_Change] = []
@@ -253,7 +253,7 @@ def _decompose(text: str) -> list[_Change]:
 
 
 def _compose(changes: list[_Change]) -> Iterator[_Change]:
-    """Canonical composition: a character joins the last starter where nothing between blocks it."""
+    """Compose canonically: a character joins the last starter unless something blocks it."""
     starter: _Change | None = None
     waiting: list[_Change] = []
     last_class = -1

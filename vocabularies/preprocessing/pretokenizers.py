@@ -1,4 +1,4 @@
-r"""The named splitting rules and what each means, in plain Python: the oracle of every engine.
+r"""The named pretokenizers and what each means, in plain Python: the oracle of every engine.
 
 Each rule is the published pattern, run over the classes that the reference engines gave. Knows
 nothing about ids, files or special tokens.
@@ -78,7 +78,7 @@ def _split(kind: str, pattern: str) -> dict[str, Any]:
 
 
 def _byte_level_rule(name: str, meaning: str, *patterns: str) -> Pretokenizer:
-    """A rule of Split steps before ByteLevel; Onig must not see ``{1,3}+``, it repeats it."""
+    """Make a rule of Split steps before ByteLevel; Onig takes ``{1,3}+`` for a repetition of it."""
     splits = [_split("Regex", pattern.replace("{1,3}+", "{1,3}")) for pattern in patterns]
     steps = [*splits, _byte_level(use_regex=False)]
     tiktoken_pattern = patterns[0] if len(patterns) == 1 else None
@@ -141,7 +141,7 @@ PRETOKENIZERS: Mapping[str, Pretokenizer] = MappingProxyType({rule.name: rule fo
 
 
 def find_pretokenizer(name: str) -> Pretokenizer:
-    """The rule of a name; ``isolate:-`` is the rule that makes every "-" a pretoken of its own.
+    """Find the rule of a name; ``isolate:-`` makes every "-" a pretoken of its own.
 
     Raises:
         ValueError: there is no such rule; the message names the near ones.
@@ -159,7 +159,7 @@ def find_pretokenizer(name: str) -> Pretokenizer:
 
 
 def pretokenize(name: str, text: str, motifs: tuple[str, ...] = ()) -> list[tuple[int, int]]:
-    """The pretokens of a text as (begin, end) in characters, in order, none empty.
+    """Split a text into pretokens: (begin, end) in characters, in order, none empty.
 
     The vocabulary's motifs matter to the rule "motifs" only.
 
@@ -193,7 +193,7 @@ def _compiled(name: str) -> ClassPatterns:
 def _pieces(
     pattern: re.Pattern[AnyStr], text: AnyStr, begin: int, end: int, keep: bool
 ) -> Iterator[tuple[int, int]]:
-    """Matches from begin to end, both taken as text ends, and with `keep` what lies between."""
+    """Yield matches from begin to end, both taken as text ends, and with `keep` the rest."""
     last = begin
     for match in pattern.finditer(text, begin, end):
         first, past = match.span()
@@ -206,12 +206,12 @@ def _pieces(
 
 
 def recognize_tiktoken_pattern(pat_str: str) -> str | None:
-    """The rule that a tiktoken pattern means; None where it is none of ours or not understood."""
+    """Find the rule that a tiktoken pattern means; None where no rule does."""
     return _rule_of((pat_str,), "rust")
 
 
 def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | None:
-    """The rule that the "pre_tokenizer" of a tokenizer.json means; None where it is none of ours.
+    """Find the rule that the "pre_tokenizer" of a tokenizer.json means; None where no rule does.
 
     Whether the pretokens are then spelled in the byte-level alphabet is `is_byte_level`'s answer.
     """
@@ -237,7 +237,7 @@ def is_byte_level(pre_tokenizer_json: Mapping[str, Any] | None) -> bool:
 
 
 def _steps(pre_tokenizer: Any) -> list[Mapping[str, Any]]:
-    """The steps of a pre_tokenizer, sequences inside sequences laid flat."""
+    """Flatten the steps of a pre_tokenizer."""
     if pre_tokenizer is None:
         return []
     if not isinstance(pre_tokenizer, Mapping):
@@ -249,7 +249,7 @@ def _steps(pre_tokenizer: Any) -> list[Mapping[str, Any]]:
 
 
 def _split_rule(steps: list[Mapping[str, Any]]) -> str | None:
-    """The rule of Split steps; "Removed" with "invert" keeps what one pattern of ours matches."""
+    """Find the rule of Split steps; "Removed" with "invert" keeps what a pattern matches."""
     if any(step.get("type") != "Split" for step in steps):
         return None
     are_isolated = all(step.get("behavior") == "Isolated" for step in steps)
@@ -274,7 +274,7 @@ def _rule_of(patterns: tuple[str, ...], engine: Engine) -> str | None:
 
 @functools.cache
 def _known(engine: Engine) -> Mapping[tuple[str, ...], str]:
-    """{fingerprints: rule} of all spellings that the engine reads as we do."""
+    """Return {fingerprints: rule} of all spellings that the engine reads as we do."""
     spellings = [(rule.name, rule.patterns) for rule in _RULES if engine == "rust"]
     spellings += [(name, (spelling,)) for name, known in SPELLINGS.items() for spelling in known]
     for rule in _RULES if engine == "onig" else ():

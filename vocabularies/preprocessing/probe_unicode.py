@@ -23,7 +23,7 @@ Matches = Callable[[str, str], str]
 
 
 def to_ranges(code_points: Iterable[int]) -> str:
-    """Sorted code points as ``"41-5a 61-7a aa"``: hexadecimal, both ends included."""
+    """Write sorted code points as ``"41-5a 61-7a aa"``: hexadecimal, both ends included."""
     ranges: list[list[int]] = []
     for code_point in sorted(code_points):
         if ranges and ranges[-1][1] == code_point - 1:
@@ -34,7 +34,7 @@ def to_ranges(code_points: Iterable[int]) -> str:
 
 
 def _rust_matches(pattern: str, text: str) -> str:
-    """What tiktoken's regex finds: it drops the rest; 256 tokens of one byte keep every byte."""
+    """Find what tiktoken's regex matches: it drops the rest, and 256 tokens keep every byte."""
     import tiktoken
 
     ranks = {bytes([byte]): byte for byte in range(256)}
@@ -43,7 +43,7 @@ def _rust_matches(pattern: str, text: str) -> str:
 
 
 def _onig_matches(pattern: str, text: str) -> str:
-    """What the regex of tokenizers' Split finds: all that its Replace does not leave standing."""
+    """Find what the regex of tokenizers' Split matches: all that its Replace removes."""
     from tokenizers import Regex, normalizers
 
     rest = set(normalizers.Replace(Regex(f"(?:{pattern})+"), "").normalize_str(text))
@@ -54,7 +54,7 @@ ENGINES: dict[str, Matches] = {"rust": _rust_matches, "onig": _onig_matches}
 
 
 def _by_engine(probe: Callable[[Matches, str], str], names: Iterable[str]) -> dict[str, str]:
-    """{name: answer} where the engines agree, {"engine:name": answer} where they do not."""
+    """Return {name: answer} where the engines agree, {"engine:name": answer} where they do not."""
     answers: dict[str, str] = {}
     for name in names:
         found = {engine: probe(matches, name) for engine, matches in ENGINES.items()}
@@ -75,7 +75,7 @@ def _folded(matches: Matches, letter: str) -> str:
 
 
 def _changed(normalize: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
-    """{code point: what became of it between `before` and `after`}, where that is not itself."""
+    """Return {code point: what it becomes between `before` and `after`} of those that change."""
     lines = normalize("\n".join(before + chr(c) + after for c in CODE_POINTS if c != 10)).split(
         "\n"
     )
@@ -88,7 +88,7 @@ def _changed(normalize: Callable[[str], str], before: str = "", after: str = "")
 
 
 def _lowercase(pairs: dict[int, str]) -> dict[str, object]:
-    """Runs "first-last:step:distance" of the mapping, and the characters that become several."""
+    """Write the mapping as runs "first-last:step:distance", and what becomes several."""
     runs: list[list[int]] = []
     for upper, lower in sorted(pairs.items()):
         if len(lower) > 1:
@@ -106,7 +106,7 @@ def _lowercase(pairs: dict[int, str]) -> dict[str, object]:
 
 
 def probe() -> dict[str, object]:
-    """Everything `unicode_classes.json` holds."""
+    """Measure everything that `unicode_classes.json` holds."""
     from tokenizers import normalizers
 
     decompose = normalizers.NFD().normalize_str

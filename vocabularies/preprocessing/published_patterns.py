@@ -1,4 +1,4 @@
-r"""The published patterns of the splitting rules, and the other ways in which files spell them.
+r"""The published patterns of the pretokenizers, and the other ways in which files spell them.
 
 Only strings: what they mean is `class_patterns`, and which rule uses which is `pretokenizers`.
 

@@ -30,13 +30,13 @@ def _data() -> dict[str, Any]:
 
 
 def _ranges(text: str) -> list[tuple[int, int]]:
-    """``"41-5a aa"`` as [(0x41, 0x5A), (0xAA, 0xAA)], both ends included."""
+    """Parse ``"41-5a aa"`` to [(0x41, 0x5A), (0xAA, 0xAA)], both ends included."""
     ends = (part.partition("-") for part in text.split())
     return [(int(first, 16), int(last or first, 16)) for first, _, last in ends]
 
 
 def to_mask(ranges: str) -> Mask:
-    """bool[NUM_CODE_POINTS] of ranges written as in the data file; read-only."""
+    """Make bool[NUM_CODE_POINTS] of ranges written as in the data file; read-only."""
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
     for first, last in _ranges(ranges):
         mask[first : last + 1] = True
@@ -53,7 +53,7 @@ def _answer(table: str, name: str, engine: Engine) -> str:
 
 @functools.cache
 def class_mask(name: str, engine: Engine) -> Mask:
-    """Members of a class as bool[NUM_CODE_POINTS], read-only.
+    """Return the members of a class as bool[NUM_CODE_POINTS], read-only.
 
     Args:
         name: one of CLASSES: a general category, "s" for white space or "w" for word characters.
@@ -66,7 +66,7 @@ def class_mask(name: str, engine: Engine) -> Mask:
 
 
 def folded(letter: str, engine: Engine) -> frozenset[str]:
-    """The characters that ``(?i:letter)`` matches, for the lower-case letters of contractions.
+    """Return the characters that ``(?i:letter)`` matches, for the letters of contractions.
 
     Raises:
         KeyError: the letter was not probed.
@@ -77,7 +77,7 @@ def folded(letter: str, engine: Engine) -> frozenset[str]:
 
 @functools.cache
 def normalizer_code_points(name: Literal["strip", "decomposing", "combining"]) -> frozenset[str]:
-    """Characters as tokenizers' normalizers see them.
+    """Return the characters that a normalizer of `tokenizers` treats specially.
 
     Args:
         name: "strip": Strip removes them; "decomposing": NFD rewrites them; "combining": NFD sorts
@@ -89,7 +89,7 @@ def normalizer_code_points(name: Literal["strip", "decomposing", "combining"]) -
 
 @functools.cache
 def lowercase_mapping() -> dict[int, str]:
-    """{code point: what tokenizers' Lowercase makes of it}, for `str.translate`."""
+    """Return {code point: what tokenizers' Lowercase makes of it}, for `str.translate`."""
     lowercase = _data()["lowercase"]
     mapping = {ord(upper): lower for upper, lower in lowercase["several"].items()}
     for run in lowercase["runs"].split():
@@ -101,5 +101,5 @@ def lowercase_mapping() -> dict[int, str]:
 
 
 def engine_versions() -> dict[str, str]:
-    """The engines that were asked, such as ``{"rust": "tiktoken 0.14.0", ...}``."""
+    """Return the measured engines, such as ``{"rust": "tiktoken 0.14.0", ...}``."""
     return dict(_data()["engines"])

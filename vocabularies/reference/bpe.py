@@ -35,7 +35,7 @@ class BpeRules:
 
 @functools.lru_cache(maxsize=32)
 def bpe_rules(vocabulary: Vocabulary) -> BpeRules:
-    """The dictionaries of a vocabulary whose model is Bpe."""
+    """Make the dictionaries of a vocabulary whose model is Bpe."""
     model, tokens = vocabulary.model, vocabulary.tokens
     assert isinstance(model, Bpe)
     special = {token.id for token in vocabulary.special_tokens}
@@ -55,7 +55,7 @@ def bpe_rules(vocabulary: Vocabulary) -> BpeRules:
 
 
 def encode_bpe(vocabulary: Vocabulary, pretoken: AlignedText) -> list[Token]:
-    """The ids of one pretoken.
+    """Encode one pretoken.
 
     Example (Wikipedia's, https://en.wikipedia.org/wiki/Byte-pair_encoding): with the merges
     Z = aa, Y = ab, X = ZY the text aaabdaaabac becomes aa|ab|d|aa|ab|a|c by the first two ranks
@@ -73,7 +73,7 @@ def encode_bpe(vocabulary: Vocabulary, pretoken: AlignedText) -> list[Token]:
 
 
 def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
-    """Bytes or characters with their ids; those without one are unknown or left out."""
+    """Find the ids of bytes or characters; those without one are unknown or left out."""
     symbols: list[Symbol] = []
     begin, unknown_before = 0, False
     parts = [bytes([byte]) for byte in text.encode()] if model.byte_level else map(str.encode, text)
@@ -92,7 +92,7 @@ def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
 
 
 def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
-    """The definition: merge the pair of lowest rank, leftmost first, until no pair has a rank."""
+    """Merge the pair of lowest rank, leftmost first, until no pair has a rank: the definition."""
     symbols = list(symbols)
     while True:
         best: tuple[int, int, int] | None = None  # Rank, place, merged id.
@@ -107,7 +107,7 @@ def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
 
 
 def merge_long(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
-    """The same as `merge` for long texts: a queue holds every mergeable pair by (rank, place).
+    """Merge as `merge` does, for long texts: a queue holds every mergeable pair by (rank, place).
 
     A pair that was overtaken by a merge of one of its sides is thrown away when it is met: symbols
     only grow, so it cannot come back.

@@ -74,12 +74,12 @@ class Augmentation:
         return round(self.substitution_rate * (1 << RATE_BITS))
 
     def sizes(self, sizes: Int64s) -> Int64s:
-        """int64[B]: the letters that rows of so many keep."""
+        """Count the letters that rows of so many keep, int64[B]."""
         return sizes if self.crop_letters is None else np.minimum(sizes, self.crop_letters)
 
 
 def philox(seed: int, counters: UInt64s) -> UInt64s:
-    """uint64[..., 4]: four random words of 32 bits for each counter uint64[..., 4].
+    """Make four random words of 32 bits for each counter uint64[..., 4]: uint64[..., 4].
 
     Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
 
@@ -96,7 +96,7 @@ def philox(seed: int, counters: UInt64s) -> UInt64s:
 
 
 def augment(data: Bytes, offsets: Int64s, augmentation: Augmentation) -> tuple[Bytes, Int64s]:
-    """Rows, int64[B + 1] offsets into uint8[N], as the augmentation makes them: the same, anew.
+    """Augment rows, int64[B + 1] offsets into uint8[N]: new rows and their offsets.
 
     Example: a row of 9 letters and crop_letters 4 gives one of its six parts of 4.
     """

@@ -1,4 +1,4 @@
-"""What a vocabulary is learnt from and measured on: sequences as joined bytes and offsets.
+"""A corpus: the sequences that a vocabulary is learnt from and measured on.
 
 Knows no file and no tokens.
 """
@@ -52,7 +52,7 @@ class Corpus:
 
     @classmethod
     def of(cls, sequences: Iterable[str]) -> Corpus:
-        """The corpus of some strings."""
+        """Make the corpus of some strings."""
         batch = Batch([*sequences])
         return cls(batch.data, batch.offsets)
 
@@ -89,12 +89,12 @@ class Corpus:
         return bytes(np.flatnonzero(counts).tolist()).decode()
 
     def upper(self) -> Corpus:
-        """The same in upper case, as for a genome whose repeats are lower case."""
+        """Make the same corpus in upper case, as for a genome whose repeats are lower case."""
         lower = (self.data >= ord("a")) & (self.data <= ord("z"))
         return replace(self, data=np.where(lower, self.data - 32, self.data).astype(np.uint8))
 
     def spelled(self, letter: Literal["T", "U"]) -> Corpus:
-        """The same with T for every U, or U for every T, whatever the case."""
+        """Make the same corpus with T for every U, or U for every T, in either case."""
         other = b"Uu" if letter == "T" else b"Tt"
         table = np.arange(256, dtype=np.uint8)
         table[[*other]] = [ord(letter), ord(letter.lower())]

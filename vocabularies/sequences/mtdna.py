@@ -59,7 +59,7 @@ class KmerVocabulary:
 
     @classmethod
     def build(cls, k: int = 6) -> KmerVocabulary:
-        """The vocabulary of a k: special tokens 0 to 5, then the k-mers in order of the alphabet.
+        """Build the vocabulary of a k: special tokens 0 to 5, then the k-mers in counting order.
 
         Those of 11 letters take half a GiB, of 12 two GiB and six seconds.
 
@@ -93,7 +93,7 @@ class KmerVocabulary:
         (Path(folder) / VOCAB_NAME).write_text(json.dumps(words))
 
     def __len__(self) -> int:
-        """Number of ids: 4**k k-mers and the special tokens."""
+        """Count the ids: 4**k k-mers and the special tokens."""
         return len(self.vocabulary)
 
     def __contains__(self, token: str) -> bool:
@@ -103,19 +103,19 @@ class KmerVocabulary:
         return len(token) == self.k and set(token) <= set(self._model.letters)
 
     def encode(self, token: str) -> int:
-        """The id of one k-mer or special token; [UNK]'s for anything else. "AAAAAA" is 6."""
+        """Return the id of one k-mer or special token, else [UNK]'s. "AAAAAA" is 6."""
         if self._is_kmer(token):
             return int(self.kmer_ids(token, np.zeros(1, np.int64))[0])
         return self._special.get(token, self._model.unknown_id)
 
     def decode(self, token_id: int) -> str:
-        """The k-mer or special token of an id; "[UNK]" for a number that is none."""
+        """Return the k-mer or special token of an id; "[UNK]" for a number that is none."""
         if not 0 <= token_id < len(self) or self.vocabulary.tokens[token_id] is None:
             token_id = self._model.unknown_id
         return self.vocabulary.token_string(token_id)
 
     def role_id(self, role: str) -> int:
-        """The id of "pad", "cls", "mask", "unk" or "sep".
+        """Return the id of "pad", "cls", "mask", "unk" or "sep".
 
         Raises:
             KeyError: the vocabulary has no token for it.
@@ -123,11 +123,11 @@ class KmerVocabulary:
         return self.vocabulary.roles[role]
 
     def in_case(self, seq: str) -> str:
-        """The sequence in the case of the k-mers."""
+        """Return the sequence in the case of the k-mers."""
         return seq.upper() if self._model.case == "upper" else seq
 
     def kmer_ids(self, seq: str, positions: NDArray[np.int64]) -> NDArray[np.int32]:
-        """int32[T]: the k-mers that begin at int64[T] positions; beyond the end they wrap."""
+        """Return int32[T] ids of the k-mers at int64[T] positions; beyond the end they wrap."""
         data = np.frombuffer(seq.encode("ascii", "replace"), np.uint8)
         codes = self._table.codes[data].astype(np.int64)
         numbers = np.zeros(len(positions), np.int64)
@@ -148,7 +148,7 @@ def tokenize_sequence(
     het_levels: ArrayLike | None = None,
     junction: Junction = "append",
 ) -> dict[str, NDArray[Any]]:
-    """The k-mers of one sequence with their places and heteroplasmy.
+    """Tokenize one sequence to its k-mers with their places and heteroplasmy.
 
     Args:
         seq: bases; a k-mer with any letter but A, C, G and T is [UNK]. Made upper case first.
@@ -237,7 +237,7 @@ def window_sequence(
     junction: Junction = "append",
     add_cls: bool = False,
 ) -> Windows:
-    """A whole genome as overlapping windows of its k-mers, wrapping where it is circular.
+    """Cut a whole genome into overlapping windows of its k-mers, which wrap if it is circular.
 
     Args:
         seq: bases, as for `tokenize_sequence`.

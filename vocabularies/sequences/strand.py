@@ -29,7 +29,7 @@ COMPLEMENT = _complement_table()
 
 
 def reverse_complement(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Each row reversed and complemented; the rows stay in order.
+    """Reverse and complement each row; the rows stay in order.
 
     Args:
         data: uint8[N], the rows joined.

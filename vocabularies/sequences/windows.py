@@ -37,7 +37,7 @@ class Windows:
     starts: NDArray[np.int64]
 
     def fields(self, channel_name: str = "channel") -> dict[str, NDArray[Any]]:
-        """What a model takes, by name; the channel, where there is one, under a name of its own.
+        """Name the arrays that a model takes; the channel, if there is one, by a name of its own.
 
         Example: of the mtDNA model input_ids, attention_mask, position_ids and het_values.
         """
@@ -45,7 +45,7 @@ class Windows:
 
 
 def named_fields(windows: Any, channel_name: str) -> dict[str, Any]:
-    """The arrays of windows, wherever these lie, as `Windows.fields` says."""
+    """Name the arrays of windows, in any memory, as `Windows.fields` does."""
     named = {name: getattr(windows, name) for name in FIELDS}
     return named if windows.channel is None else {**named, channel_name: windows.channel}
 
@@ -61,7 +61,7 @@ def make_windows(
     prefix: Sequence[int] = (),
     channel: NDArray[np.float32] | None = None,
 ) -> Windows:
-    """Windows that begin at token 0, stride, 2 * stride ... below T.
+    """Make the windows that begin at token 0, stride, 2 * stride ... below T.
 
     A circular sequence wraps: token t is token t modulo T, as often as the window needs, and
     nothing is padded. The last windows of a linear one are padded on the right. A stride beyond

@@ -1,4 +1,4 @@
-"""A training on disk, so that it can be continued: the tokens in their slots, and the merges.
+"""Saves a training so that it can be continued: the tokens in their slots, and the merges.
 
 An .npz of NumPy arrays and one JSON header; nothing in it is executed. Counts are not stored: they
 follow from the tokens.
@@ -41,8 +41,8 @@ def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> 
 
     Args:
         path: written over where it is there.
-        key: what it is the training of, JSON.
-        state: where it is.
+        key: what the training depends on, JSON.
+        state: its state.
 
     Raises:
         OSError: it cannot be written.
@@ -56,7 +56,7 @@ def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> 
 
 
 def read_state(path: Path, key: Mapping[str, object]) -> TrainingState | None:
-    """The training of a file; None where there is no file.
+    """Read the training of a file; None where there is no file.
 
     Raises:
         VocabularyError: the file is damaged, or that of another training.

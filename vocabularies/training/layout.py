@@ -1,4 +1,4 @@
-"""A corpus with its spans as the slots that training merges in, and the first ids.
+"""Lays a corpus out in the slots that training merges in, with its spans and the first ids.
 
 Knows no pairs and no scores.
 """
@@ -24,7 +24,7 @@ LONG_ROW = 1000  # Letters of a sequence, on average, from which on each is copi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """What training starts from.
+    """The slots, spans and ids that training starts from.
 
     Attributes:
         letters: the letters that are tokens, by id from `num_special` on.
@@ -66,7 +66,7 @@ def corpus_spans(
     seed_region: tuple[int, int] | None = None,
     confidence: NDArray[np.int64] | None = None,
 ) -> Spans:
-    """Every span of a corpus: motifs found anywhere, and a region by position.
+    """Find every span of a corpus: motifs anywhere, and a region by position.
 
     Args:
         corpus: what is searched.
@@ -86,7 +86,7 @@ def lay_out(
     motifs: MotifBank | None = None,
     confidence: NDArray[np.int64] | None = None,
 ) -> Layout:
-    """The slots of a corpus.
+    """Lay a corpus out in slots.
 
     Raises:
         VocabularyError: nothing to learn from, or more tokens than the vocabulary may have.
@@ -131,7 +131,7 @@ def _refuse_too_many(options: TrainingOptions, letters: str, motifs: tuple[str, 
 
 
 def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signedinteger[Any]]:
-    """The id of each letter, or BARRIER."""
+    """Return the id of each letter, or BARRIER."""
     is_short = num_special + len(letters) <= np.iinfo(np.int16).max
     dtype: type[np.signedinteger[Any]] = np.int16 if is_short else np.int32
     ids = np.full(256, BARRIER, dtype)
@@ -147,7 +147,7 @@ def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signe
 def _with_barriers(
     corpus: Corpus, values: NDArray[np.signedinteger[Any]], barrier: int
 ) -> NDArray[np.signedinteger[Any]]:
-    """A value for each letter, with one for the barriers around every sequence."""
+    """Put a barrier before and after every sequence of values."""
     slots = np.full(len(corpus.data) + len(corpus) + 1, barrier, values.dtype)
     if len(values) >= LONG_ROW * len(corpus):
         for row, (begin, end) in enumerate(pairwise(corpus.offsets.tolist())):
@@ -166,7 +166,7 @@ def _slot_counts(corpus: Corpus) -> NDArray[np.int64] | None:
 
 
 def _count(corpus: Corpus, positions: NDArray[np.int64]) -> int:
-    """How many there are, each as often as its sequence counts."""
+    """Count positions, each as often as its sequence counts."""
     if corpus.counts is None:
         return len(positions)
     rows = np.searchsorted(corpus.offsets, positions, side="right") - 1
@@ -179,7 +179,7 @@ def _cut_out(
     bank: MotifBank | None,
     confidence: NDArray[np.int64] | None,
 ) -> tuple[tuple[str, ...], Spans]:
-    """The motifs that become tokens, spelled as the corpus does, and where they are cut out."""
+    """Return the motifs that become tokens, spelled as in the corpus, and their spans."""
     if bank is None:
         raise VocabularyError.at("motifs", "'span_preserving' needs motifs")
     if confidence is not None:
@@ -200,14 +200,14 @@ def _cut_out(
 
 
 def _most_frequent(bank: MotifBank, spans: Spans, number: int) -> MotifBank:
-    """The motifs that weigh most together where they would be cut out; of equal ones the first."""
+    """Keep the motifs of the highest total weight where cut out; of equal ones the first."""
     totals = np.bincount(spans.motifs, minlength=len(bank)) * bank.weights
     kept = np.sort(np.argsort(-totals, kind="stable")[:number])
     return replace(bank, motifs=tuple(bank.motifs[i] for i in kept))
 
 
 def _between(corpus: Corpus, spans: Spans) -> Corpus:
-    """What lies between spans that do not overlap, each piece a sequence of its own."""
+    """Make each stretch between spans that do not overlap a sequence of its own."""
     edges = np.zeros(len(corpus.data) + 1, np.int64)
     np.add.at(edges, spans.begins, 1)
     np.add.at(edges, spans.ends, -1)

@@ -1,8 +1,7 @@
-"""What a training asks of its corpus: which pair of tokens is best, and to merge it.
+"""Finds the best pair of tokens of a corpus and merges it.
 
-`CpuMerger` is the one in NumPy, `gpu.training.merger.DeviceMerger` another; both make the same
-merges.
-Knows no vocabulary and no file.
+`CpuMerger` does so in NumPy, `gpu.training.merger.DeviceMerger` on a GPU; both make the same
+merges. Knows no vocabulary and no file.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Merge(NamedTuple):
 
 
 class Merger(Protocol):
-    """A corpus as tokens so far."""
+    """A corpus as the tokens of the merges so far."""
 
     @property
     def num_tokens(self) -> int:
@@ -46,7 +45,7 @@ class Merger(Protocol):
         """`Segmentation.first`."""
 
     def best(self) -> Merge | None:
-        """The pair of the highest score; of equal ones that of the lowest left, then right id.
+        """Find the pair of the highest score; of equal ones that of the lowest left, right id.
 
         None: no pair is frequent enough and scores enough.
         """
@@ -55,13 +54,13 @@ class Merger(Protocol):
         """Make one token of every occurrence of the best pair, leftmost first."""
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Release its memory."""
 
 
 MakeMerger = Callable[[Layout, TrainingOptions, Ids, list[int]], Merger]
-"""Makes one of a layout, the options, `first`, which it may overwrite, and the length of each id.
+"""Makes a Merger of a layout, options, `first` (may be overwritten) and the length of each id.
 
-Raises VocabularyError where weights overflow a score, and its own errors where it cannot do it.
+Raises a VocabularyError where weights overflow a score, and errors of its own.
 """
 
 
@@ -94,7 +93,7 @@ class CpuMerger:
         return self._segmentation.first
 
     def best(self) -> Merge | None:
-        """The pair of the highest score."""
+        """Find the pair of the highest score."""
         record = self._best = self._records.best()
         if record is None:
             return None
@@ -106,11 +105,11 @@ class CpuMerger:
         self._segmentation.merge(self._best, merged_id)
 
     def close(self) -> None:
-        """Nothing: memory goes with this object."""
+        """Do nothing: memory goes with this object."""
 
 
 def span_scores(layout: Layout, options: TrainingOptions) -> SpanScores | None:
-    """Bonus and penalty of stretches; None where there are no spans.
+    """Make bonus and penalty tables; None where there are no spans.
 
     Raises:
         VocabularyError: scores may not fit into 64 bits, or spans have too many different weights.
@@ -118,12 +117,17 @@ def span_scores(layout: Layout, options: TrainingOptions) -> SpanScores | None:
     if not len(layout.span_begins):
         return None
     _check_scores(layout, options)
-    spans = layout.span_begins, layout.span_ends, layout.span_weights
-    return SpanScores(*spans, len(layout.symbols), options.crossing)
+    return SpanScores(
+        layout.span_begins,
+        layout.span_ends,
+        layout.span_weights,
+        num_slots=len(layout.symbols),
+        crossing=options.crossing,
+    )
 
 
 def _last(first: Ids, lengths: list[int]) -> Ids:
-    """The id of each token where it ends."""
+    """Return the id of each token where it ends."""
     last = np.where(first == BARRIER, BARRIER, GONE).astype(first.dtype)
     begins = np.flatnonzero(first >= 0)
     ids = first[begins]
@@ -132,7 +136,7 @@ def _last(first: Ids, lengths: list[int]) -> Ids:
 
 
 def _check_scores(layout: Layout, options: TrainingOptions) -> None:
-    """Scores must fit into 64 bits, whatever the order they are added in."""
+    """Refuse weights whose scores may not fit into 64 bits, in any order of adding."""
     rule = options.rule
     heaviest = int(layout.span_weights.max())
     per_base = UNIT + (rule.motif_weight + rule.penalty_weight) * heaviest

@@ -1,4 +1,4 @@
-"""What a training is asked for: every choice by name, with its default and the reason for it.
+"""The options of a training: every choice by name, with its default and the reason for it.
 
 Knows no corpus. Weights and compressions are decimal numbers to three places: scores are integers.
 """
@@ -21,7 +21,7 @@ THOUSAND = 1000
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What a training is asked for; the corpus, the motifs and where they lie come beside it.
+    """The options of a training; corpus, motifs and confidence are arguments of their own.
 
     Attributes:
         vocabulary_size: ids in all: special tokens, letters, motif tokens, merges. 512 as in the
@@ -37,7 +37,7 @@ class TrainingOptions:
         stop: "either": at the vocabulary size or the compression, whichever comes first
             (Algorithm 1's while-condition); "both": when both are reached (the text of section
             4.2), so the vocabulary may become larger. "either", because a model's embedding has the
-            size that was asked for.
+            vocabulary size.
         merge_rule: "global": a merge holds wherever its pair stands (Equation 9); motifs only move
             the choice, and encoding needs no motifs. "span_preserving": motifs are tokens, cut out
             before anything is merged, in training and in encoding (Figure 3c); no token ever splits
@@ -86,17 +86,17 @@ class TrainingOptions:
 
     @property
     def rule(self) -> ScoreRule:
-        """How pairs are scored."""
+        """The rule by which pairs are scored."""
         return ScoreRule(
-            thousandths(self.motif_weight),
-            thousandths(self.penalty_weight),
-            self.penalty == "binary",
-            -(1 << 62) if self.merge_harmful else 1,
+            motif_weight=thousandths(self.motif_weight),
+            penalty_weight=thousandths(self.penalty_weight),
+            binary=self.penalty == "binary",
+            lowest=-(1 << 62) if self.merge_harmful else 1,
         )
 
 
 def thousandths(value: float) -> int:
-    """A number of at most three decimals as an integer."""
+    """Convert a number of at most three decimals to an integer."""
     return round(value * THOUSAND)
 
 

@@ -1,6 +1,6 @@
-"""Records of pairs of tokens: how often, with what bonus and penalty, and which one is best.
+"""The table of pairs of tokens: their frequency, bonus, penalty and score, and the best one.
 
-Knows no slots: `segmentation` says what changes.
+Knows no slots: `segmentation` reports what changes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 UNIT = 1_000_000  # The score of one occurrence: thousandths of weight times thousandths of spans.
 DROPPED = np.iinfo(np.int64).min
 NUM_CANDIDATES = 512
+FIRST_CAPACITY = 1024
 COLUMNS = (
-    *("_lefts", "_rights", "_begins", "_ends", "_frequencies", "_bonuses", "_penalties"),
-    *("_scores", "_is_candidate"),
+    "_lefts",
+    "_rights",
+    "_begins",
+    "_ends",
+    "_frequencies",
+    "_bonuses",
+    "_penalties",
+    "_scores",
+    "_is_candidate",
 )
 MAX_CANDIDATES = 8 * NUM_CANDIDATES
 
@@ -43,7 +51,7 @@ class ScoreRule:
         bonuses: NDArray[np.int64] | None = None,
         penalties: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """The scores of pairs; without bonuses and penalties they are 0."""
+        """Score pairs; without bonuses and penalties these are 0."""
         if bonuses is None or penalties is None:
             return UNIT * frequencies
         if self.binary:
@@ -52,21 +60,25 @@ class ScoreRule:
 
 
 class PairTable:
-    """Pairs by number; number 0 is every pair that has no record.
+    """Pairs by the number of their record; number 0 stands for every pair without one.
 
     A few thousand candidates hold all pairs that score at least `_bar`; the best is looked for
     among them, and when it is below the bar they are chosen anew.
     """
 
     def __init__(self, min_frequency: int, rule: ScoreRule) -> None:
-        self.min_frequency, self._rule = max(1, min_frequency), rule
+        self.min_frequency = max(1, min_frequency)
+        self._rule = rule
         self._size = 1
-        self._lefts, self._rights = np.zeros((2, 1024), np.int32)
-        self._begins, self._ends, self._frequencies, self._bonuses, self._penalties = np.zeros(
-            (5, 1024), np.int64
-        )
-        self._scores = np.full(1024, DROPPED)
-        self._is_candidate = np.zeros(1024, bool)
+        self._lefts = np.zeros(FIRST_CAPACITY, np.int32)
+        self._rights = np.zeros(FIRST_CAPACITY, np.int32)
+        self._begins = np.zeros(FIRST_CAPACITY, np.int64)
+        self._ends = np.zeros(FIRST_CAPACITY, np.int64)
+        self._frequencies = np.zeros(FIRST_CAPACITY, np.int64)
+        self._bonuses = np.zeros(FIRST_CAPACITY, np.int64)
+        self._penalties = np.zeros(FIRST_CAPACITY, np.int64)
+        self._scores = np.full(FIRST_CAPACITY, DROPPED)
+        self._is_candidate = np.zeros(FIRST_CAPACITY, bool)
         self._candidates = np.zeros(MAX_CANDIDATES, np.intp)
         self._num_candidates = 0
         self._bar = DROPPED + 1
@@ -76,15 +88,15 @@ class PairTable:
         return self._size
 
     def pair(self, record: int) -> tuple[int, int]:
-        """The ids of its two tokens."""
+        """Return the ids of a record's two tokens."""
         return int(self._lefts[record]), int(self._rights[record])
 
     def stretch(self, record: int) -> slice:
-        """Where its occurrences were written down."""
+        """Return the slice of `places` that has a record's occurrences."""
         return slice(int(self._begins[record]), int(self._ends[record]))
 
     def figures(self, record: int) -> tuple[int, int, int, int]:
-        """(frequency, bonus, penalty, score) now."""
+        """Return (frequency, bonus, penalty, score) of a record now."""
         columns = (self._frequencies, self._bonuses, self._penalties, self._scores)
         return tuple(int(column[record]) for column in columns)  # type: ignore[return-value]
 
@@ -97,8 +109,9 @@ class PairTable:
         frequencies: NDArray[np.int64],
         *sums: NDArray[np.int64],
     ) -> None:
-        """New records, with the next numbers; `sums` are bonuses and penalties where not all 0."""
-        old, self._size = self._size, self._size + len(lefts)
+        """Add records with the next numbers; `sums` are bonuses and penalties, if any is not 0."""
+        old = self._size
+        self._size += len(lefts)
         self._make_room()
         new = slice(old, self._size)
         self._lefts[new], self._rights[new] = lefts, rights
@@ -140,12 +153,12 @@ class PairTable:
             self._nominate(np.unique(records[risen]))
 
     def drop(self, record: int) -> None:
-        """A pair that is merged is no pair any more."""
+        """Remove the record of a pair that is merged."""
         self._frequencies[record] = 0
         self._scores[record] = DROPPED
 
     def best(self) -> int | None:
-        """The record of the highest score; of equal ones that of the lowest left, then right id.
+        """Find the record of the highest score; of equal ones that of the lowest left, right id.
 
         None: no pair is frequent enough and scores enough.
         """
@@ -169,7 +182,7 @@ class PairTable:
         return int(best[0])
 
     def _choose_candidates(self) -> None:
-        """The best few thousand of all records, and all that score the same as the last of them."""
+        """Choose the best few hundred records, and all that score the same as the last of them."""
         scores = self._scores[1 : self._size]
         self._bar = DROPPED + 1
         if len(scores) > NUM_CANDIDATES:
@@ -194,7 +207,7 @@ class PairTable:
 
 
 def grow(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """A copy with zeros behind it."""
+    """Copy an array, with zeros at its end."""
     larger = np.zeros(size, array.dtype)
     larger[: len(array)] = array
     return larger

@@ -1,4 +1,4 @@
-"""A corpus as tokens so far: what a merge touches, and only that, is looked at and counted anew.
+"""A corpus as the tokens of the merges so far; a merge recounts only the pairs that it touches.
 
 Merging over the whole training costs as much as there are letters, whatever the number of merges:
 each merged occurrence removes a token. Knows no motif files, options or vocabularies.
@@ -12,9 +12,9 @@ A slot is a letter or a barrier; barriers stand around every sequence and where 
 `first` holds a token's id where it begins, `last` where it ends, so both neighbours of a token are
 found without links: what follows slot p is at p + length, what precedes it ends at p - 1.
 
-Every pair of neighbours comes into being at once: when the younger of the two tokens does. Its
-occurrences are then written down in order, and only become fewer. So a pair is a record with a
-stretch of `places`, and its occurrences now are those of them at which both tokens still stand.
+All occurrences of a pair appear in one merge: that of its younger token. They are then listed in
+order, and only become fewer. So a pair is a record with a slice of `places`, and its occurrences
+now are those of them at which both tokens still are.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Pairs(Protocol):
     """Pairs of ids as numbers, equal where the pairs are."""
 
     def keys(self) -> NDArray[Any]:
-        """A number for each pair; 16 bits where they suffice, which sort fastest."""
+        """Return a number for each pair; 16 bits where they suffice, which sort fastest."""
 
     def ids(self, keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The left and the right ids of some of these numbers."""
+        """Return the left and the right ids of some of these numbers."""
 
 
 class _AllPairs(NamedTuple):
@@ -168,7 +168,7 @@ class Segmentation:
         )
 
     def _occurrences(self, record: int, left: int, right: int) -> tuple[Slots, Slots]:
-        """Begins and middles of the occurrences that are still there, without overlaps."""
+        """Return begins and middles of the occurrences that are still there, without overlaps."""
         begins = self._places[self.records.stretch(record)].astype(np.intp)
         middles = begins + self.lengths[left]
         there = (self.first[begins] == left) & (self.first[middles] == right)
@@ -213,7 +213,7 @@ class Segmentation:
     def _sums(
         self, begins: Slots, ends: Slots, order: Slots, starts: Slots, sizes: Slots
     ) -> list[NDArray[np.int64]]:
-        """Frequency of each pair and, where there are scores, its bonus and its penalty."""
+        """Sum the frequency of each pair and, where there are scores, its bonus and its penalty."""
         counts = None if self._slot_counts is None else self._slot_counts[begins]
         sums = [sizes if counts is None else np.add.reduceat(counts, starts)]
         if self._scores is not None:
@@ -226,7 +226,7 @@ class Segmentation:
 
 
 def _alternate(begins: Slots, length: int) -> NDArray[np.bool_]:
-    """Every other one of those that overlap the one before, beginning with the first of each run.
+    """Keep every other one of a run of overlapping places, beginning with its first.
 
     Example, length 1: 0 1 2 3 7 8 keeps 0 2 7.
     """

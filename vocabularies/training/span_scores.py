@@ -1,4 +1,4 @@
-"""What GeneticBPE asks about a stretch of the corpus: is it inside a motif, does it split one?
+"""Scores stretches of a corpus as GeneticBPE does: whether they are inside a motif or split one.
 
 Three tables answer for all spans of one weight with one look-up each. Positions are slots of
 `segmentation`; knows no tokens.
@@ -55,7 +55,7 @@ class SpanScores:
         num_slots: int,
         crossing: Crossing = "split",
     ) -> None:
-        """Tables of 12 bytes a slot for each different weight.
+        """Make tables of 12 bytes a slot for each different weight.
 
         Args:
             begins: int64[S], slots, ascending.
@@ -83,7 +83,7 @@ class SpanScores:
     def measure(
         self, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(bonus, penalty) of the stretches [begin, end), each int64, thousandths."""
+        """Return (bonus, penalty) of the stretches [begin, end), each int64, thousandths."""
         bonus, penalty = np.zeros((2, len(begins)), np.int64)
         for level in self.levels:
             bonus += level.step * (level.reach[begins] >= ends)
@@ -105,7 +105,7 @@ def _reach(begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int) -
 def _split_tables(
     begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int
 ) -> tuple[Slots, Slots]:
-    """Each span bars stretches that begin, or end, strictly inside it from leaving it.
+    """Make the tables of stretches that begin or end strictly inside a span and leave it.
 
     A span [2, 6) writes 6 into next_cut[3..5] and 2 into last_cut[3..5]; the nearest one stays.
     """
@@ -123,7 +123,7 @@ def _split_tables(
 def _any_tables(
     begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int
 ) -> tuple[Slots, Slots]:
-    """The nearest border behind a slot; one table says it all, the other is never passed."""
+    """Make a table of the nearest border after each slot; the other table bars nothing."""
     borders = np.full(num_slots + 2, num_slots, _dtype(num_slots))
     borders[begins] = begins
     borders[ends] = ends

@@ -1,4 +1,4 @@
-"""Learns a vocabulary from a corpus: byte-pair encoding, or GeneticBPE where there are motifs.
+"""Learns a vocabulary from a corpus: by byte-pair encoding, or GeneticBPE if there are motifs.
 
 The same corpus, motifs and options give the same vocabulary on every machine: scores are integers,
 and of equal scores the pair of the lowest left, then the lowest right id is merged. Knows neither
@@ -36,11 +36,11 @@ Ending = Literal["size", "compression", "both", "no pair", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a training is.
+    """The progress of a training.
 
     Attributes:
         num_ids: ids so far.
-        target_ids: ids asked for.
+        target_ids: ids of the vocabulary size.
         first_ids: ids before the first merge.
         compression: letters for each token so far.
         seconds: since it began, or was continued.
@@ -55,13 +55,13 @@ class Progress:
     @property
     def fraction(self) -> float:
         """0 to 1, by the vocabulary's size."""
-        wanted = self.target_ids - self.first_ids
-        return min(1.0, (self.num_ids - self.first_ids) / wanted) if wanted else 1.0
+        merges = self.target_ids - self.first_ids
+        return min(1.0, (self.num_ids - self.first_ids) / merges) if merges else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What came of a training.
+    """The result of a training.
 
     Attributes:
         vocabulary: learnt so far, also where it was stopped.
@@ -100,7 +100,7 @@ def train(
         state: a file that the training is written to at once, every minute and at its end, and
             continued from where it is there; None: none.
         progress: called ten times a second, and at the end.
-        should_stop: asked before every merge.
+        should_stop: called before every merge.
         make_merger: what counts and merges pairs; every one gives the same merges and states.
 
     Raises:
@@ -129,13 +129,13 @@ def _train(
     progress: Callable[[Progress], None] | None,
     should_stop: Callable[[], bool] | None,
 ) -> Training:
-    """Merge until it is over, telling and saving how far it is."""
+    """Merge until the training ends, and report and save its state."""
 
     def save() -> None:
         if state is not None:
             write_state(state, key, trainer.state())
 
-    save()  # Now, and not after hours, it is found out that it cannot be written.
+    save()  # Before the work, so that a file that cannot be written is no late surprise.
     started = reported = saved = monotonic()
     while (ending := trainer.ending()) is None:
         if should_stop is not None and should_stop():
@@ -166,7 +166,7 @@ def _key(
     motifs: MotifBank | None,
     confidence: NDArray[np.int64] | None,
 ) -> dict[str, object]:
-    """What a training is the training of: a state of another one is not continued."""
+    """Describe what a training depends on: the state of another one is not continued."""
     return {
         "corpus": corpus.digest,
         "options": dataclasses.asdict(options),
@@ -216,13 +216,13 @@ class _Trainer:
         return self.layout.num_bases / max(1, self.num_tokens)
 
     def ending(self) -> Ending | None:
-        """Why it is over; None while it is not."""
+        """Return why the training is over; None while it is not."""
         options = self.options
         is_large = self.num_ids >= options.vocabulary_size
         if options.min_compression is None:
             return "size" if is_large else None
-        wanted = thousandths(options.min_compression)
-        is_short = self.layout.num_bases * 1000 >= wanted * self.num_tokens
+        least = thousandths(options.min_compression)
+        is_short = self.layout.num_bases * 1000 >= least * self.num_tokens
         if options.stop == "both":
             return "both" if is_large and is_short else None
         return "size" if is_large else "compression" if is_short else None
@@ -241,14 +241,19 @@ class _Trainer:
         self._lengths.append(self._lengths[merge.left] + self._lengths[merge.right])
 
     def progress(self, seconds: float) -> Progress:
-        wanted = self.options.vocabulary_size
-        return Progress(self.num_ids, wanted, self.layout.num_ids, self.compression, seconds)
+        return Progress(
+            num_ids=self.num_ids,
+            target_ids=self.options.vocabulary_size,
+            first_ids=self.layout.num_ids,
+            compression=self.compression,
+            seconds=seconds,
+        )
 
     def state(self) -> TrainingState:
         return TrainingState(self.merger.first, [*self.merges])
 
     def vocabulary(self) -> Vocabulary:
-        """What was learnt so far."""
+        """Make the vocabulary of the merges so far."""
         layout, contents = self.layout, self.options.special_tokens
         tokens = [content.encode() for content in contents]
         tokens += layout.tokens

@@ -1,4 +1,4 @@
-"""The splitting rule `motifs`: its faults, where it cuts, its digest, its tokenizer.json."""
+"""The pretokenizer `motifs`: its faults, where it cuts, its digest, its tokenizer.json."""
 
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ def test_a_regex_is_read_only_where_the_longest_is_tried_first():
     [
         ({"ignore_merges": False}, "must be true"),
         ({"pattern": "AC|TTT"}, "'TTT' is not a token"),
-        ({"pattern": "AC|ACG"}, "no splitting rule of ours means this"),
-        ({"behavior": "Removed"}, "no splitting rule of ours means this"),
+        ({"pattern": "AC|ACG"}, "no pretokenizer of ours means this"),
+        ({"behavior": "Removed"}, "no pretokenizer of ours means this"),
     ],
 )
 def test_a_split_at_what_are_no_motifs_is_left_to_the_library(changes, reason):

@@ -1,4 +1,4 @@
-"""The splitting rules against the engines they describe: tokenizers' borders and tiktoken's pieces.
+"""The pretokenizers against the engines they describe: tokenizers' borders and tiktoken's pieces.
 
 WARPTOK_EXHAUSTIVE=1 adds every code point in every context, all triples of the large alphabet and
 whole files.

@@ -20,7 +20,7 @@ MAX_WORD = 1_000  # Letters of a word that WordPiece looks into; 100 in all file
 
 
 def check_bounds(document: Mapping[str, Any]) -> None:
-    """Look at what the library alone computes.
+    """Refuse a document that lets the library take too much memory or time.
 
     Raises:
         VocabularyError: with the place of what has no bound.
@@ -44,7 +44,7 @@ def _growing(document: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 
 def _growth(where: str, step: Mapping[str, Any]) -> int:
-    """How many bytes may stand for one, rounded up; 1 for steps that Unicode bounds."""
+    """Return how many bytes a step makes of one, rounded up; 1 for steps that Unicode bounds."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
             return max_growth(literal, content)
@@ -71,7 +71,7 @@ def _is_never_nothing(pattern: str) -> bool:
 
 
 def _longest(where: str, charsmap: str) -> int:
-    """Bytes of the longest replacement: a 32-bit size, a trie of that size, and then strings.
+    """Return the bytes of the longest replacement: a 32-bit size, a trie of that size, strings.
 
     Raises:
         VocabularyError: the trie is not there, for which the library would take memory first.

@@ -1,4 +1,4 @@
-r"""The splitting rule `motifs` as the regex of a tokenizer.json's Split step, and back.
+r"""The pretokenizer `motifs` as the regex of a tokenizer.json's Split step, and back.
 
 A regex engine takes the first alternative that fits, and tries them one after the other at every
 place. So what the motifs have in common at their beginnings is written once, and a motif that
@@ -26,18 +26,18 @@ _MAX_DEPTH = MAX_MOTIF_BYTES + 8
 
 
 def motif_split(motifs: Sequence[str]) -> dict[str, Any]:
-    """The Split step that cuts at the motifs, which are in order and not empty."""
+    """Make the Split step that splits at motifs, which are sorted and not empty."""
     pattern = {"Regex": motif_pattern(motifs)}
     return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 
 
 def motif_pattern(motifs: Sequence[str]) -> str:
-    """The regex that matches the longest motif at a place; the motifs are in order, none empty."""
+    """Write the regex that matches the longest motif at a place; motifs are sorted, none empty."""
     return _alternatives(motifs, 0, len(motifs), 0)
 
 
 def _alternatives(motifs: Sequence[str], begin: int, end: int, shared: int) -> str:
-    """The rest of motifs begin .. end - 1, of which the first `shared` characters are written."""
+    """Write the rest of motifs begin .. end - 1 behind their first `shared` characters."""
     is_one = len(motifs[begin]) == shared
     begin += is_one
     parts = []
@@ -62,7 +62,7 @@ def _escaped(letter: str) -> str:
 
 
 def motifs_of_split(step: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The motifs that a step of a pre_tokenizer cuts at; None where it means something else."""
+    """Read the motifs of a step of a pre_tokenizer; None where it means something else."""
     match step:
         case {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated"}:
             return motifs_of_pattern(pattern)
@@ -70,7 +70,7 @@ def motifs_of_split(step: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
-    """The motifs of which a regex matches the longest at any place, in order; None: it does not."""
+    """Read the motifs of which a regex matches the longest anywhere, sorted; None: it does not."""
     try:
         found = _Reader(pattern).read()
     except ValueError:
@@ -105,7 +105,7 @@ class _Reader:
         self.pattern, self.place = pattern, 0
 
     def read(self) -> list[str]:
-        """The literals of the whole regex."""
+        """Return the literals of the whole regex."""
         found = self.alternatives(0)
         if self.place < len(self.pattern):
             raise ValueError("a group ends that did not begin")
@@ -158,7 +158,7 @@ class _Reader:
 
 
 def _joined(left: list[str], right: list[str]) -> list[str]:
-    """Every one of the left with every one of the right behind it, in the order they are tried."""
+    """Join every left literal with every right one, in the order they are tried."""
     if left == [""] or right == [""]:
         return right if left == [""] else left
     if len(left) * len(right) > MAX_MOTIFS:

@@ -1,6 +1,6 @@
-"""What stands around the model in a tokenizer.json: normalizer, pre_tokenizer, post_processor.
+"""Reads the steps around a tokenizer.json's model: normalizer, pre_tokenizer, post_processor.
 
-Each reader gives our form of the step or raises NotCovered with the reason. Knows no tokens.
+Each reader gives our form of a step or raises NotRepresentable with the reason. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class PostProcessor:
 
 
 def steps_of(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, step) of every step, sequences inside sequences laid flat.
+    """Yield (place, step) of every step, sequences inside sequences flattened.
 
-    The depth is bounded: `file_contents.parse_json` refuses deeper documents.
+    The depth is bounded: `parsing.parse_json` refuses deeper documents.
     """
     if step is None:
         return
@@ -46,10 +46,10 @@ def steps_of(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[
 
 
 def read_normalizers(step: Any) -> tuple[Normalizer, ...]:
-    """The normalizers in order.
+    """Read the normalizers in order.
 
     Raises:
-        NotCovered: one of them is not ours.
+        NotRepresentable: one of them is not ours.
         VocabularyError: the block is damaged.
     """
     return tuple(_normalizer(*part) for part in steps_of(step, "normalizers", "normalizer"))
@@ -76,10 +76,10 @@ def _normalizer(where: str, step: dict[str, Any]) -> Normalizer:
 
 
 def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
-    """The splitting rule, its motifs, and whether pretokens are spelled in the byte alphabet.
+    """Read the pretokenizer, its motifs, and whether it spells bytes in the byte alphabet.
 
     Raises:
-        NotCovered: the rule is not ours.
+        NotRepresentable: the rule is not ours.
         VocabularyError: the block is damaged.
     """
     parts = [*steps_of(step, "pretokenizers", "pre_tokenizer")]
@@ -89,12 +89,12 @@ def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
     name = recognize_hf_json(step)
     if name is None:
         types = ", ".join(part["type"] for _, part in parts)
-        raise NotRepresentable(f"pre_tokenizer: no splitting rule of ours means this ({types})")
+        raise NotRepresentable(f"pre_tokenizer: no pretokenizer of ours means this ({types})")
     return name, (), is_byte_level(step)
 
 
 def _motifs(steps: list[dict[str, Any]]) -> tuple[str, ...] | None:
-    """The motifs of a Split step alone, or before one that spells bytes and cuts nothing."""
+    """Read the motifs of a lone Split step, or of one before a ByteLevel that does not split."""
     match steps:
         case [split]:
             return motifs_of_split(split)
@@ -104,10 +104,10 @@ def _motifs(steps: list[dict[str, Any]]) -> tuple[str, ...] | None:
 
 
 def read_post_processor(step: Any) -> PostProcessor:
-    """The begin and end tokens of a single text; what only pairs of texts use does not matter.
+    """Read the begin and end tokens of a single text; templates of pairs are ignored.
 
     Raises:
-        NotCovered: more than ids before and after the text.
+        NotRepresentable: more than ids before and after the text.
         VocabularyError: the block is damaged.
     """
     templates = []

@@ -42,7 +42,7 @@ _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
 
 def read_tokenizer_json(data: bytes) -> Vocabulary:
-    """The vocabulary of a tokenizer.json.
+    """Read the vocabulary of a tokenizer.json.
 
     Raises:
         VocabularyError: with the place of everything that is wrong.
@@ -72,7 +72,7 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """What a model is that does not say it, as files of 2020: by what the library goes by."""
+    """Guess the type of a model without one, as files of 2020 are, as the library does."""
     if "merges" in model:
         for name, types in _TYPES.items():
             if type(value := model.get(name)) not in types:
@@ -130,7 +130,7 @@ def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Norma
     """Refuse added tokens that are decoded as something else than they are called.
 
     Raises:
-        NotCovered: the normalizers make "the" of "The", which is then what the library writes.
+        NotRepresentable: the normalizers make "the" of "The", and the library writes that.
     """
     for token in added:
         if token.normalized and normalize(token.content, normalizers)[0] != token.content:
@@ -154,7 +154,7 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
 
 
 def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
-    """None where there is none, and where no text asks for it: all its bytes are tokens."""
+    """Read the unknown id; None where there is none, or all bytes are tokens and none is needed."""
     unknown = model.get("unk_token")
     if unknown is None:
         return None
@@ -168,7 +168,7 @@ def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: 
 
 
 def _without_version(merges: list[Any]) -> list[Any]:
-    """The library drops lines that begin with "#version", though merges are no lines here."""
+    """Drop strings that begin with "#version", as the library does although these are no lines."""
     if any(isinstance(pair, str) and pair.startswith("#version") for pair in merges):
         return [p for p in merges if not (isinstance(p, str) and p.startswith("#version"))]
     return merges
@@ -184,7 +184,7 @@ def _refuse_uncovered_options(model: dict[str, Any]) -> None:
 
 
 def _list_ids(vocab: Any) -> dict[str, int]:
-    """Unigram's list of [token, score]; of a repeated token the last one counts."""
+    """Number Unigram's list of [token, score]; of a repeated token the last one counts."""
     if not isinstance(vocab, list) or not all(
         isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
     ):
@@ -193,7 +193,7 @@ def _list_ids(vocab: Any) -> dict[str, int]:
 
 
 def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> list[SpecialToken]:
-    """The added tokens, each with the id that the library gives it.
+    """Read the added tokens, each with the id that the library gives it.
 
     The library numbers what is not in model.vocab from its number of entries on, whatever the file
     says; a file that says otherwise is refused, and so is one whose list has holes such that two
@@ -231,7 +231,7 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> li
 
 
 def _added_token(entry: Any) -> SpecialToken | str:
-    """The token, or what is wrong with it."""
+    """Read an added token, or return what is wrong with it."""
     match entry:
         case {"id": token_id, "content": str(content)} if (
             type(token_id) is int and 0 <= token_id < MAX_TOKENS
@@ -258,7 +258,7 @@ def _roles(
 def _upstream(
     document: dict[str, Any], vocab: dict[str, int], added: list[SpecialToken], reason: str
 ) -> Vocabulary:
-    """A vocabulary that only the library computes; its template is in the file."""
+    """Make a vocabulary that only the library computes; its template is in the file."""
     check_bounds(document)
     byte_level = is_byte_level(document.get("pre_tokenizer"))
     size = max([*vocab.values(), *(token.id for token in added)]) + 1

@@ -25,7 +25,7 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": F
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> str:
-    """The tokenizer.json that gives the same ids, begin and end tokens included.
+    """Write the tokenizer.json that gives the same ids, begin and end tokens included.
 
     Raises:
         VocabularyError: there is none, with every place that stands in the way.
@@ -64,7 +64,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
 
 
 def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
-    """Id -> string of the file, special tokens by their content, holes filled for fastokens.
+    """Return the string of each id, special tokens by their content, holes filled for fastokens.
 
     Where characters are symbols and merges are ignored, a text might be what fills a hole: there
     the holes stay.
@@ -101,7 +101,7 @@ def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
 
 
 def _merges(model: Bpe, strings: Mapping[int, str]) -> list[str] | list[list[str]]:
-    """As lines "a b", which every version reads, or as pairs where a blank makes that ambiguous."""
+    """Write merges as lines "a b", or as pairs where a blank makes lines ambiguous."""
     lines = [f"{strings[left]} {strings[right]}" for left, right in model.merges]
     plain = all(line.count(" ") == 1 and not line.startswith("#version") for line in lines)
     return lines if plain else [[strings[left], strings[right]] for left, right in model.merges]
@@ -142,7 +142,7 @@ def _normalizer_step(step: Normalizer) -> dict[str, Any]:
 
 
 def _pre_tokenizer(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] | None:
-    """The rule's own steps, ended by ByteLevel exactly where symbols are bytes."""
+    """Write the pretokenizer's own steps, ended by ByteLevel exactly where symbols are bytes."""
     name, motifs = vocabulary.pretokenizer, vocabulary.motifs
     rule = motif_split(motifs) if motifs else find_pretokenizer(name).hf_json
     if name == "gpt2":

@@ -1,4 +1,4 @@
-"""The rank files that everybody uses, known by their sha256: what the file itself does not say.
+"""The published rank files by their SHA-256, with what such a file does not say itself.
 
 Only facts: names, numbers, digests. Sources: tiktoken_ext/openai_public.py of openai/tiktoken
 (r50k, p50k, cl100k, o200k), Meta's llama3 tokenizer.py, Qwen's tokenization_qwen.py, mistral-common
@@ -24,7 +24,7 @@ class KnownRanks:
 
 
 def _llama3_special_tokens() -> dict[str, int]:
-    """128000..128255: five named ones, the rest numbered in order."""
+    """Name the ids 128000..128255: five by their own, the others by numbers in order."""
     named = {
         128000: "<|begin_of_text|>",
         128001: "<|end_of_text|>",
@@ -79,5 +79,5 @@ _KNOWN = {
 
 
 def find_known_ranks(sha256: str) -> KnownRanks | None:
-    """What is known about the file with this hex digest."""
+    """Look up the file with this hex digest."""
     return _KNOWN.get(sha256)

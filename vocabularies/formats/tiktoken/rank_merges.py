@@ -20,7 +20,7 @@ _MAX_SQUARES = 1_000_000_000
 
 
 def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-    """The pairs in order of rank, and the tokens of two or more bytes that no merge reaches.
+    """Derive the pairs in order of rank, and the longer tokens that no merge reaches.
 
     Args:
         ranks: token -> rank, every rank once.
@@ -49,7 +49,7 @@ def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]]
 
 
 def _last_pair(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
-    """What stands there before the last step of tiktoken's run over the token's own bytes.
+    """Find the two parts that the last step of tiktoken's run over a token's bytes joins.
 
     `borders` are the places between parts, `joined[i]` is the rank of the two parts that meet at
     borders[i + 1]; the whole token is not asked for, its last step is seen by two parts being left.

@@ -37,16 +37,16 @@ def read_tiktoken(
     special_tokens: Mapping[str, int] | None = None,
     id_offset: int | None = None,
 ) -> Vocabulary:
-    """The vocabulary of a rank file.
+    """Read the vocabulary of a rank file.
 
     Args:
         data: the file.
-        pretokenizer: the splitting rule; needed where the file is not one of the known ones.
+        pretokenizer: its name; needed where the file is not one of the known ones.
         special_tokens: content -> id; None: those of the known file.
         id_offset: id = rank + id_offset; None: that of the known file, else 0.
 
     Raises:
-        VocabularyError: with every wrong line, or because the splitting rule is not known.
+        VocabularyError: with every wrong line, or because the pretokenizer is not known.
     """
     known = find_known_ranks(hashlib.sha256(data).hexdigest())
     if known is None:
@@ -73,11 +73,11 @@ def make_rank_vocabulary(
     id_offset: int,
     **fields: Any,
 ) -> Vocabulary:
-    """The vocabulary that tiktoken makes of ranks.
+    """Make the vocabulary that tiktoken makes of ranks.
 
     Args:
         ranks: token -> rank, every rank once.
-        pretokenizer: name of the splitting rule.
+        pretokenizer: its name.
         special_tokens: in order of their ids.
         id_offset: id = rank + id_offset.
         fields: the other fields of Vocabulary.
@@ -140,7 +140,7 @@ def _refuse_begun(contents: Iterable[str]) -> None:
 def _by_id(
     ids: Mapping[bytes, int], special_tokens: list[SpecialToken]
 ) -> tuple[bytes | None, ...]:
-    """Each token at its id, None where there is none.
+    """Put each token at its id, and None at ids without one.
 
     Raises:
         VocabularyError: an id is too small, too large or given twice.
@@ -165,7 +165,7 @@ def _by_id(
 
 
 def _decode(word: bytes) -> bytes | None:
-    """The token of a base64 word; "=" is how published files write the empty one."""
+    """Decode a base64 word; "=" is how published files write the empty token."""
     if word == b"=":
         return b""
     try:
@@ -204,9 +204,9 @@ def _read_ranks(data: bytes) -> dict[bytes, int]:
 
 
 def write_tiktoken(vocabulary: Vocabulary) -> bytes:
-    """The rank file of a byte-level BPE vocabulary, rank = id.
+    """Write the rank file of a byte-level BPE vocabulary, rank = id.
 
-    The splitting rule and the special tokens are not in the file: they must be given again where it
+    The pretokenizer and the special tokens are not in the file: they must be given again where it
     is read, as with tiktoken itself.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Mistral's tekken.json -> Vocabulary: ranks, the splitting rule and the control tokens.
+"""Mistral's tekken.json -> Vocabulary: ranks, the pretokenizer and the control tokens.
 
 Source: mistral-common, tokens/tokenizers/tekken.py. The first ids are the control tokens', which no
 text gives; every other id is its rank behind them. Ranks that the vocabulary has no room for do not
@@ -19,11 +19,27 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
 
 _MAX_FINDINGS = 100
-# Of files that do not name them, which those up to version 7 need not.
+# Of files that do not name them: up to version 7 they need not.
 _CONTROL_TOKENS = (
-    *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
-    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]"),
-    *("[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
+    "<unk>",
+    "<s>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[TOOL_CALLS]",
+    "[IMG]",
+    "<pad>",
+    "[IMG_BREAK]",
+    "[IMG_END]",
+    "[PREFIX]",
+    "[MIDDLE]",
+    "[SUFFIX]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
     "[TOOL_CONTENT]",
 )
 
@@ -35,7 +51,7 @@ def is_tekken(document: Any) -> bool:
 
 
 def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary of a parsed tekken.json; its begin token <s> stands before a text.
+    """Read the vocabulary of a parsed tekken.json, which puts its begin token <s> before a text.
 
     Raises:
         VocabularyError: with the place of everything that is wrong.
@@ -46,7 +62,7 @@ def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
     pattern = config.get("pattern")
     rule = recognize_tiktoken_pattern(pattern) if isinstance(pattern, str) else None
     if rule is None:
-        raise VocabularyError.at("config.pattern", "no splitting rule of ours means this")
+        raise VocabularyError.at("config.pattern", "no pretokenizer of ours means this")
     ranks = _ranks(document.get("vocab"), size - num_control)
     control = _control_tokens(document.get("special_tokens"), num_control)
     begin = next((token.id for token in control if token.content == "<s>"), None)
@@ -62,7 +78,7 @@ def _number(value: Any, where: str) -> int:
 
 
 def _ranks(entries: Any, num_ranks: int) -> dict[bytes, int]:
-    """The first ranks; entry n has rank n, as the library demands."""
+    """Read the first ranks; entry n has rank n, as the library demands."""
     if not isinstance(entries, list) or not 0 < num_ranks <= len(entries):
         message = f"must be a list of at least {num_ranks} tokens (config.default_vocab_size)"
         raise VocabularyError.at("vocab", message)
@@ -96,7 +112,7 @@ def _token(entry: Any, rank: int) -> bytes | None:
 
 
 def _control_tokens(entries: Any, num_control: int) -> list[SpecialToken]:
-    """The control tokens that have names, and the library's fillers behind them."""
+    """Name the control tokens, and the library's fillers after them."""
     named = list(_CONTROL_TOKENS) if entries is None else _names(entries)
     if len(named) > num_control:
         message = f"{len(named)} tokens; config.default_num_special_tokens is {num_control}"

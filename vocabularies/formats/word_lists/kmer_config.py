@@ -21,7 +21,7 @@ A folder of `save_pretrained` holds this one file; `{"model_type": "kmer", "k": 
     padding_side      "right" or "left"
     vocab_size        number of ids, checked where given
 
-Fields that transformers itself writes into a config are passed over; any other is refused.
+Fields that transformers itself writes into a config are ignored; any other is refused.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _OTHER_FIELDS = {
     "letter_ids": dict,
     **{f"{role}_token_id": int | None for role in ROLES},
 }
-_PASSED_OVER = {"transformers_version", "architectures", "auto_map", "_name_or_path", "dtype"}
-_PASSED_OVER |= {"torch_dtype", "tokenizer_class"}
+_IGNORED_FIELDS = {"transformers_version", "architectures", "auto_map", "_name_or_path", "dtype"}
+_IGNORED_FIELDS |= {"torch_dtype", "tokenizer_class"}
 
 
 def save_pretrained(vocabulary: Vocabulary, folder: str | Path) -> None:
@@ -80,7 +80,7 @@ def from_pretrained(folder: str | Path) -> Vocabulary:
 
 
 def read_kmer_config(data: bytes, max_tokens: int = MAX_TOKENS) -> Vocabulary:
-    """The vocabulary of a vocab_config.json.
+    """Read the vocabulary of a vocab_config.json.
 
     Args:
         data: the file.
@@ -141,7 +141,7 @@ def _special_tokens(config: dict[str, Any]) -> tuple[SpecialToken, ...]:
 def _fields(
     config: dict[str, Any], model: type[Kmers | Characters], special: tuple[SpecialToken, ...]
 ) -> dict[str, Any]:
-    """The model's own fields, each of its type, defaults filled in."""
+    """Read the model's own fields, each of its type, with defaults."""
     hints = get_type_hints(model)
     roles = guess_roles((token.content, token.id) for token in special)
     fields: dict[str, Any] = {"unknown_id": roles.get("unk")}
@@ -151,7 +151,7 @@ def _fields(
     known = {_RENAMED.get(name, name): name for name in hints}
     findings = []
     for name, value in config.items():
-        if name not in known and name not in _OTHER_FIELDS and name not in _PASSED_OVER:
+        if name not in known and name not in _OTHER_FIELDS and name not in _IGNORED_FIELDS:
             findings.append(Finding(name, f"no such field; there are {', '.join(sorted(known))}"))
         hint = hints[known[name]] if name in known else _OTHER_FIELDS.get(name)
         if hint is None or name == "special_tokens":
@@ -203,10 +203,10 @@ def _tokens(
 
 
 def _roles(config: dict[str, Any], special: tuple[SpecialToken, ...]) -> dict[str, int]:
-    said = {role: config[f"{role}_token_id"] for role in ROLES if f"{role}_token_id" in config}
-    if not said:
+    given = {role: config[f"{role}_token_id"] for role in ROLES if f"{role}_token_id" in config}
+    if not given:
         return guess_roles((token.content, token.id) for token in special)
-    return {role: token_id for role, token_id in said.items() if token_id is not None}
+    return {role: token_id for role, token_id in given.items() if token_id is not None}
 
 
 def _padding_side(config: dict[str, Any]) -> Any:
@@ -217,7 +217,7 @@ def _padding_side(config: dict[str, Any]) -> Any:
 
 
 def write_kmer_config(vocabulary: Vocabulary) -> bytes:
-    """The vocab_config.json of a k-mer or character vocabulary, every field written out.
+    """Write the vocab_config.json of a k-mer or character vocabulary, with every field.
 
     Raises:
         VocabularyError: the file cannot say the vocabulary.

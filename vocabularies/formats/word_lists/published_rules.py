@@ -24,7 +24,7 @@ DNABERT1_PIECE_TOKENS = 510
 
 
 def apply_published_rule(vocabulary: Vocabulary) -> Vocabulary:
-    """The vocabulary with the rule of the published one whose list begins in the same way.
+    """Give a vocabulary the rule of the published one whose list begins in the same way.
 
     In which order its four letters are counted decides about ids, not about the rule.
     """
@@ -54,20 +54,20 @@ def _are_acgt(letters: tuple[tuple[str, int], ...]) -> bool:
 
 
 def _dnabert1(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
-    """[CLS] and [SEP] around every 510 k-mers; a text with blanks is k-mers already apart."""
+    """Put [CLS] and [SEP] around every 510 k-mers; blanks separate k-mers."""
     model = replace(model, whitespace="words", max_piece_tokens=DNABERT1_PIECE_TOKENS)
     prefix, suffix = (vocabulary.roles["cls"],), (vocabulary.roles["sep"],)
     return replace(vocabulary, model=model, prefix=prefix, suffix=suffix)
 
 
 def _mtdna(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
-    """Made upper case first; its code never looks for special tokens in the sequence."""
+    """Make sequences upper case; its code never looks for special tokens in them."""
     special = tuple(replace(token, matched=False) for token in vocabulary.special_tokens)
     return replace(vocabulary, model=replace(model, case="upper"), special_tokens=special)
 
 
 def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
-    """<cls> first, nothing last; <eos> and <bos> are in the list but have no role there."""
+    """Put <cls> first and nothing last; <eos> and <bos> are listed, but have no role."""
     special = tuple(
         replace(token, special=token.content in NT_V1) for token in vocabulary.special_tokens
     )
@@ -77,7 +77,7 @@ def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _hyenadna(vocabulary: Vocabulary) -> Vocabulary:
-    """[SEP] last; [RESERVED] is in the list, but to the class it is a token like others."""
+    """Put [SEP] last; [RESERVED] is in the list, but an ordinary token to the class."""
     special = tuple(
         replace(token, special=False, matched=False) if token.content == "[RESERVED]" else token
         for token in vocabulary.special_tokens
@@ -87,7 +87,7 @@ def _hyenadna(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _esm(vocabulary: Vocabulary) -> Vocabulary:
-    """<cls> first, <eos> last, white space dropped; all that is unknown up to it is one <unk>.
+    """Put <cls> first and <eos> last; white space goes, each unknown run is one <unk>.
 
     The class splits at Python's white space, of which four controls are no white space elsewhere.
     """

@@ -26,7 +26,7 @@ Place = Callable[[int], str]
 
 
 def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
-    """A word on each line, its id the line's number from 0.
+    """Read a word on each line, its id the line's number from 0.
 
     Raises:
         VocabularyError: with the lines that do not fit.
@@ -38,7 +38,7 @@ def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None)
 
 
 def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
-    """An object of word -> id.
+    """Read an object of word -> id.
 
     Raises:
         VocabularyError: with the ids that do not fit.
@@ -49,7 +49,7 @@ def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None
 
 
 def all_kmers(letters: str, k: int) -> list[str]:
-    """All k-mers, counted in the order of the letters."""
+    """List all k-mers, counted in the order of the letters."""
     return ["".join(word) for word in product(letters, repeat=k)]
 
 
@@ -59,7 +59,7 @@ def make_word_vocabulary(
     where: str = "id {}",
     first_place: int = 0,
 ) -> Vocabulary:
-    """The vocabulary of a list.
+    """Make the vocabulary of a list of words.
 
     Args:
         words: id -> word, in order of the ids.
@@ -109,7 +109,7 @@ def _special(words: Words, given: Mapping[str, int] | None, place: Place) -> dic
 
 
 def _refuse_others(ordinary: Words, place: Place) -> None:
-    """Only letters and words of one length are a list of ours; WordPiece is told its own reason."""
+    """Refuse lists that are not of letters and words of one length, such as WordPiece's."""
     pieces = [token_id for token_id, word in ordinary.items() if word.startswith("##")]
     if pieces:
         message = f"{ordinary[pieces[0]]!r}: a WordPiece list, which lacks its rules (lower case,"
@@ -189,7 +189,7 @@ def _kmers(ordinary: Words, special: Mapping[int, str], k: int, place: Place) ->
 
 
 def _why_not_all(words: list[str], k: int) -> str:
-    """Why different words of k letters are not all k-mers, one after another."""
+    """Explain why different words of k letters are not all k-mers in counting order."""
     letters = "".join(dict.fromkeys("".join(words)))
     if len(letters) ** k == len(words):
         return f"the {len(words)} words of {k} letters over {letters!r} are not in counting order"
@@ -197,7 +197,7 @@ def _why_not_all(words: list[str], k: int) -> str:
 
 
 def write_word_list(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes]:
-    """vocab.txt, or vocab.json, of a k-mer or character vocabulary.
+    """Write vocab.txt, or vocab.json, of a k-mer or character vocabulary.
 
     Raises:
         VocabularyError: the list would be read as another vocabulary.
