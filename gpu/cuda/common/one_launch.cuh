@@ -41,7 +41,7 @@ DEVICE_RARE void accept_special(const Job& job, OrbitShared& shared, uint32_t bl
 }
 
 DEVICE_RARE void check_composed(const Job& job, uint32_t block, uint32_t num_blocks) {
-    check_composed_stage(job, block, num_blocks);
+    warptok::text::check_composed_stage(job, block, num_blocks);
 }
 
 template <class Threads>

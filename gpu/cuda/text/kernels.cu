@@ -11,6 +11,8 @@
 #include "text/compact/row_offsets.cuh"
 #include "batch/load_batch.cuh"
 
+using namespace warptok::text;
+
 // A thread sixteen bytes and a row at a time; the Job comes with the launch: host_text, host_row_begins,
 // host_row_flags, host_row_max_length -> text, row_begins, row_flags, row_max_length, cleared, device_job.
 KERNEL __launch_bounds__(BLOCK) take_in(GRID_CONSTANT const Job job) {

@@ -9,6 +9,8 @@
 #pragma once
 #include "text/merge/merge_bins.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t SCAN_BLOCK = 1024;
 constexpr uint32_t WARPS = BLOCK / 32;
 
@@ -228,3 +230,5 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
         if (lane == 0) offsets[row] = before_unit + ids;
     }
 }
+
+}  // namespace warptok::text

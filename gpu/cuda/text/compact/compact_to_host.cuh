@@ -10,6 +10,8 @@
 #include "text/compact/compact.cuh"
 #include "batch/store_answer.cuh"
 
+namespace warptok::text {
+
 struct AnswerShared {
     uint32_t sums[32], group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];  // Of each block: the ids before every tile.
     int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
@@ -46,3 +48,5 @@ DEVICE void answer_stage(const Job& job, AnswerShared& shared, const BinBegins& 
     row_offsets_stage<SMALL_PARTS>(job, sums, job.host_offsets, block, num_blocks);
     report_faults(job, block, num_blocks);
 }
+
+}  // namespace warptok::text

@@ -10,6 +10,8 @@
 #include "text/compact/compact.cuh"
 #include "batch/rows.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t MANY_ROWS = 16;           // Of a tile; from here on a tile's records are added up once.
 
 struct RowOffsetsShared {
@@ -93,3 +95,5 @@ DEVICE void all_row_offsets(const Job& job, const GroupSums<Count>& sums, RowOff
     else if (is_small_batch(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
     else row_offsets_stage<1>(job, sums, job.id_offsets, block, num_blocks);
 }
+
+}  // namespace warptok::text

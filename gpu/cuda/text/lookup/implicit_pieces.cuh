@@ -13,6 +13,8 @@
 #pragma once
 #include "text/lookup/token_tables.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t MISS = 1u << 31, SMALL = 1u << 30;
 constexpr uint32_t MAX_SMALL = 3;
 constexpr uint32_t KIND_SHIFT = 24, PLAIN = 0, THREE_BYTES = 1, FIRST_PAIR = 2, SECOND_PAIR = 3, LISTED = 4;
@@ -68,3 +70,5 @@ DEVICE uint32_t small_id(const Job& job, uint32_t record, uint32_t number) {
     if (is_pair) symbol = 256 + __ldg(job.byte_pairs + (record >> 8 * begin & 0xFFFF));
     return __ldg(job.symbol_ids + symbol);
 }
+
+}  // namespace warptok::text

@@ -11,6 +11,8 @@
 // and fetches the code of few ways to merge.
 #pragma once
 
+namespace warptok::text {
+
 struct SeparateLaunches {
     static constexpr bool LONG_PIECES_ARE_SPLIT = true, COUNTS_IDS = false, IS_LATENCY_BOUND = false;
 };
@@ -22,3 +24,5 @@ struct GridLaunch {
 struct FewBlocksLaunch {
     static constexpr bool LONG_PIECES_ARE_SPLIT = false, COUNTS_IDS = true, IS_LATENCY_BOUND = true;
 };
+
+}  // namespace warptok::text

@@ -17,6 +17,8 @@
 #include "text/lookup/tile_counts.cuh"
 #include "text/lookup/token_tables.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t BIN_SHIFT = 27, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
 
 constexpr uint32_t ONLY_WHOLE = 1u << 26;  // An id that only a whole pretoken has, never a part of one.
@@ -232,3 +234,5 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         __syncthreads();
     }
 }
+
+}  // namespace warptok::text

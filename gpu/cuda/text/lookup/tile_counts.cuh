@@ -6,6 +6,8 @@
 #include "text/lookup/implicit_pieces.cuh"
 #include "text/lookup/launch_policy.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
 
 template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
@@ -28,3 +30,5 @@ template <class Policy> struct PartIds {
         if (Policy::COUNTS_IDS && part < SMALL_PARTS) tile_counts[part] = min_of(size, pieces - first) + more[part];
     }
 };
+
+}  // namespace warptok::text

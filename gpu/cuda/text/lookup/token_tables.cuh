@@ -10,6 +10,8 @@
 #include "common/hash.cuh"
 #include "common/job.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t MAX_SHORT = 12;
 constexpr uint32_t MAX_LONG = 28;
 constexpr uint32_t LISTED_IDS = 1u << 27;  // What is found is no id: job.listed_ids has several.
@@ -121,3 +123,5 @@ DEVICE uint32_t find_token(const Job& job, const uint8_t* text, uint32_t length)
     read_words<7>(text, length, words);
     return find_long(job, words, length);
 }
+
+}  // namespace warptok::text

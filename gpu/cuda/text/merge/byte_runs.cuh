@@ -14,6 +14,8 @@
 #pragma once
 #include "text/merge/place_bits.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t MIN_RUN = 4, MAX_RUN = 128;
 constexpr uint32_t RUN_LENGTHS = MAX_RUN + 1 - MIN_RUN;
 constexpr uint32_t RUN_SYMBOLS = 12;  // Of a row, and as many ranks.
@@ -136,3 +138,5 @@ DEVICE void start_runs(const PairTable& table, const PairCache& cache, Group<LAN
     }
     __syncwarp();
 }
+
+}  // namespace warptok::text

@@ -10,6 +10,8 @@
 // Launch: BLOCK threads, in merge MERGE_THREADS; any number of blocks.
 #include "text/merge/merge_bins.cuh"
 
+using namespace warptok::text;
+
 DYNAMIC_SHARED(memory);
 
 // A block a tile: text, starts, cuts, special, special_counts, tables -> records, tile_pieces, misses, miss_counts,

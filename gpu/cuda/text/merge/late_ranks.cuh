@@ -16,6 +16,8 @@
 #pragma once
 #include "text/merge/pair_table.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t NO_PAIR = 0xFFFFFFFF;
 
 // A rank and how far above it the bound of its merge lies, as gpu/text/bpe_tables.py writes it: 0 where the rank is
@@ -128,3 +130,5 @@ DEVICE uint32_t grow_pairs(const Job& job, const Symbols& symbols, uint32_t aliv
     }
     return alive;
 }
+
+}  // namespace warptok::text

@@ -14,6 +14,8 @@
 #include "text/lookup/lookup.cuh"
 #include "text/merge/merge_piece.cuh"
 
+namespace warptok::text {
+
 // Most ids of a piece in a bin.
 DEVICE uint32_t longest_in_bin(uint32_t bin) {
     return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
@@ -199,3 +201,5 @@ DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block
     PairCache cache = load_cache(job, shared.merge.cache);
     merge_chunks<SeparateLaunches>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
 }
+
+}  // namespace warptok::text

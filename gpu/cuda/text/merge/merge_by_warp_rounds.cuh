@@ -15,6 +15,8 @@
 #pragma once
 #include "text/merge/round_state.cuh"
 
+namespace warptok::text {
+
 // A *chain* is pairs of one rank, one directly behind the other, of which every other one is merged. What a lane knows of the
 // last pair at its places:
 constexpr uint32_t LAST_PASSED = 0;        // It stays,
@@ -205,3 +207,5 @@ DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns,
         __syncwarp();
     }
 }
+
+}  // namespace warptok::text

@@ -14,6 +14,8 @@
 #pragma once
 #include "text/merge/byte_runs.cuh"
 
+namespace warptok::text {
+
 // What merging needs beside its columns, for registers.
 struct Merging {
     const Job& job;
@@ -176,3 +178,5 @@ struct MergeShared {
     PairCacheShared cache;
     Columns columns[MERGE_WARPS];
 };
+
+}  // namespace warptok::text

@@ -9,6 +9,8 @@
 #include "common/hash.cuh"
 #include "common/job.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t FIRST_MERGED = 256;
 constexpr uint32_t RANKS = 1 << 22;  // More than there are ranks.
 constexpr uint32_t FILTER_BITS = 19;
@@ -128,3 +130,5 @@ DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, c
     for (uint32_t i = 0; i < 4; i++)
         if (ask >> i & 1) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
 }
+
+}  // namespace warptok::text

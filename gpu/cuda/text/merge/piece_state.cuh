@@ -18,6 +18,8 @@
 #pragma once
 #include "text/merge/pair_table.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t NO_KEY = 0xFFFFFFFF;
 constexpr uint32_t PLACE_BITS = 8;
 constexpr uint32_t WORD_BITS = 22;  // One more than a symbol's, so that words can be added.
@@ -85,3 +87,5 @@ template <uint32_t LANES> DEVICE uint32_t lowest_of_group(uint32_t lowest) {
         lowest = min_of(lowest, __shfl_xor_sync(ALL_LANES, lowest, distance));
     return lowest;
 }
+
+}  // namespace warptok::text

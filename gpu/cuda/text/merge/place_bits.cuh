@@ -2,6 +2,8 @@
 #pragma once
 #include "text/merge/piece_state.cuh"
 
+namespace warptok::text {
+
 struct Places {
     uint64_t low, high;
 };
@@ -56,3 +58,5 @@ DEVICE Places four_places(uint32_t first, uint32_t bits) {
 DEVICE uint32_t four_of(const Places& places, uint32_t first) {
     return (first < 64 ? places.low : places.high) >> first % 64 & 0xF;
 }
+
+}  // namespace warptok::text

@@ -9,6 +9,8 @@
 #include "common/bit_masks.cuh"
 #include "text/merge/merge_piece.cuh"
 
+namespace warptok::text {
+
 // A warp's window in shared memory; each lane has a bank to itself.
 template <uint32_t MOST> struct WarpColumns {
     uint32_t ranks[32 * MOST];  // Of the pair that begins at a place, bounded; of a symbol's first place.
@@ -98,3 +100,5 @@ DEVICE Neighbours neighbours_of(const LanePart& part) {
     first = __shfl_sync(ALL_LANES, first, lane_behind);
     return {before ? last : NO_PAIR, behind ? first : NO_PAIR, lane_before, lane_behind};
 }
+
+}  // namespace warptok::text

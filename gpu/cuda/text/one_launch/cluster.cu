@@ -2,6 +2,8 @@
 // Job is not read from memory but comes with the launch.
 #include "text/one_launch/stages.cuh"
 
+using namespace warptok::text;
+
 DYNAMIC_SHARED(memory);
 
 // All of a batch: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids, host_offsets,

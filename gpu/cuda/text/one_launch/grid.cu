@@ -3,6 +3,8 @@
 // comes with the launch.
 #include "text/one_launch/stages.cuh"
 
+using namespace warptok::text;
+
 DYNAMIC_SHARED(memory);
 
 // All of a batch, unless it stops: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids,

@@ -22,6 +22,8 @@
 #include "common/one_launch.cuh"
 #include "text/pretokenize/first_pass.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t SMALL_SHARED = 54 * 1024;
 struct SmallShared {
     BinBegins begins;
@@ -115,3 +117,5 @@ DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, ui
     if (job.framed) launch.frame();
     launch.put_out();
 }
+
+}  // namespace warptok::text

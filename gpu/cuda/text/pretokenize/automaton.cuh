@@ -14,6 +14,8 @@
 #pragma once
 #include "text/pretokenize/character_classes.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t CHUNK = 64;             // Bytes of text a thread.
 constexpr uint32_t FIRST_LOOKBACK = 8;     // Bytes that it reads before them; then 16 times as many.
 
@@ -272,3 +274,5 @@ DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin, const Reach
         if (is_last || !(doubt & AMBIGUOUS)) return chunk;
     }
 }
+
+}  // namespace warptok::text

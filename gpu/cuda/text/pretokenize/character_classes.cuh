@@ -10,6 +10,8 @@
 #pragma once
 #include "common/job.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t ROW_END = 128, ROW_INNER = 129, MAX_ROWS = ROW_END + 32;
 constexpr uint32_t ONE_ROW = 1 << 15;      // In `pages`: the whole page is in the row of the low byte.
 
@@ -142,3 +144,5 @@ DEVICE uint2 eight_rows_at(const StagedReader& reader, uint64_t place) {
 DEVICE uint4 rows_at(const StagedReader& reader, uint64_t place, uint32_t) {
     return *reinterpret_cast<const uint4*>(reader.at(place));
 }
+
+}  // namespace warptok::text

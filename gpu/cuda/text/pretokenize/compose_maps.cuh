@@ -16,6 +16,8 @@
 #pragma once
 #include "text/pretokenize/tile_maps.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t ENTER_BLOCK = 1024;     // Threads of a block at most.
 
 struct RunsShared {
@@ -80,3 +82,5 @@ DEVICE void enter_runs_stage(const Job& job, RunsShared& shared, uint32_t block,
         while (enter_stretch(job, shared, next, next == first, state)) next += stretch;
     }
 }
+
+}  // namespace warptok::text

@@ -7,6 +7,8 @@
 #include "common/block_reduce.cuh"
 #include "text/pretokenize/automaton.cuh"
 
+namespace warptok::text {
+
 // Of half_states: the state behind a half tile, with these flags.
 constexpr uint32_t UNRESOLVED = 0x80, NO_STARTS = 0x40, STATE_MASK = 31;
 
@@ -141,3 +143,5 @@ DEVICE void pretokenize_once(const Job& job, const PretokenizeShared& shared, ui
         if (lane_of_thread() == 31 && unresolved) atomicAdd(job.bad_tiles, 1);
     }
 }
+
+}  // namespace warptok::text

@@ -14,6 +14,8 @@
 #include "text/pretokenize/compose_maps.cuh"
 #include "text/pretokenize/first_pass.cuh"
 
+using namespace warptok::text;
+
 // A thread 64 bytes; in small batches 16, a block a tile: text, hard, tables -> starts, half_states, bad_tiles.
 KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
     wait_for_kernel_before();

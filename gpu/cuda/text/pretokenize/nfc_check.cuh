@@ -16,6 +16,8 @@
 #pragma once
 #include "batch/rows.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t COMPOSED_CLASS = 0xFF;      // The combining class; 0: the character begins anew.
 constexpr uint32_t COMPOSED_CHANGES = 1 << 8;  // Whatever is around it.
 constexpr uint32_t COMPOSED_JOINS = 1 << 9;    // Some character before it.
@@ -76,3 +78,5 @@ DEVICE void check_composed_stage(const Job& job, uint32_t block, uint32_t num_bl
         }
     }
 }
+
+}  // namespace warptok::text

@@ -4,6 +4,8 @@
 #pragma once
 #include "text/pretokenize/tile_maps.cuh"
 
+namespace warptok::text {
+
 // How many tiles from `tile` on leave a state and a pending place as they are: of a run, for the tile
 // behind it leaves nothing pending. The whole warp looks, so that it asks for much at a time.
 constexpr uint32_t PASS_LOADS = 4, PASS_STEP = PASS_LOADS * 32;
@@ -78,3 +80,5 @@ DEVICE void redo_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t
         if (begin < reader.num_bytes) job.starts[i] = starts;
     }
 }
+
+}  // namespace warptok::text

@@ -24,6 +24,8 @@
 #pragma once
 #include "text/pretokenize/first_pass.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t DROPPED = 0, COMMITTED = 1, PENDING = 2;
 constexpr uint32_t FATE_SHIFT = 5;         // Of a chunk's map in shared memory: the state lies below.
 
@@ -194,3 +196,5 @@ DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, u
         __syncthreads();
     }
 }
+
+}  // namespace warptok::text

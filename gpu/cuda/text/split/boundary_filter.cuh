@@ -13,6 +13,8 @@
 #include "common/hash.cuh"
 #include "common/job.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t BORDER_BITS = 19;
 constexpr uint32_t BORDER_WORDS = 1 << (BORDER_BITS - 5);
 constexpr uint32_t BYTE_BORDER_WORDS = 65536 / 32;
@@ -52,3 +54,5 @@ DEVICE bool is_certain(const Filter& filter, uint32_t before, uint32_t behind) {
     return !(has_bit(filter.byte_borders, last >> 16 | first) | may_lie_across(filter, left, right) |
              may_lie_across(filter, left, first) | may_lie_across(filter, last, right));
 }
+
+}  // namespace warptok::text

@@ -22,6 +22,8 @@
 #include "text/split/boundary_filter.cuh"
 #include "common/bit_masks.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t CERTAIN_BLOCK = 1024;
 constexpr uint32_t CERTAIN_BYTES = 16;  // A lane's.
 
@@ -141,3 +143,5 @@ DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t bl
     Filter filter = {shared.borders, shared.byte_borders, static_cast<uint32_t>(job.seed)};
     cut_text(job, filter, shared.warps, block, num_blocks);
 }
+
+}  // namespace warptok::text

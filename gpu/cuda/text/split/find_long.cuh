@@ -6,6 +6,8 @@
 #include "text/split/windows_common.cuh"
 #include "text/lookup/lookup.cuh"
 
+namespace warptok::text {
+
 // Adds a piece to the list; its windows follow those of the pieces before it.
 DEVICE void add_piece(const Job& job, uint32_t begin, uint32_t end) {
     uint32_t windows = num_windows(end - begin, WINDOW_STEP, WINDOW_OVERLAP);
@@ -145,3 +147,5 @@ DEVICE void find_long_stage(const Job& job, FindShared& shared, uint32_t block, 
         if (threadIdx.x == 0) consider_piece(job, shared.gaps[i].begin, end);
     }
 }
+
+}  // namespace warptok::text

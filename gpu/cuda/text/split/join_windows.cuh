@@ -9,6 +9,8 @@
 #pragma once
 #include "text/split/windows_common.cuh"
 
+namespace warptok::text {
+
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
 // where they do not. By a thread, from the last word of the overlap to the first, as a border's next one may be in another.
 DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
@@ -70,3 +72,5 @@ DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blo
         if ((threadIdx.x & 31) == 0) fail_piece(job, piece);
     }
 }
+
+}  // namespace warptok::text

@@ -16,6 +16,8 @@
 #include "text/split/join_windows.cuh"
 #include "text/split/whole_piece.cuh"
 
+using namespace warptok::text;
+
 DYNAMIC_SHARED(memory);
 
 // A thread sixteen bytes: text, starts, tables -> starts, cuts.

@@ -19,6 +19,8 @@
 #include "text/split/whole_piece_late.cuh"
 #include "common/grid_steps.cuh"
 
+namespace warptok::text {
+
 // The piece that byte `number` of all is of: the last one that does not begin behind it.
 DEVICE WholePiece whole_piece_of(const Job& job, uint32_t num_pieces, uint32_t number) {
     uint32_t low = 0, high = num_pieces - 1;
@@ -103,3 +105,5 @@ DEVICE void last_pieces_stage(const Job& job, WholeShared& shared, uint32_t bloc
         tickets.end();
     }
 }
+
+}  // namespace warptok::text

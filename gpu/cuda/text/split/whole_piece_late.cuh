@@ -3,6 +3,8 @@
 #include "text/split/whole_piece_round.cuh"
 #include "text/merge/late_ranks.cuh"
 
+namespace warptok::text {
+
 // Whether one of a part's pairs that would be merged is loud; the whole block asks.
 DEVICE_RARE bool ask_part(const Job& job, WholeShared& shared, const WholeSymbols& all, const WholeRound& round,
                           uint32_t number) {
@@ -90,3 +92,5 @@ DEVICE_RARE void grow_whole(const Job& job, WholeShared& shared, const WholeSymb
         stack.put(part, symbol, place, own);
     }
 }
+
+}  // namespace warptok::text

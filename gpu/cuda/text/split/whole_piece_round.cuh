@@ -24,6 +24,8 @@
 #include "text/merge/round_state.cuh"
 #include "text/split/windows_common.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t WHOLE_THREADS = 1024;
 constexpr uint32_t WHOLE_WORDS = WHOLE_THREADS / 32;
 constexpr uint32_t TILE_DONE = WHOLE_THREADS - 32;  // Symbols of a tile that are merged.
@@ -274,3 +276,5 @@ DEVICE void describe(WholeShared& shared, const WholeSymbols& all, WholePart& pa
     part.tail = count - shared.last_break;
     part.front = shared.last_break ? ranks[shared.last_break - 1] : NO_RANK;
 }
+
+}  // namespace warptok::text

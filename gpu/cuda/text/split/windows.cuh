@@ -18,6 +18,8 @@
 #include "text/merge/merge_by_warp_rounds.cuh"
 #include "text/split/windows_common.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t BACK_LOADS = 8;  // Of 512 bytes: how far back a warp looks for a run's first byte.
 
 // Where the run of one byte begins that goes up to `place`, but not in front of its piece; by the whole warp.
@@ -96,3 +98,5 @@ DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, u
         __syncwarp();
     }
 }
+
+}  // namespace warptok::text

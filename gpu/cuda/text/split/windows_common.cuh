@@ -29,6 +29,8 @@
 #include "common/block_reduce.cuh"
 #include "text/merge/merge_piece.cuh"
 
+namespace warptok::text {
+
 constexpr uint32_t WINDOW_BYTES = 512;
 constexpr uint32_t WINDOW_STEP = 256;           // From one window to the next, about (text/split/windows.cuh).
 constexpr uint32_t WINDOW_OVERLAP = WINDOW_BYTES - WINDOW_STEP;
@@ -104,3 +106,5 @@ DEVICE_RARE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint
         if (begin < end) atomic_and(job.starts + word, ~mask);
     }
 }
+
+}  // namespace warptok::text
