@@ -39,8 +39,6 @@ _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
-LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat.
-MOST_FRONT = constant("MOST_FRONT")
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -157,8 +155,6 @@ class SmallCall:
         if resident.bases_untried:
             resident.bases_untried -= 1
             return False
-        if repeats(self.batch.data, self.batch.offsets):
-            return False
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
             resident.bases_untried = UNTRIED
@@ -274,29 +270,3 @@ class SmallCall:
         """The refused rows."""
         places = self.workspace.errors[: len(self.batch)]
         return row_errors(self.vocabulary, self.batch, self.options, places)
-
-
-def repeats(data: NDArray[np.uint8], offsets: Int64s) -> bool:
-    """Whether a text repeats one to three letters wherever it is looked at, and not in whole rows.
-
-    Many texts that repeat four letters are encoded in parts, all that repeat five or six, and those
-    whose rows repeat from their begins on (cuda/dna/parts/repeats.cuh).
-    """
-    if len(data) < LOOKS * LOOK_BYTES:
-        return False
-    step = len(data) // LOOKS
-    looks = range(0, LOOKS * step, step)
-    if not all(_repeats(data[begin : begin + LOOK_BYTES].tobytes()) for begin in looks):
-        return False
-    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(data):
-        return True  # For the usual way, which says what is wrong, or cuts.
-    rows = (int(np.searchsorted(offsets, begin, side="right")) for begin in looks)
-    ends = ((int(offsets[row - 1]), int(offsets[row])) for row in rows)
-    return not all(
-        end - begin <= MOST_FRONT and _repeats(data[begin:end].tobytes()) for begin, end in ends
-    )
-
-
-def _repeats(text: bytes) -> bool:
-    """Whether all of a text repeats one to three letters."""
-    return text[2:] == text[:-2] or text[3:] == text[:-3]

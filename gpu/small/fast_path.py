@@ -22,7 +22,7 @@ from gpu.kernels.job import STATUS
 from gpu.memory.output_buffer import Out
 from gpu.memory.workspace_pool import Workspaces
 from gpu.runtime.stage_timer import StageTimes
-from gpu.small.call import UNTRIED, repeats
+from gpu.small.call import UNTRIED
 from gpu.small.one_launch import (
     ALIGNMENT,
     CLUSTER_BYTES,
@@ -154,7 +154,7 @@ class Few:
             return None
         try:
             size = max(num_bytes, ROW_BYTES * num_rows)
-            kernel, way = self._kernel_for(resident, data, offsets, size)
+            kernel, way = self._kernel_for(resident, data, size)
             if not kernel or self.stage_times.is_next:
                 return None
             return self._launch_to(resident, kernel, way, data, offsets, size, out)
@@ -163,18 +163,14 @@ class Few:
         finally:
             self.residents.give(resident)
 
-    def _kernel_for(
-        self, resident: Resident, data: Bytes, offsets: Int64s, size: int
-    ) -> tuple[str, int]:
+    def _kernel_for(self, resident: Resident, data: Bytes, size: int) -> tuple[str, int]:
         """One that does all of a batch, and where it finds the text; "" where there is none."""
         family = resident.family
         if not resident.is_fused or size > self.fused_bytes:
             return "", STAGED
         if family.bases and not resident.bases_untried:
             is_there = self.workspaces.device.is_pinned(data) and not address_of(data) % ALIGNMENT
-            if not is_there or repeats(data, offsets):
-                return "", STAGED
-            return family.bases, IN_PLACE
+            return (family.bases, IN_PLACE) if is_there else ("", STAGED)
         if FEW.isdisjoint(family.fused):
             return "", STAGED
         kernel = fused_kernel(family, size)

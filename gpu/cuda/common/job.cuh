@@ -188,7 +188,6 @@ struct Job {
     uint64_t bases_factor;         // Of the hash.
     const ulonglong2* bases_mixed; // uint64[num_bases_mixed][2] tokens with mixed letters, see dna/parts/mixed_letters.cuh.
     uint64_t num_bases_mixed;
-    const uint32_t* bases_repeats; // uint32[REPEAT_ROWS][REPEAT_PLACES] last tokens where letters repeat.
     uint64_t bases_tail;           // Bases at most behind the last such letter of a token.
     uint64_t* part_states;         // uint64[num_parts], see dna/parts/path.cuh.
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna/windows/stitch.cuh,

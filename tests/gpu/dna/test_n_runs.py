@@ -61,7 +61,7 @@ def test_rows_cut_runs(outcomes):
     """A run of each row has an id; one that a row's end makes short merges."""
     engine, vocabulary = engine_of("emulated"), load(GENA)
     for first in (RUN, RUN + 3, *range(ROUND - 66, ROUND - 62), 2 * ROUND + 7):
-        head = bases(9, 64)  # A text that repeats all over is not tried.
+        head = bases(9, 64)
         check(engine, vocabulary, [head, "N" * first, "N" * RUN, "", "N" * 300 + "A", "N" * 12])
     for first in (4, ROUND + 4):
         check(engine, vocabulary, [head, "N" * first, "N" * (RUN - 1)])
@@ -114,8 +114,8 @@ def test_many_places_that_wait_for_each_other_are_left(outcomes, name, unit):
 def test_a_place_of_a_list_at_the_end_of_a_row(outcomes):
     """Nothing of it is asked for by the row behind."""
     rows = []
-    for n in range(1, 70):
-        rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 20 * n)]
+    for n in range(1, 50):
+        rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 90 * n)]
     check(engine_of("emulated"), load("dnabert2"), rows)
     check(engine_of("emulated"), load(GENA), rows)
     assert all(outcomes)

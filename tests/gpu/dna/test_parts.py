@@ -151,27 +151,6 @@ def test_batches_behind_one_that_was_left_are_not_tried():
         assert resident.bases_untried == 0
 
 
-def test_texts_that_repeat_a_few_letters_are_not_tried():
-    """One to three of them, wherever the text is looked at."""
-    engine, vocabulary = engine_of("emulated"), load("dnabert2")
-    with engine.residents.using(vocabulary) as resident:
-        resident.bases_untried = 0
-        for unit in ("A", "CA", "ACG"):
-            check(engine, vocabulary, [unit * 6000])
-            assert resident.bases_untried == 0
-    for text in (
-        bases(9, 4000),
-        "A" * 1000 + bases(9, 3000),
-        "A" * 3000 + bases(9, 1000),
-        "A" * 99,
-    ):
-        batch = Batch([text])
-        assert not call.repeats(batch.data, batch.offsets)
-    for text in ("ACGT" * 900, "TTAGGG" * 600, "A" * 63 + "C" + "A" * 600):
-        batch = Batch([text])
-        assert not call.repeats(batch.data, batch.offsets)
-
-
 def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
     """However long: the kernel goes on while text is on its way."""
     engine, vocabulary = engine_of("emulated"), load("dnabert2")

@@ -15,7 +15,7 @@
 #include "dna/parts/listed.cuh"
 
 constexpr uint32_t MOST_ASKED = 4096;      // Times that a thread asks in a round.
-constexpr uint32_t MOST_REPEATED = 512;    // Listed places of a view behind listed ones, in repeats that do not begin at a border.
+constexpr uint32_t MOST_LISTED_PAIRS = 1024;  // Listed places of a view that are directly behind listed ones.
 
 // A place where the last token is one of two: its number in the round | letters of the first one << 12 | its right
 // class << 16. The letters of the second one are in `lengths` until it is known.
@@ -82,9 +82,7 @@ DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, 
                           bool& is_listed) {
     is_listed = false;
     if (place > view.size) return NOT_QUEUED;
-    uint32_t known = shared.lengths[place];
-    bool is_letter = known < GAP_LENGTH, is_border = is_certain(shared, place);
-    if (is_letter && known) return NOT_QUEUED;  // As letters repeat.
+    bool is_letter = shared.lengths[place] < GAP_LENGTH, is_border = is_certain(shared, place);
     bool is_early = view.begin && place < EARLY && letters_behind(shared, place) >= k;
     bool is_open = left.is_open() && !is_early, is_either = left.is_either() && !is_early;
     uint32_t classes = left.x & 0xFFFF, length = is_either ? left.y >> 20 & 15 : left.is_open() ? 0 : left.first_length();
@@ -129,17 +127,14 @@ DEVICE void begin_round(PartShared& shared) {
     if (threadIdx.x == 0) shared.num_queued = 0;
 }
 
-// Leaves a view where too many neighbours are listed in repeats that do not begin at a border: each waits for the other.
+// Leaves a view where too many neighbours are listed, as in a row of poly-A: each waits for the one in front of it.
 // A warp calls it.
-DEVICE void leave_many_repeated(PartShared& shared) {
+DEVICE void leave_many_listed_pairs(PartShared& shared) {
     uint32_t count = 0, lane = threadIdx.x & 31;
-    for (uint32_t i = lane; i < ROUND / 32; i += 32) {
-        uint32_t listed = shared.listed[i] & shared.repeated()[i];
-        count += count_bits(listed & listed << 1);
-    }
+    for (uint32_t i = lane; i < ROUND / 32; i += 32) count += count_bits(shared.listed[i] & shared.listed[i] << 1);
     count = __reduce_add_sync(ALL_LANES, count);
-    if (lane == 0) shared.num_repeated += count;
-    if (lane == 0 && shared.num_repeated > MOST_REPEATED) shared.is_left = IS_OTHER;
+    if (lane == 0) shared.num_listed_pairs += count;
+    if (lane == 0 && shared.num_listed_pairs > MOST_LISTED_PAIRS) shared.is_left = IS_OTHER;
 }
 
 // Asks until all queued and listed places are known. The lanes of a warp stay together.
@@ -147,7 +142,7 @@ DEVICE void ask_queues(const Job& job, PartShared& shared, uint32_t first) {
     uint32_t queued = shared.num_queued;
     ListedPlaces listed(shared, (BASES_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
     if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.is_left = IS_OTHER;
-    if (shared.has_repeats && !shared.has_mixed && threadIdx.x < 32) leave_many_repeated(shared);
+    if (!shared.has_mixed && threadIdx.x < 32) leave_many_listed_pairs(shared);
     uint32_t waiting = (1u << (queued + BASES_THREADS - 1 - threadIdx.x) / BASES_THREADS) - 1;
     for (uint32_t asked = 0; listed.any() || __any_sync(ALL_LANES, waiting != 0); asked++) {
         if (asked > MOST_ASKED) shared.is_left = IS_OTHER;

@@ -60,9 +60,7 @@ struct PartShared {
     uint32_t queue[ROUND];                 // Places where one of two is, see dna/parts/last_tokens.cuh.
     uint32_t listed[ROUND / 32];           // Bits of places where tokens are listed.
     uint32_t num_queued;
-    uint32_t has_repeats;                  // Whether many letters of the round repeat,
-    uint32_t num_repeated;                 // and listed places of the view where they do and do not tell the last token.
-    uint32_t reach_end, reach[3];          // What the letters in front of letter `reach_end` end, see dna/parts/repeats.cuh.
+    uint32_t num_listed_pairs;             // Listed places of the view that are directly behind listed ones.
     uint32_t run_end, run_before;          // Letters of a run in front of letter `run_end`, see dna/parts/n_runs.cuh.
     uint32_t is_unsettled;                 // Whether a round has BASES_MIXED,
     uint32_t has_mixed;                    // and the view letters that merge.
@@ -78,9 +76,6 @@ struct PartShared {
     uint64_t first_row, rows_behind;       // That begins in the view, and behind it.
     uint64_t ids_before;
     uint8_t letters[256];                  // bases_classes
-
-    // Bits of places of a round where letters repeat and do not tell the last token; before there is a path.
-    DEVICE_METHOD uint32_t* repeated() { return before; }
 };
 
 struct View {
@@ -174,7 +169,7 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
         if (threadIdx.x % 32 == 0) (threadIdx.x ? shared.rows_behind : shared.first_row) = row;
     }
     if (threadIdx.x == 0) {
-        shared.codes[0] = shared.has_repeats = shared.num_repeated = shared.reach_end = 0;
+        shared.codes[0] = shared.num_listed_pairs = 0;
         shared.is_left = shared.is_unsettled = shared.has_mixed = 0;
     }
     __syncthreads();

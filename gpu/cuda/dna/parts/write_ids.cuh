@@ -1,7 +1,6 @@
 // The ids of a part, and where those of its rows begin, to where the host wants them.
 #pragma once
 #include "dna/parts/path.cuh"
-#include "dna/parts/repeats.cuh"
 
 // The slot of bases_ids that the search for a token of more than dna_k letters begins at is the upper bits of its
 // hash; its tag the lower half, which no two tokens share.
@@ -119,13 +118,10 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
         __syncthreads();
         pack_bases(part, copies, view, first);
         begin_round(part);
-        note_repeats(part, copies);
         __syncthreads();
         ask_for_text(job, part, copies, view, first + 2 * ROUND);
         if (part.is_unsettled) settle_mixed(job, part, view, first);
-        if (part.has_repeats && !part.has_mixed) settle_repeats(job, part, view, first);
         if (!part.is_left) find_last(job, endings, part, view, first);
-        if (threadIdx.x == 0) part.has_repeats = 0;
         __syncthreads();
     }
     while (copies.taken < copies.asked) copies.take();
