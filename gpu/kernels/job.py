@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 CUDA = Path(__file__).parents[1] / "cuda"
-_FIELD = re.compile(r"^ {4}(?:const )?\w+[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
+_FIELD = re.compile(r"^ {4}(?:const )?(\w+)[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -51,15 +51,27 @@ def _value(term: ast.expr) -> int:
     raise ValueError(f"a constant is {ast.dump(term)}")
 
 
-def _record(file: str, struct: str) -> np.dtype[np.void]:
-    """A struct of 8-byte fields; a pointer is the address."""
-    text = (CUDA / file).read_text()
+def _body(text: str, struct: str) -> str:
+    """What stands between the braces of a struct."""
     body = text[text.index(f"struct {struct} {{") :]
-    body = body[: body.index("\n};")]
+    return body[: body.index("\n};")]
+
+
+def _record(file: str, struct: str) -> np.dtype[np.void]:
+    """A struct of 8-byte fields, those of the structs in it by their own names."""
+    text = (CUDA / file).read_text()
     fields = []
-    for name, count in _FIELD.findall(body):
-        fields.append((name, np.uint64, (constant(count),)) if count else (name, np.uint64))
-    return np.dtype(fields)
+    for kind, name, count in _FIELD.findall(_body(text, struct)):
+        if f"struct {kind} {{" in text and not count:
+            fields += _FIELD.findall(_body(text, kind))
+        else:
+            fields.append((kind, name, count))
+    return np.dtype(
+        [
+            (name, np.uint64, (constant(count),)) if count else (name, np.uint64)
+            for _, name, count in fields
+        ]
+    )
 
 
 JOB = _record("common/job.cuh", "Job")

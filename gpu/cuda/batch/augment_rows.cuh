@@ -26,8 +26,8 @@ DEVICE uint4 philox(uint64_t key, uint4 counter) {
 }
 
 DEVICE uint4 random_words(const Job& job, uint64_t row, uint32_t number, uint32_t purpose) {
-    uint64_t of_row = job.first_row + row;
-    return philox(job.random_seed, {number, purpose, static_cast<uint32_t>(of_row), static_cast<uint32_t>(of_row >> 32)});
+    uint64_t of_row = job.augmentation.first_row + row;
+    return philox(job.augmentation.random_seed, {number, purpose, static_cast<uint32_t>(of_row), static_cast<uint32_t>(of_row >> 32)});
 }
 
 // The upper 64 bits of a product.
@@ -44,13 +44,13 @@ struct TurnedRow {
 };
 
 DEVICE TurnedRow turned_row(const Job& job, uint64_t row) {
-    uint64_t begin = job.sent_begins[row], sent = job.sent_begins[row + 1] - begin;
-    uint64_t length = job.row_begins[row + 1] - job.row_begins[row], first = 0;
+    uint64_t begin = job.augmentation.sent_begins[row], sent = job.augmentation.sent_begins[row + 1] - begin;
+    uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row], first = 0;
     if (length < sent) {
         uint4 words = random_words(job, row, 0, RANDOM_CROP);
         first = multiply_high(static_cast<uint64_t>(words.y) << 32 | words.x, sent - length + 1);
     }
-    bool turned = job.row_flags && job.row_flags[row] & ROW_OTHER_STRAND;
+    bool turned = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
     return {row, begin, first, length, turned};
 }
 
@@ -68,15 +68,15 @@ DEVICE uint32_t substituted(uint32_t letter, uint32_t word) {
 // Letter i of a row as it is encoded.
 DEVICE uint32_t turned_letter(const Job& job, const uint8_t* complement, const TurnedRow& row, uint64_t i) {
     uint64_t place = row.first + (row.is_other_strand ? row.length - 1 - i : i);
-    uint32_t letter = job.sent_text[row.sent_begin + place];
-    if (job.substitution_rate) {
+    uint32_t letter = job.augmentation.sent_text[row.sent_begin + place];
+    if (job.augmentation.substitution_rate) {
         uint4 four = random_words(job, row.number, static_cast<uint32_t>(place / 4), RANDOM_LETTER);
         uint32_t low = place & 1 ? four.y : four.x, high = place & 1 ? four.w : four.z;
         uint32_t word = place & 2 ? high : low;
-        if (word >> 8 < job.substitution_rate) letter = substituted(letter, word);
+        if (word >> 8 < job.augmentation.substitution_rate) letter = substituted(letter, word);
     }
     if (!row.is_other_strand) return letter;
-    if (letter >= 0x80) job.row_not_ascii[row.number] = 1;
+    if (letter >= 0x80) job.augmentation.row_not_ascii[row.number] = 1;
     return complement[letter];
 }
 
@@ -84,7 +84,7 @@ DEVICE uint32_t turned_letter(const Job& job, const uint8_t* complement, const T
 // behind.
 DEVICE uint4 turned_sixteen(const Job& job, const uint8_t* complement, const TurnedRow& row, uint64_t i) {
     uint64_t place = row.sent_begin + row.first + (row.is_other_strand ? row.length - 16 - i : i);
-    const uint32_t* from = reinterpret_cast<const uint32_t*>(job.sent_text) + place / 4;
+    const uint32_t* from = reinterpret_cast<const uint32_t*>(job.augmentation.sent_text) + place / 4;
     uint32_t words[4], low = from[0], shift = place % 4 * 8, all = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
@@ -94,7 +94,7 @@ DEVICE uint4 turned_sixteen(const Job& job, const uint8_t* complement, const Tur
         all |= words[j];
     }
     if (!row.is_other_strand) return {words[0], words[1], words[2], words[3]};
-    if (all & 0x80808080) job.row_not_ascii[row.number] = 1;
+    if (all & 0x80808080) job.augmentation.row_not_ascii[row.number] = 1;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
         uint32_t turned = 0;
@@ -107,23 +107,23 @@ DEVICE uint4 turned_sixteen(const Job& job, const uint8_t* complement, const Tur
 
 // A thread writes sixteen bytes.
 DEVICE void turn_rows_stage(const Job& job, uint8_t* complement, uint32_t block, uint32_t num_blocks) {
-    for (uint32_t i = threadIdx.x; i < 256; i += BLOCK) complement[i] = job.complement[i];
+    for (uint32_t i = threadIdx.x; i < 256; i += BLOCK) complement[i] = job.augmentation.complement[i];
     __syncthreads();
-    uint8_t* text = const_cast<uint8_t*>(job.text);
+    uint8_t* text = const_cast<uint8_t*>(job.batch.text);
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 16;
     uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
-    for (uint64_t begin = first; begin < job.num_bytes; begin += stride) {
+    for (uint64_t begin = first; begin < job.batch.num_bytes; begin += stride) {
         uint64_t number = row_of(job, begin);
         TurnedRow row = turned_row(job, number);
-        uint64_t letter = begin - job.row_begins[number];
-        if (letter + 16 <= row.length && !job.substitution_rate) {
+        uint64_t letter = begin - job.rows.row_begins[number];
+        if (letter + 16 <= row.length && !job.augmentation.substitution_rate) {
             *reinterpret_cast<uint4*>(text + begin) = turned_sixteen(job, complement, row, letter);
             continue;
         }
-        for (uint64_t place = begin; place < begin + 16 && place < job.num_bytes; place++) {
-            uint64_t own = row_from(job.row_begins, job.num_rows, number, place);
+        for (uint64_t place = begin; place < begin + 16 && place < job.batch.num_bytes; place++) {
+            uint64_t own = row_from(job.rows.row_begins, job.batch.num_rows, number, place);
             if (own != number) row = turned_row(job, number = own);
-            text[place] = turned_letter(job, complement, row, place - job.row_begins[number]);
+            text[place] = turned_letter(job, complement, row, place - job.rows.row_begins[number]);
         }
     }
 }

@@ -15,57 +15,57 @@
 constexpr uint32_t NO_LIMIT = 0xFFFFFFFF;
 constexpr uint64_t NO_SOURCE = ~0ull;      // A begin or end token, which has no bytes in the text.
 
-DEVICE uint64_t num_raw_ids(const Job& job) { return job.id_offsets[job.num_rows]; }
+DEVICE uint64_t num_raw_ids(const Job& job) { return job.answer.id_offsets[job.batch.num_rows]; }
 
 DEVICE uint32_t flags_of(const Job& job, uint64_t row) {
-    return job.row_flags ? job.row_flags[row] : ROW_MATCH_SPECIAL | ROW_ADD_SPECIAL;
+    return job.rows.row_flags ? job.rows.row_flags[row] : ROW_MATCH_SPECIAL | ROW_ADD_SPECIAL;
 }
 
 DEVICE bool is_refused(const Job& job, uint64_t row) {
     if (are_rows_right(job)) return false;
-    if (job.row_errors && job.row_errors[row] != NO_BYTE) return true;
-    return job.row_refused && job.row_refused[row] != NO_BYTE;
+    if (job.rows.row_errors && job.rows.row_errors[row] != NO_BYTE) return true;
+    return job.rows.row_refused && job.rows.row_refused[row] != NO_BYTE;
 }
 
 // Ids of a row with `size` of its own: begin and end tokens stand around every piece_ids of these, and
 // around what is left, which may be nothing. With 510 a piece 509 have one piece, 510 have two.
 DEVICE uint64_t framed_size(const Job& job, uint64_t size, uint64_t added) {
-    return size + (job.piece_ids ? size / job.piece_ids + 1 : 1) * added;
+    return size + (job.frame.piece_ids ? size / job.frame.piece_ids + 1 : 1) * added;
 }
 
 // The most ids of its own that a row may keep where these and the begin and end tokens behind the first
 // piece are to be no more than `room`.
 DEVICE uint64_t kept_ids(const Job& job, uint64_t room, uint64_t added) {
-    if (!job.piece_ids) return room;
-    uint64_t whole = job.piece_ids + added, rest = room % whole;
-    return room / whole * job.piece_ids + (rest < job.piece_ids ? rest : job.piece_ids - 1);
+    if (!job.frame.piece_ids) return room;
+    uint64_t whole = job.frame.piece_ids + added, rest = room % whole;
+    return room / whole * job.frame.piece_ids + (rest < job.frame.piece_ids ? rest : job.frame.piece_ids - 1);
 }
 
 // Writes what is kept of a row; returns the ids of its answer: none where it is refused, or where
 // its max_length has no room for begin and end tokens.
 DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
-    uint64_t size = job.id_offsets[row + 1] - job.id_offsets[row], kept = size;
+    uint64_t size = job.answer.id_offsets[row + 1] - job.answer.id_offsets[row], kept = size;
     uint32_t flags = flags_of(job, row);
-    uint64_t added = flags & ROW_ADD_SPECIAL ? job.num_prefix + job.num_suffix : 0;
-    uint64_t limit = job.row_max_length ? job.row_max_length[row] : NO_LIMIT;
+    uint64_t added = flags & ROW_ADD_SPECIAL ? job.frame.num_prefix + job.frame.num_suffix : 0;
+    uint64_t limit = job.rows.row_max_length ? job.rows.row_max_length[row] : NO_LIMIT;
     bool faulty = is_refused(job, row), refused = faulty || limit < added;
     if (limit != NO_LIMIT && limit < framed_size(job, size, added)) kept = kept_ids(job, limit - added, added);
     if (kept > size) kept = size;
     if (refused) kept = 0;
-    if (!faulty && kept < size) job.status[STATUS_CUT] = 1;
+    if (!faulty && kept < size) job.answer.status[STATUS_CUT] = 1;
     uint64_t first = flags & ROW_CUT_LEFT && !refused ? size - kept : 0;
-    job.num_tokens[row] = refused ? 0 : framed_size(job, size, added);
-    job.kept[2 * row] = first;
-    job.kept[2 * row + 1] = first + kept;
+    job.frame.num_tokens[row] = refused ? 0 : framed_size(job, size, added);
+    job.frame.kept[2 * row] = first;
+    job.frame.kept[2 * row + 1] = first + kept;
     return refused ? 0 : framed_size(job, kept, added);
 }
 
 DEVICE void frame_rows_stage(const Job& job, ScanShared& shared) {
-    scan(job.frame_states, job.num_rows, shared,
+    scan(job.frame.frame_states, job.batch.num_rows, shared,
          [&](uint64_t row) { return frame_row(job, row); },
          [&](uint64_t row, uint64_t before) {
-             job.framed_offsets[row] = before;
-             if (row == job.num_rows) job.status[STATUS_NUM_FRAMED] = before;
+             job.frame.framed_offsets[row] = before;
+             if (row == job.batch.num_rows) job.answer.status[STATUS_NUM_FRAMED] = before;
          });
 }
 
@@ -77,15 +77,15 @@ struct FramedRow {
 };
 
 DEVICE FramedRow framed_row(const Job& job, uint64_t row) {
-    uint64_t begin = job.framed_offsets[row], end = job.framed_offsets[row + 1];
-    uint64_t first = job.kept[2 * row], kept = job.kept[2 * row + 1] - first;
+    uint64_t begin = job.frame.framed_offsets[row], end = job.frame.framed_offsets[row + 1];
+    uint64_t first = job.frame.kept[2 * row], kept = job.frame.kept[2 * row + 1] - first;
     bool adds = flags_of(job, row) & ROW_ADD_SPECIAL;
-    uint64_t num_prefix = adds ? job.num_prefix : 0, num_suffix = adds ? job.num_suffix : 0;
-    return {row, begin, end, job.id_offsets[row] + first, kept, num_prefix, num_suffix};
+    uint64_t num_prefix = adds ? job.frame.num_prefix : 0, num_suffix = adds ? job.frame.num_suffix : 0;
+    return {row, begin, end, job.answer.id_offsets[row] + first, kept, num_prefix, num_suffix};
 }
 
 DEVICE FramedRow framed_row_of(const Job& job, uint64_t place) {
-    return framed_row(job, last_not_behind(job.framed_offsets, job.num_rows, place));
+    return framed_row(job, last_not_behind(job.frame.framed_offsets, job.batch.num_rows, place));
 }
 
 // The row of the place behind a row's end; there may be many empty ones between.
@@ -98,7 +98,7 @@ DEVICE FramedRow next_framed_row(const Job& job, const FramedRow& row) {
 // end(place, count) behind each four.
 template <class Put, class End>
 DEVICE void walk_framed(const Job& job, uint32_t block, uint32_t num_blocks, Put put, End end) {
-    uint64_t total = job.framed_offsets[job.num_rows];
+    uint64_t total = job.frame.framed_offsets[job.batch.num_rows];
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 4;
     for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 4; first < total;
          first += stride) {
@@ -121,10 +121,10 @@ struct FramedPiece {
 };
 
 DEVICE FramedPiece piece_of(const Job& job, const FramedRow& row, uint64_t place) {
-    if (!job.piece_ids) return {place - row.begin, row.source, row.kept};
-    uint64_t whole = job.piece_ids + row.num_prefix + row.num_suffix, piece = (place - row.begin) / whole;
-    uint64_t first = piece * job.piece_ids, rest = row.kept - first;
-    return {(place - row.begin) % whole, row.source + first, rest < job.piece_ids ? rest : job.piece_ids};
+    if (!job.frame.piece_ids) return {place - row.begin, row.source, row.kept};
+    uint64_t whole = job.frame.piece_ids + row.num_prefix + row.num_suffix, piece = (place - row.begin) / whole;
+    uint64_t first = piece * job.frame.piece_ids, rest = row.kept - first;
+    return {(place - row.begin) % whole, row.source + first, rest < job.frame.piece_ids ? rest : job.frame.piece_ids};
 }
 
 // Which of the batch's ids stands at a place of the answer, NO_SOURCE for begin and end tokens.
@@ -137,9 +137,9 @@ DEVICE uint64_t source_of(const Job& job, const FramedRow& row, uint64_t place) 
 DEVICE uint32_t framed_id(const Job& job, const FramedRow& row, uint64_t place) {
     FramedPiece piece = piece_of(job, row, place);
     uint64_t own = piece.number - row.num_prefix;
-    if (own < piece.kept) return job.ids[piece.source + own];
-    if (piece.number < row.num_prefix) return job.prefix[piece.number];
-    return job.suffix[own - piece.kept];
+    if (own < piece.kept) return job.answer.ids[piece.source + own];
+    if (piece.number < row.num_prefix) return job.frame.prefix[piece.number];
+    return job.frame.suffix[own - piece.kept];
 }
 
 DEVICE void frame_ids_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
@@ -150,16 +150,16 @@ DEVICE void frame_ids_stage(const Job& job, uint32_t block, uint32_t num_blocks)
             ids[i] = framed_id(job, row, place);
         },
         [&](uint64_t place, uint32_t count) {
-            int32_t* to = job.framed_ids + place;
+            int32_t* to = job.frame.framed_ids + place;
             if (count == 4) *reinterpret_cast<uint4*>(to) = {ids[0], ids[1], ids[2], ids[3]};
             else for (uint32_t i = 0; i < count; i++) to[i] = ids[i];
         });
 }
 
 DEVICE void span_begins_stage(const Job& job, ScanShared& shared) {
-    scan(job.span_states, num_raw_ids(job), shared,
-         [&](uint64_t place) { return token_meta(job, job.ids[place]) & LENGTH_BITS; },
-         [&](uint64_t place, uint64_t before) { job.span_begins[place] = before; });
+    scan(job.frame.span_states, num_raw_ids(job), shared,
+         [&](uint64_t place) { return token_meta(job, job.answer.ids[place]) & LENGTH_BITS; },
+         [&](uint64_t place, uint64_t before) { job.frame.span_begins[place] = before; });
 }
 
 DEVICE void frame_spans_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
@@ -169,11 +169,11 @@ DEVICE void frame_spans_stage(const Job& job, uint32_t block, uint32_t num_block
             uint64_t source = source_of(job, row, place);
             ulonglong2 span = {0, 0};
             if (source != NO_SOURCE) {
-                const uint32_t* begins = job.span_begins;
-                uint32_t row_begin = begins[job.id_offsets[row.number]];
+                const uint32_t* begins = job.frame.span_begins;
+                uint32_t row_begin = begins[job.answer.id_offsets[row.number]];
                 span = {begins[source] - row_begin, begins[source + 1] - row_begin};
             }
-            reinterpret_cast<ulonglong2*>(job.spans)[place] = span;
+            reinterpret_cast<ulonglong2*>(job.frame.spans)[place] = span;
         },
         [](uint64_t, uint32_t) {});
 }

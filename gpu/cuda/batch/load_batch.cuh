@@ -14,33 +14,33 @@ struct HostItem {
 };
 
 DEVICE HostItem host_item(const Job& job, uint64_t i) {
-    bool is_row = i < job.num_rows;
-    HostItem item = {{0, 0, 0, 0}, 0, 0, 0, job.host_text && i * 16 < job.num_bytes, i <= job.num_rows,
-                     job.row_flags && is_row, job.row_max_length && is_row};
-    if (item.has_text) item.text = reinterpret_cast<const uint4*>(job.host_text)[i];
-    if (item.has_begin) item.begin = job.host_row_begins[i];
-    if (item.has_flags) item.flags = job.host_row_flags[i];
-    if (item.has_limit) item.limit = job.host_row_max_length[i];
+    bool is_row = i < job.batch.num_rows;
+    HostItem item = {{0, 0, 0, 0}, 0, 0, 0, job.host.host_text && i * 16 < job.batch.num_bytes, i <= job.batch.num_rows,
+                     job.rows.row_flags && is_row, job.rows.row_max_length && is_row};
+    if (item.has_text) item.text = reinterpret_cast<const uint4*>(job.host.host_text)[i];
+    if (item.has_begin) item.begin = job.host.host_row_begins[i];
+    if (item.has_flags) item.flags = job.host.host_row_flags[i];
+    if (item.has_limit) item.limit = job.host.host_row_max_length[i];
     return item;
 }
 
 DEVICE void put_item(const Job& job, uint64_t i, const HostItem& item) {
-    if (item.has_text) reinterpret_cast<uint4*>(const_cast<uint8_t*>(job.text))[i] = item.text;
-    if (item.has_begin) const_cast<int64_t*>(job.row_begins)[i] = item.begin;
-    if (item.has_flags) const_cast<uint8_t*>(job.row_flags)[i] = item.flags;
-    if (item.has_limit) const_cast<uint32_t*>(job.row_max_length)[i] = item.limit;
+    if (item.has_text) reinterpret_cast<uint4*>(const_cast<uint8_t*>(job.batch.text))[i] = item.text;
+    if (item.has_begin) const_cast<int64_t*>(job.rows.row_begins)[i] = item.begin;
+    if (item.has_flags) const_cast<uint8_t*>(job.rows.row_flags)[i] = item.flags;
+    if (item.has_limit) const_cast<uint32_t*>(job.rows.row_max_length)[i] = item.limit;
 }
 
 // Clears what later stages count in.
 DEVICE void clear_counts(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
-    for (uint64_t i = first; i < job.num_cleared; i += stride) job.cleared[i] = 0;
+    for (uint64_t i = first; i < job.launch.num_cleared; i += stride) job.launch.cleared[i] = 0;
 }
 
 // The job to where other kernels find it.
 DEVICE void put_job(const Job& job, uint32_t block) {
     uint64_t word = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
-    if (word < sizeof(Job) / 8) job.device_job[word] = reinterpret_cast<const uint64_t*>(&job)[word];
+    if (word < sizeof(Job) / 8) job.launch.device_job[word] = reinterpret_cast<const uint64_t*>(&job)[word];
 }
 
 // The batch to the device, its text only where it is to be fetched from pinned memory, and the job itself.
@@ -48,19 +48,19 @@ DEVICE void put_job(const Job& job, uint32_t block) {
 DEVICE void take_in_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     clear_counts(job, block, num_blocks);
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
-    uint64_t num_texts = job.host_text ? (job.num_bytes + 15) / 16 : 0;
-    for (uint64_t i = first; i < num_texts || i <= job.num_rows; i += stride) put_item(job, i, host_item(job, i));
+    uint64_t num_texts = job.host.host_text ? (job.batch.num_bytes + 15) / 16 : 0;
+    for (uint64_t i = first; i < num_texts || i <= job.batch.num_rows; i += stride) put_item(job, i, host_item(job, i));
     put_job(job, block);
 }
 
 // Sets the hard bit of a row's beginning.
 DEVICE void mark_row(const Job& job, uint64_t begin) {
-    if (begin < job.num_bytes) atomic_or(job.hard + begin / 64, 1ull << begin % 64);
+    if (begin < job.batch.num_bytes) atomic_or(job.batch.hard + begin / 64, 1ull << begin % 64);
 }
 
 // Sets the hard bit of every row's beginning.
 DEVICE void mark_rows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.num_rows;
+    for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.batch.num_rows;
          row += num_blocks * BLOCK)
-        mark_row(job, job.row_begins[row]);
+        mark_row(job, job.rows.row_begins[row]);
 }

@@ -51,23 +51,23 @@ DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, 
 // found by two reads: among 1,024 where their mean length says that it is, else as above.
 DEVICE uint64_t first_row_not_before(const Job& job, uint64_t place) {
     constexpr uint32_t EACH = 32, NEAR = 32 * EACH;
-    uint64_t num_rows = job.num_rows, lane = threadIdx.x & 31;
+    uint64_t num_rows = job.batch.num_rows, lane = threadIdx.x & 31;
     if (num_rows > NEAR) {
-        float share = static_cast<float>(place) / static_cast<float>(job.num_bytes);
+        float share = static_cast<float>(place) / static_cast<float>(job.batch.num_bytes);
         uint64_t guess = static_cast<uint64_t>(share * static_cast<float>(num_rows)), base = guess < NEAR / 2 ? 0 : guess - NEAR / 2;
         if (base > num_rows - NEAR) base = num_rows - NEAR;
-        bool before = static_cast<uint64_t>(job.row_begins[base + EACH * lane + EACH - 1]) < place;
+        bool before = static_cast<uint64_t>(job.rows.row_begins[base + EACH * lane + EACH - 1]) < place;
         uint32_t count = count_bits(__ballot_sync(ALL_LANES, before));
         base += EACH * count;
         if (0 < count && count < 32)
-            return base + count_bits(__ballot_sync(ALL_LANES, static_cast<uint64_t>(job.row_begins[base + lane]) < place));
+            return base + count_bits(__ballot_sync(ALL_LANES, static_cast<uint64_t>(job.rows.row_begins[base + lane]) < place));
     }
-    return first_not_before_by_warp(job.row_begins, num_rows, place);
+    return first_not_before_by_warp(job.rows.row_begins, num_rows, place);
 }
 
 // The row of a place of the text before num_bytes.
 DEVICE uint64_t row_of(const Job& job, uint64_t place) {
-    return last_not_behind(job.row_begins, job.num_rows, place);
+    return last_not_behind(job.rows.row_begins, job.batch.num_rows, place);
 }
 
 // The row of a place that is in row `row` or behind it, of rows that begin at `begins`: mostly this one or one of the next;
@@ -85,14 +85,14 @@ DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
 }
 
 // Whether no row is at fault and nothing is noted of any.
-DEVICE bool are_rows_right(const Job& job) { return (job.status[STATUS_ROWS] & ROWS_ARE_RIGHT) != 0; }
+DEVICE bool are_rows_right(const Job& job) { return (job.answer.status[STATUS_ROWS] & ROWS_ARE_RIGHT) != 0; }
 
 // No row is at fault. Before the kernels that find faults.
 DEVICE void clear_faults_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.num_rows;
+    for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.batch.num_rows;
          row += stride) {
-        job.row_errors[row] = NO_BYTE;
-        if (job.row_refused) job.row_refused[row] = NO_BYTE;
+        job.rows.row_errors[row] = NO_BYTE;
+        if (job.rows.row_refused) job.rows.row_refused[row] = NO_BYTE;
     }
 }

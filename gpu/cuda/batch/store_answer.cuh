@@ -8,24 +8,24 @@
 DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    uint64_t num_rows = are_rows_right(job) ? 0 : job.num_rows;
+    uint64_t num_rows = are_rows_right(job) ? 0 : job.batch.num_rows;
     for (uint64_t row = first; row < num_rows; row += stride) {
-        uint32_t error = min_of(job.row_errors[row], job.row_refused[row]);
-        job.host_errors[row] = error;
-        if (error != NO_BYTE) job.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
+        uint32_t error = min_of(job.rows.row_errors[row], job.rows.row_refused[row]);
+        job.host.host_errors[row] = error;
+        if (error != NO_BYTE) job.host.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
     }
     uint64_t rare = 0;
-    if (job.bad_tiles) rare = (job.bad_tiles[0] ? RARE_RUNS : 0) | (job.window_counts[COUNT_WINDOWS] ? RARE_PIECES : 0);
+    if (job.pretokenizer.bad_tiles) rare = (job.pretokenizer.bad_tiles[0] ? RARE_RUNS : 0) | (job.text.window_counts[COUNT_WINDOWS] ? RARE_PIECES : 0);
     if (first < 8 && first != STATUS_NOT_UTF8)
-        job.host_status[first] = job.status[first] | (first == STATUS_RARE ? rare : 0);
+        job.host.host_status[first] = job.answer.status[first] | (first == STATUS_RARE ? rare : 0);
 }
 
 // The same, and where each row's ids begin.
 DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t i = first; i <= job.num_rows; i += stride)
-        job.host_offsets[i] = job.answer_offsets[i];
+    for (uint64_t i = first; i <= job.batch.num_rows; i += stride)
+        job.host.host_offsets[i] = job.host.answer_offsets[i];
     report_faults(job, block, num_blocks);
 }
 
@@ -41,15 +41,15 @@ DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first
 // Puts ids out behind so many others, of 32, 16 or 8 bits.
 DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_t count, uint64_t first,
                     uint64_t stride) {
-    if (job.id_bits == 16) put_lines(reinterpret_cast<uint16_t*>(job.host_ids) + behind, ids, count, first, stride);
-    else if (job.id_bits == 8) put_lines(reinterpret_cast<uint8_t*>(job.host_ids) + behind, ids, count, first, stride);
-    else put_lines(job.host_ids + behind, ids, count, first, stride);
+    if (job.answer.id_bits == 16) put_lines(reinterpret_cast<uint16_t*>(job.host.host_ids) + behind, ids, count, first, stride);
+    else if (job.answer.id_bits == 8) put_lines(reinterpret_cast<uint8_t*>(job.host.host_ids) + behind, ids, count, first, stride);
+    else put_lines(job.host.host_ids + behind, ids, count, first, stride);
 }
 
 // All ids of an answer, and what the host must know of it.
 DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    put_ids(job, 0, job.answer_ids, job.answer_offsets[job.num_rows], first, stride);
+    put_ids(job, 0, job.host.answer_ids, job.host.answer_offsets[job.batch.num_rows], first, stride);
     report_stage(job, block, num_blocks);
 }

@@ -14,11 +14,11 @@
 // Bit i: the place `begin + i` is where a row begins or the batch ends; 32 of them. The hard bits
 // that special tokens set do no harm: no character that is whole crosses one.
 DEVICE uint32_t row_borders(const Job& job, uint64_t begin) {
-    uint64_t word = begin / 64, shift = begin % 64, words = (job.num_bytes + 63) / 64;
-    uint64_t bits = word < words ? job.hard[word] >> shift : 0;
-    if (shift > 32 && word + 1 < words) bits |= job.hard[word + 1] << (64 - shift);
-    if (begin + 32 > job.num_bytes)
-        bits |= begin < job.num_bytes ? ~0ull << (job.num_bytes - begin) : ~0ull;
+    uint64_t word = begin / 64, shift = begin % 64, words = (job.batch.num_bytes + 63) / 64;
+    uint64_t bits = word < words ? job.batch.hard[word] >> shift : 0;
+    if (shift > 32 && word + 1 < words) bits |= job.batch.hard[word + 1] << (64 - shift);
+    if (begin + 32 > job.batch.num_bytes)
+        bits |= begin < job.batch.num_bytes ? ~0ull << (job.batch.num_bytes - begin) : ~0ull;
     return static_cast<uint32_t>(bits);
 }
 
@@ -52,16 +52,16 @@ DEVICE bool is_bad(uint32_t before, uint32_t bytes, uint32_t borders) {
 // The first bad byte of each row among sixteen, which may lie in several rows; bit i of `high` is set where byte i
 // is not ASCII.
 DEVICE void check_sixteen(const Job& job, uint64_t begin, uint32_t high) {
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(job.text + begin);
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(job.batch.text + begin);
     uint32_t borders = begin < 2 ? row_borders(job, 0) << 2 : row_borders(job, begin - 2), noted = 32;
     for (; high; high &= high - 1) {
         uint32_t i = lowest_bit(high), word = words[i / 4], shift = i % 4 * 8;
-        if (begin + i >= job.num_bytes) return;
+        if (begin + i >= job.batch.num_bytes) return;
         if (noted < i && !(borders >> (noted + 3) & ((1u << (i - noted)) - 1))) continue;  // It is the same row.
         uint32_t before = shift_right(begin + i >= 4 ? *(words + i / 4 - 1) : 0, word, shift);
         if (!is_bad(before, shift_right(word, words[i / 4 + 1], shift), borders >> i)) continue;
         uint64_t place = begin + i;
-        note_fault(job.row_errors, row_of(job, place), static_cast<uint32_t>(place));
+        note_fault(job.rows.row_errors, row_of(job, place), static_cast<uint32_t>(place));
         noted = i;
     }
 }
@@ -70,8 +70,8 @@ DEVICE void check_sixteen(const Job& job, uint64_t begin, uint32_t high) {
 DEVICE void validate_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 16;
     uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
-    for (uint64_t begin = first; begin < job.num_bytes; begin += stride) {
-        uint4 vector = *reinterpret_cast<const uint4*>(job.text + begin);
+    for (uint64_t begin = first; begin < job.batch.num_bytes; begin += stride) {
+        uint4 vector = *reinterpret_cast<const uint4*>(job.batch.text + begin);
         const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
         uint32_t high = upper_bits(words);
         if (high) check_sixteen(job, begin, high);

@@ -26,7 +26,7 @@ struct OneCluster {
 };
 
 struct OneGrid {
-    static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.grid_arrivals); }
+    static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.launch.grid_arrivals); }
 };
 
 // Out of line, as most batches need none of them: with special tokens and frames in its midst a kernel of 16,000
@@ -68,22 +68,22 @@ template <class Threads, class Shared> struct OneLaunch {
         clear_counts(job, block, num_blocks);
         clear_faults_stage(job, block, num_blocks);
         wait();
-        while (i * 16 < job.num_bytes || i <= job.num_rows) {
+        while (i * 16 < job.batch.num_bytes || i <= job.batch.num_rows) {
             HostItem next = host_item(job, i + stride);
             put_item(job, i, item);
-            if (i < job.num_rows) mark_row(job, item.begin);
+            if (i < job.batch.num_rows) mark_row(job, item.begin);
             item = next;
             i += stride;
         }
         wait();
-        if (job.validates) validate_stage(job, block, num_blocks);
-        if (job.composed_leads) check_composed(job, block, num_blocks);
+        if (job.launch.validates) validate_stage(job, block, num_blocks);
+        if (job.pretokenizer.composed_leads) check_composed(job, block, num_blocks);
     }
 
     DEVICE_METHOD void special() const {
         find_special_stage<0>(job, shared.special, block, num_blocks);
         wait();
-        if (job.special_counts[COUNT_FOUND]) accept_special<Threads>(job, shared.orbits, block, num_blocks);
+        if (job.special.special_counts[COUNT_FOUND]) accept_special<Threads>(job, shared.orbits, block, num_blocks);
     }
 
     DEVICE_METHOD void frame() const { frame_all<Threads>(job, shared.frame, block, num_blocks); }

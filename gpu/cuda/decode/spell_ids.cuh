@@ -40,38 +40,38 @@ struct ThreadTokens {
     bool any_long;
 };
 
-DEVICE uint64_t decode_tiles(const Job& job) { return job.num_decode_ids / DECODE_TILE + 1; }
+DEVICE uint64_t decode_tiles(const Job& job) { return job.decode.num_decode_ids / DECODE_TILE + 1; }
 
 // An id of the batch; a negative one is beyond every vocabulary.
 DEVICE uint64_t decode_id(const Job& job, uint64_t place) {
-    if (job.decode_wide) return static_cast<const uint64_t*>(job.decode_ids)[place];
-    return static_cast<const uint32_t*>(job.decode_ids)[place];
+    if (job.decode.decode_wide) return static_cast<const uint64_t*>(job.decode.decode_ids)[place];
+    return static_cast<const uint32_t*>(job.decode.decode_ids)[place];
 }
 
 // A thread's ids, 0 behind the end.
 DEVICE void load_ids(const Job& job, uint64_t place, uint64_t* ids) {
-    if (place + DECODE_ITEMS > job.num_decode_ids) {
+    if (place + DECODE_ITEMS > job.decode.num_decode_ids) {
         for (uint32_t i = 0; i < DECODE_ITEMS; i++)
-            ids[i] = place + i < job.num_decode_ids ? decode_id(job, place + i) : 0;
-    } else if (job.decode_wide) {
-        const ulonglong2* from = static_cast<const ulonglong2*>(job.decode_ids) + place / 2;
+            ids[i] = place + i < job.decode.num_decode_ids ? decode_id(job, place + i) : 0;
+    } else if (job.decode.decode_wide) {
+        const ulonglong2* from = static_cast<const ulonglong2*>(job.decode.decode_ids) + place / 2;
         ulonglong2 low = from[0], high = from[1];
         ids[0] = low.x, ids[1] = low.y, ids[2] = high.x, ids[3] = high.y;
     } else {
-        uint4 four = static_cast<const uint4*>(job.decode_ids)[place / 4];
+        uint4 four = static_cast<const uint4*>(job.decode.decode_ids)[place / 4];
         ids[0] = four.x, ids[1] = four.y, ids[2] = four.z, ids[3] = four.w;
     }
 }
 
 DEVICE uint64_t row_of_id(const Job& job, uint64_t place) {
-    return last_not_behind(job.decode_offsets, job.num_rows, place);
+    return last_not_behind(job.decode.decode_offsets, job.batch.num_rows, place);
 }
 
 DEVICE uint32_t length_of_token(const uint4& token) { return token.x & LENGTH_BITS; }
 
 // The first word of an id's entry in the token table; NO_BYTES beyond its end.
 DEVICE uint32_t token_meta(const Job& job, uint64_t id) {
-    return id < job.num_ids ? __ldg(job.token_table + 4 * id) : NO_BYTES;
+    return id < job.tokens.num_ids ? __ldg(job.decode.token_table + 4 * id) : NO_BYTES;
 }
 
 enum class SpellPass { FIRST, AGAIN };           // AGAIN: without the rows in which the first one met an id without bytes.
@@ -81,21 +81,21 @@ enum class SpelledTokens { APART, OVERLAPPING };  // OVERLAPPING: k-mers, which 
 template <SpellPass PASS>
 DEVICE uint4 shown_token(const Job& job, uint64_t place, uint64_t id) {
     uint4 token = {NO_BYTES, 0, 0, 0};
-    if (id < job.num_ids) token = __ldg(reinterpret_cast<const uint4*>(job.token_table) + id);
-    if (PASS == SpellPass::AGAIN && job.row_errors[row_of_id(job, place)] != NO_BYTE) return {0, 0, 0, 0};
+    if (id < job.tokens.num_ids) token = __ldg(reinterpret_cast<const uint4*>(job.decode.token_table) + id);
+    if (PASS == SpellPass::AGAIN && job.rows.row_errors[row_of_id(job, place)] != NO_BYTE) return {0, 0, 0, 0};
     if (token.x & NO_BYTES) {
-        note_fault(job.row_errors, row_of_id(job, place), static_cast<uint32_t>(place));
-        job.decode_faults[0] = 1;
+        note_fault(job.rows.row_errors, row_of_id(job, place), static_cast<uint32_t>(place));
+        job.decode.decode_faults[0] = 1;
     }
-    bool hidden = job.skip_special && (token.x & IS_SPECIAL);
+    bool hidden = job.decode.skip_special && (token.x & IS_SPECIAL);
     token.x = hidden ? 0 : token.x & LENGTH_BITS;
     return token;
 }
 
 // Whether an id is a k-mer, and which number it has.
 DEVICE bool is_kmer(const Job& job, uint64_t id, uint32_t& number) {
-    number = static_cast<uint32_t>(id - job.kmer_first_id);
-    return id - job.kmer_first_id < job.kmer_count;
+    number = static_cast<uint32_t>(id - job.kmers.kmer_first_id);
+    return id - job.kmers.kmer_first_id < job.kmers.kmer_count;
 }
 
 // Whether the k-mer at a place begins with the end of the k-mer before it in its row. Special tokens
@@ -105,9 +105,9 @@ DEVICE bool overlaps_kmer(const Job& job, uint64_t place, uint64_t row_begin, ui
         uint64_t id = decode_id(job, place);
         uint32_t before;
         if (is_kmer(job, id, before))
-            return before % static_cast<uint32_t>(job.kmer_of_shared) == number / static_cast<uint32_t>(job.kmer_of_stride);
-        bool hidden = job.skip_special && (token_meta(job, id) & IS_SPECIAL);
-        if (!hidden || id == job.kmer_unknown_id) return false;
+            return before % static_cast<uint32_t>(job.kmers.kmer_of_shared) == number / static_cast<uint32_t>(job.kmers.kmer_of_stride);
+        bool hidden = job.decode.skip_special && (token_meta(job, id) & IS_SPECIAL);
+        if (!hidden || id == job.kmers.kmer_unknown_id) return false;
     }
     return false;
 }
@@ -127,16 +127,16 @@ DEVICE uint4 without_bytes(const uint4& token, uint32_t count) {
 
 // Takes from a thread's k-mers what the ones before them have of it.
 DEVICE void share_letters(const Job& job, uint64_t place, const uint64_t* ids, uint4* tokens) {
-    if (place >= job.num_decode_ids) return;
+    if (place >= job.decode.num_decode_ids) return;
     uint64_t row = row_of_id(job, place);
 #pragma unroll
     for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
         uint32_t number;
-        if (place + i >= job.num_decode_ids) continue;
-        row = row_from(job.decode_offsets, job.num_rows, row, place + i);
-        if (length_of_token(tokens[i]) < job.kmer_shared || !is_kmer(job, ids[i], number)) continue;
-        if (overlaps_kmer(job, place + i, job.decode_offsets[row], number))
-            tokens[i] = without_bytes(tokens[i], job.kmer_shared);
+        if (place + i >= job.decode.num_decode_ids) continue;
+        row = row_from(job.decode.decode_offsets, job.batch.num_rows, row, place + i);
+        if (length_of_token(tokens[i]) < job.kmers.kmer_shared || !is_kmer(job, ids[i], number)) continue;
+        if (overlaps_kmer(job, place + i, job.decode.decode_offsets[row], number))
+            tokens[i] = without_bytes(tokens[i], job.kmers.kmer_shared);
     }
 }
 
@@ -149,7 +149,7 @@ DEVICE void load_tokens(const Job& job, uint64_t place, ThreadTokens& mine) {
 #pragma unroll
     for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
         mine.tokens[i] = {0, 0, 0, 0};
-        if (place + i < job.num_decode_ids)
+        if (place + i < job.decode.num_decode_ids)
             mine.tokens[i] = shown_token<PASS>(job, place + i, ids[i]);
     }
     if constexpr (TOKENS == SpelledTokens::OVERLAPPING) share_letters(job, place, ids, mine.tokens);
@@ -165,7 +165,7 @@ DEVICE uint64_t eight_bytes(const Job& job, const uint4& token, uint32_t skip) {
     uint32_t words[3] = {token.y, token.z, token.w}, shift = skip % 4 * 8, first = skip / 4;
     if (length_of_token(token) > MAX_INLINE) {
         uint32_t place = token.y + skip;
-        const uint32_t* from = reinterpret_cast<const uint32_t*>(job.token_bytes) + place / 4;
+        const uint32_t* from = reinterpret_cast<const uint32_t*>(job.tokens.token_bytes) + place / 4;
         for (uint32_t i = 0; i < 3; i++) words[i] = __ldg(from + i);
         shift = place % 4 * 8;
         first = 0;

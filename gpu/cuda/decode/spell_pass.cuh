@@ -8,7 +8,7 @@
 // at its ends, of which other tiles write the rest, byte by byte.
 DEVICE void write_bytes(const Job& job, const SpellShared& shared, uint64_t place, uint32_t total,
                         bool is_staged) {
-    uint8_t* first = job.decoded + place / 16 * 16;
+    uint8_t* first = job.decode.decoded + place / 16 * 16;
     int32_t shift = place % 16, end = total;
     int32_t from = static_cast<int32_t>(threadIdx.x) * 16 - shift;
     for (; from < end; from += 16 * static_cast<int32_t>(BLOCK)) {
@@ -29,10 +29,10 @@ DEVICE void write_bytes(const Job& job, const SpellShared& shared, uint64_t plac
 
 // Where the rows that begin in a tile begin in the text.
 DEVICE void write_row_offsets(const Job& job, const SpellShared& shared, uint64_t tile_begin) {
-    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.num_rows; row += BLOCK) {
-        uint64_t number = job.decode_offsets[row] - tile_begin;
+    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BLOCK) {
+        uint64_t number = job.decode.decode_offsets[row] - tile_begin;
         if (number >= DECODE_TILE) return;
-        job.decoded_offsets[row] = shared.before + shared.begins[number];
+        job.decode.decoded_offsets[row] = shared.before + shared.begins[number];
     }
 }
 
@@ -59,9 +59,9 @@ DEVICE bool put_tokens(const Job& job, SpellShared& shared, const ThreadTokens& 
 // Writes the bytes of all ids, a block the next tile; the second pass only where the first one met a fault.
 template <SpellPass PASS, SpelledTokens TOKENS>
 DEVICE void spell_stage(const Job& job, SpellShared& shared) {
-    if (PASS == SpellPass::AGAIN && !job.decode_faults[0]) return;
+    if (PASS == SpellPass::AGAIN && !job.decode.decode_faults[0]) return;
     uint64_t tiles = decode_tiles(job);
-    uint64_t* states = job.decode_states + (PASS == SpellPass::AGAIN ? tiles + 1 : 0);
+    uint64_t* states = job.decode.decode_states + (PASS == SpellPass::AGAIN ? tiles + 1 : 0);
     for (;;) {
         if (threadIdx.x == 0) shared.tile = static_cast<uint32_t>(atomic_add(states, 1));
         for (uint32_t i = threadIdx.x; i < STAGE_BYTES / 16 + 3; i += BLOCK)
@@ -78,12 +78,12 @@ DEVICE void spell_stage(const Job& job, SpellShared& shared) {
             if (threadIdx.x == 0) shared.before = before;
         } else if (threadIdx.x < 64) {
             uint64_t row =
-                first_not_before_by_warp(job.decode_offsets, job.num_rows + 1, tile_begin);
+                first_not_before_by_warp(job.decode.decode_offsets, job.batch.num_rows + 1, tile_begin);
             if (threadIdx.x == 32) shared.first_row = row;
         }
         __syncthreads();
         write_row_offsets(job, shared, tile_begin);
-        if (shared.before + total <= job.decoded_capacity)
+        if (shared.before + total <= job.decode.decoded_capacity)
             write_bytes(job, shared, shared.before, total, is_staged);
         __syncthreads();
     }

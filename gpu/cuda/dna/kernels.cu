@@ -44,7 +44,7 @@ DEVICE void forward_windows_of(const Job& job, const uint2* last, Ring& ring) {
 // A thread a window, whose lengths lie in ids: base_words, mixed_words, tables -> window_bits, walked_windows,
 // num_walked, windows_taken, ids.
 KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows(const Job* job) {
-    forward_windows_of(*job, job->ending_last, *reinterpret_cast<ForwardShared*>(memory));
+    forward_windows_of(*job, job->dna.ending_last, *reinterpret_cast<ForwardShared*>(memory));
 }
 
 // The same with ending_last in shared memory: base_words, mixed_words, tables -> window_bits, walked_windows,

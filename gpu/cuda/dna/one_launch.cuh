@@ -34,7 +34,7 @@ template <class Threads> struct LettersLaunch : OneLaunch<Threads, LettersShared
     DEVICE_METHOD void letters() const {
         pack_letters_stage(job, block, num_blocks);
         wait();
-        if (job.special_counts[COUNT_ACCEPTED]) {
+        if (job.special.special_counts[COUNT_ACCEPTED]) {
             pack_special_stage(job, block, num_blocks);
             wait();
         }
@@ -42,12 +42,12 @@ template <class Threads> struct LettersLaunch : OneLaunch<Threads, LettersShared
     }
 
     DEVICE_METHOD void walk() const {
-        ForwardTables<ClassRing<BLOCK, MAX_LETTERS>> tables(job, job.ending_last, shared.ring);
-        if (job.ending_k) {
+        ForwardTables<ClassRing<BLOCK, MAX_LETTERS>> tables(job, job.dna.ending_last, shared.ring);
+        if (job.dna.ending_k) {
             forward_windows_stage<SMALL_CHUNK>(job, tables, block, num_blocks);
             wait();
         }
-        if (!job.ending_k || *job.num_walked) {
+        if (!job.dna.ending_k || *job.dna.num_walked) {
             walk_windows_stage<SMALL_CHUNK>(job, columns(), block, num_blocks);
             wait();
         }
@@ -56,7 +56,7 @@ template <class Threads> struct LettersLaunch : OneLaunch<Threads, LettersShared
     }
 
     DEVICE_METHOD void repair() const {
-        if (!job.unmet_counts[0]) return;
+        if (!job.dna.unmet_counts[0]) return;
         repair_windows_stage<SMALL_CHUNK>(job, shared.repair);
         wait();
     }
@@ -72,11 +72,11 @@ template <class Threads>
 DEVICE void encode_letters(const Job& job, LettersShared& shared, uint32_t block, uint32_t num_blocks) {
     LettersLaunch<Threads> launch = {{job, shared, block, num_blocks}};
     launch.take_in([] {});
-    if (job.num_rounds) launch.special();
+    if (job.launch.num_rounds) launch.special();
     launch.letters();
     launch.walk();
     launch.repair();
     launch.ids();
-    if (job.framed) launch.frame();
+    if (job.launch.framed) launch.frame();
     put_out_stage(job, block, num_blocks);
 }

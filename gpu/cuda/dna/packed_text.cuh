@@ -19,23 +19,23 @@ constexpr uint32_t LETTER_DROPPED = 6;     // A gap without an id.
 constexpr uint32_t LETTER_UNKNOWN = 7;     // Left out, and its neighbours merge: not covered.
 constexpr uint32_t NO_TOKEN = 0xFFFF;
 
-DEVICE uint32_t class_of(const Job& job, uint64_t place) { return __ldg(job.dna_classes + job.text[place]); }
+DEVICE uint32_t class_of(const Job& job, uint64_t place) { return __ldg(job.dna.dna_classes + job.batch.text[place]); }
 
 DEVICE bool bit_of(const uint64_t* words, uint64_t place) { return words[place / 64] >> place % 64 & 1; }
 
 // Whether a letter is in a run of the letter that runs are replaced of, long enough to be replaced.
 DEVICE bool is_in_run(const Job& job, uint64_t place) {
     uint32_t length = 1;
-    for (uint64_t at = place; length < job.run_length; at--, length++)
-        if (at == 0 || bit_of(job.hard, at) || job.text[at - 1] != job.run_letter) break;
-    for (uint64_t at = place + 1; length < job.run_length; at++, length++)
-        if (at >= job.num_bytes || bit_of(job.hard, at) || job.text[at] != job.run_letter) break;
-    return length >= job.run_length;
+    for (uint64_t at = place; length < job.dna.run_length; at--, length++)
+        if (at == 0 || bit_of(job.batch.hard, at) || job.batch.text[at - 1] != job.dna.run_letter) break;
+    for (uint64_t at = place + 1; length < job.dna.run_length; at++, length++)
+        if (at >= job.batch.num_bytes || bit_of(job.batch.hard, at) || job.batch.text[at] != job.dna.run_letter) break;
+    return length >= job.dna.run_length;
 }
 
 // Whether a run of that letter begins at a place.
 DEVICE bool begins_run(const Job& job, uint64_t place) {
-    return place == 0 || bit_of(job.hard, place) || job.text[place - 1] != job.run_letter;
+    return place == 0 || bit_of(job.batch.hard, place) || job.batch.text[place - 1] != job.dna.run_letter;
 }
 
 // The character that begins at a byte of well-formed UTF-8.
@@ -55,10 +55,10 @@ DEVICE bool is_among(const uint32_t* characters, uint64_t count, uint32_t charac
 
 // Whether a gap has an id: not where it is dropped or continues a character.
 DEVICE bool has_id(const Job& job, uint64_t place, uint32_t letter, uint32_t type) {
-    bool has_one = type == LETTER_GAP && __ldg(job.dna_letter_ids + letter) != NO_TOKEN;
+    bool has_one = type == LETTER_GAP && __ldg(job.dna.dna_letter_ids + letter) != NO_TOKEN;
     if (type == LETTER_DROPPED || letter >> 6 == 2) return false;
-    if (letter >= 0x80 && is_among(job.dropped_letters, job.num_dropped, character_at(job.text + place))) return false;
-    if (!has_one) job.status[STATUS_NOT_COVERED] = 1;
+    if (letter >= 0x80 && is_among(job.dna.dropped_letters, job.dna.num_dropped, character_at(job.batch.text + place))) return false;
+    if (!has_one) job.answer.status[STATUS_NOT_COVERED] = 1;
     return has_one;
 }
 
@@ -75,16 +75,16 @@ DEVICE void add_gap(DnaLetters& letters, uint32_t i, bool starts) {
 
 // A letter that is no base.
 DEVICE void add_other(const Job& job, DnaLetters& letters, uint64_t place, uint32_t i) {
-    uint32_t letter = job.text[place], type = class_of(job, place);
-    if (letter == job.run_letter && is_in_run(job, place))
-        add_gap(letters, i, begins_run(job, place) && job.run_id != NO_TOKEN);
+    uint32_t letter = job.batch.text[place], type = class_of(job, place);
+    if (letter == job.dna.run_letter && is_in_run(job, place))
+        add_gap(letters, i, begins_run(job, place) && job.dna.run_id != NO_TOKEN);
     else if (type == LETTER_MIXED) letters.mixed |= 1ull << i;
     else if (type >= LETTER_GAP) add_gap(letters, i, has_id(job, place, letter, type));
 }
 
 // Whether 64 letters are all the same one.
 DEVICE bool are_all(const Job& job, uint64_t begin, uint32_t letter) {
-    const uint4* vectors = reinterpret_cast<const uint4*>(job.text + begin);
+    const uint4* vectors = reinterpret_cast<const uint4*>(job.batch.text + begin);
     uint32_t word = letter * 0x01010101u, differ = 0;
     for (uint32_t i = 0; i < 4; i++)
         differ |= (vectors[i].x ^ word) | (vectors[i].y ^ word) | (vectors[i].z ^ word) | (vectors[i].w ^ word);
@@ -94,11 +94,11 @@ DEVICE bool are_all(const Job& job, uint64_t begin, uint32_t letter) {
 // 64 letters that are no bases, if they are all the same one: part of one run that is replaced, or gaps one by one.
 // False where they are not.
 DEVICE bool same_letters(const Job& job, uint64_t begin, DnaLetters& letters) {
-    uint32_t letter = job.text[begin], type = class_of(job, begin);
-    bool is_run = letter && letter == job.run_letter;
-    if (is_run ? (job.hard[begin / 64] & ~1ull) != 0 : type < LETTER_GAP || letter >= 0x80) return false;
+    uint32_t letter = job.batch.text[begin], type = class_of(job, begin);
+    bool is_run = letter && letter == job.dna.run_letter;
+    if (is_run ? (job.batch.hard[begin / 64] & ~1ull) != 0 : type < LETTER_GAP || letter >= 0x80) return false;
     if (!are_all(job, begin, letter)) return false;
-    bool starts = is_run ? begins_run(job, begin) && job.run_id != NO_TOKEN : has_id(job, begin, letter, type);
+    bool starts = is_run ? begins_run(job, begin) && job.dna.run_id != NO_TOKEN : has_id(job, begin, letter, type);
     letters = {{0, 0, 0, 0}, ~0ull, 0, !starts ? 0 : is_run ? 1 : ~0ull};
     return true;
 }
@@ -106,22 +106,22 @@ DEVICE bool same_letters(const Job& job, uint64_t begin, DnaLetters& letters) {
 // Letters `begin` to `begin + 63`; those behind the text are nothing at all.
 DEVICE DnaLetters dna_letters_at(const Job& job, uint64_t begin) {
     DnaLetters letters = {{0, 0, 0, 0}, 0, 0, 0};
-    uint64_t others = 0, run = job.run_letter;
+    uint64_t others = 0, run = job.dna.run_letter;
 #pragma unroll
     for (uint32_t part = 0; part < 4; part++) {
-        if (begin + 16 * part >= job.num_bytes) break;
-        uint4 vector = *reinterpret_cast<const uint4*>(job.text + begin + 16 * part);
+        if (begin + 16 * part >= job.batch.num_bytes) break;
+        uint4 vector = *reinterpret_cast<const uint4*>(job.batch.text + begin + 16 * part);
         uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w}, codes = 0;
 #pragma unroll
         for (uint32_t i = 0; i < 16; i++) {
-            uint32_t letter = words[i / 4] >> (i % 4 * 8) & 0xFF, type = __ldg(job.dna_classes + letter);
+            uint32_t letter = words[i / 4] >> (i % 4 * 8) & 0xFF, type = __ldg(job.dna.dna_classes + letter);
             codes |= (type & 3) << 2 * i;
             others |= static_cast<uint64_t>(type >= LETTER_MIXED || letter == run) << (16 * part + i);
         }
         letters.codes[part] = codes;
     }
-    if (begin + 64 > job.num_bytes)
-        others &= begin < job.num_bytes ? ~0ull >> (64 - (job.num_bytes - begin)) : 0;
+    if (begin + 64 > job.batch.num_bytes)
+        others &= begin < job.batch.num_bytes ? ~0ull >> (64 - (job.batch.num_bytes - begin)) : 0;
     if (others == ~0ull && same_letters(job, begin, letters)) return letters;
     for (; others; others &= others - 1) add_other(job, letters, begin + lowest_bit(others), lowest_bit(others));
     return letters;
@@ -130,27 +130,27 @@ DEVICE DnaLetters dna_letters_at(const Job& job, uint64_t begin) {
 // Whether the letter before a place is a gap.
 DEVICE bool gap_before(const Job& job, uint64_t place) {
     if (place == 0) return false;
-    uint32_t letter = job.text[place - 1], type = class_of(job, place - 1);
-    return type >= LETTER_GAP || (letter == job.run_letter && is_in_run(job, place - 1));
+    uint32_t letter = job.batch.text[place - 1], type = class_of(job, place - 1);
+    return type >= LETTER_GAP || (letter == job.dna.run_letter && is_in_run(job, place - 1));
 }
 
 // base_words, certain and the starts of gaps; a thread takes 64 letters.
 DEVICE void pack_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t words = (job.num_bytes + 63) / 64 + 1, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t words = (job.batch.num_bytes + 63) / 64 + 1, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word < words; word += stride) {
         uint64_t begin = word * 64;
         DnaLetters letters = dna_letters_at(job, begin);
         uint64_t certain = ~0ull;
-        if (begin < job.num_bytes) {
-            certain = job.hard[word] | letters.gaps | letters.gaps << 1;
+        if (begin < job.batch.num_bytes) {
+            certain = job.batch.hard[word] | letters.gaps | letters.gaps << 1;
             if (gap_before(job, begin)) certain |= 1;
-            if (begin + 64 > job.num_bytes) certain |= ~0ull << (job.num_bytes - begin);
-            job.starts[word] = letters.starts;
-            job.mixed_words[word] = letters.mixed != 0;
+            if (begin + 64 > job.batch.num_bytes) certain |= ~0ull << (job.batch.num_bytes - begin);
+            job.text.starts[word] = letters.starts;
+            job.dna.mixed_words[word] = letters.mixed != 0;
         }
-        job.certain[word] = certain;
+        job.dna.certain[word] = certain;
         uint64_t stops = certain | letters.mixed;
-        BaseWord* to = job.base_words + word * 4;
+        BaseWord* to = job.dna.base_words + word * 4;
 #pragma unroll
         for (uint32_t part = 0; part < 4; part++)
             to[part] = {letters.codes[part], static_cast<uint32_t>(stops >> 16 * part & 0xFFFF) |
@@ -172,7 +172,7 @@ DEVICE Ahead letters_from(BaseWord first, BaseWord second, uint32_t place) {
 }
 
 DEVICE Ahead letters_from(const Job& job, uint64_t place) {
-    const BaseWord* words = job.base_words + place / 16;
+    const BaseWord* words = job.dna.base_words + place / 16;
     return letters_from(words[0], words[1], static_cast<uint32_t>(place));
 }
 
@@ -181,7 +181,7 @@ DEVICE uint32_t bases_ahead(const Ahead& ahead) { return lowest_bit(ahead.stops 
 
 // Letters from a place to the first certain border behind it, 64 at most.
 DEVICE uint32_t to_certain(const Job& job, uint64_t place) {
-    uint64_t at = place + 1, word = at / 64, bits = job.certain[word] >> at % 64;
-    if (at % 64) bits |= job.certain[word + 1] << (64 - at % 64);
+    uint64_t at = place + 1, word = at / 64, bits = job.dna.certain[word] >> at % 64;
+    if (at % 64) bits |= job.dna.certain[word + 1] << (64 - at % 64);
     return bits ? 1 + lowest_bit(bits) : 64;
 }

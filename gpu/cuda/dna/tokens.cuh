@@ -29,12 +29,12 @@ DEVICE bool is_mixed(uint64_t record) { return record >> MIXED_SHIFT & 1; }
 
 // The entry of a table for the first k of sixteen letters.
 DEVICE uint32_t first_letters(const Job& job, uint32_t codes) {
-    return codes & static_cast<uint32_t>((1ull << 2 * job.dna_k) - 1);
+    return codes & static_cast<uint32_t>((1ull << 2 * job.dna.dna_k) - 1);
 }
 
 // Whether a token of a right class may follow one of a left class.
 DEVICE bool may_follow(const Job& job, uint32_t left, uint32_t right) {
-    uint32_t bits = __ldg(job.dna_pairs + left * static_cast<uint32_t>(job.dna_pair_words) + right / 32);
+    uint32_t bits = __ldg(job.dna.dna_pairs + left * static_cast<uint32_t>(job.dna.dna_pair_words) + right / 32);
     return bits >> right % 32 & 1;
 }
 
@@ -69,23 +69,23 @@ DEVICE bool begin_alike(LongKey a, ulonglong2 b, uint32_t length) {
 
 // The longest token of bases at a place where tokens of more than k letters begin.
 DEVICE uint32_t longest_of_range(const Job& job, uint64_t place, uint32_t number) {
-    uint4 range = job.long_ranges[number];
+    uint4 range = job.dna.long_ranges[number];
     LongKey text = key_at(job, place);
     uint32_t low = range.x, high = range.y;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        ulonglong2 key = job.long_keys[middle];
+        ulonglong2 key = job.dna.long_keys[middle];
         bool is_behind = key.x > text.high || (key.x == text.high && key.y > text.low);
         if (is_behind) high = middle;
         else low = middle + 1;
     }
     if (low == range.x) return range.z;
-    ulonglong2 key = job.long_keys[low - 1];
-    uint32_t token = job.long_ids[low - 1] & 0xFFFF;
+    ulonglong2 key = job.dna.long_keys[low - 1];
+    uint32_t token = job.dna.long_ids[low - 1] & 0xFFFF;
     while (token != NO_TOKEN) {            // Those of k letters at most begin as the text does.
-        uint32_t length = length_of(job.dna_tokens[token]);
-        if (length <= job.dna_k || begin_alike(text, key, length)) break;
-        token = shorter_of(job.dna_tokens[token]);
+        uint32_t length = length_of(job.dna.dna_tokens[token]);
+        if (length <= job.dna.dna_k || begin_alike(text, key, length)) break;
+        token = shorter_of(job.dna.dna_tokens[token]);
     }
     return token;
 }
@@ -99,20 +99,20 @@ DEVICE bool goes_on_with(const uint8_t* text, const uint8_t* token, uint32_t len
 
 // The longest token with a mixed letter at a place, NO_TOKEN where there is none.
 DEVICE uint32_t longest_mixed(const Job& job, uint64_t place) {
-    const uint8_t* text = job.text + place;
-    uint32_t low = 0, high = job.num_mixed;
+    const uint8_t* text = job.batch.text + place;
+    uint32_t low = 0, high = job.dna.num_mixed;
     while (low < high) {                   // Those before `low` are not behind the text.
         uint32_t middle = (low + high) / 2, i = 0;
-        const uint8_t* token = job.mixed_bytes + middle * MAX_LETTERS;
+        const uint8_t* token = job.dna.mixed_bytes + middle * MAX_LETTERS;
         while (i < MAX_LETTERS - 1 && token[i] == text[i]) i++;
         if (token[i] > text[i]) high = middle;
         else low = middle + 1;
     }
     if (low == 0) return NO_TOKEN;
-    const uint8_t* spelled = job.mixed_bytes + (low - 1) * MAX_LETTERS;
-    uint32_t token = job.mixed_ids[low - 1] & 0xFFFF;
-    while (token != NO_TOKEN && is_mixed(job.dna_tokens[token])) {
-        uint64_t record = job.dna_tokens[token];
+    const uint8_t* spelled = job.dna.mixed_bytes + (low - 1) * MAX_LETTERS;
+    uint32_t token = job.dna.mixed_ids[low - 1] & 0xFFFF;
+    while (token != NO_TOKEN && is_mixed(job.dna.dna_tokens[token])) {
+        uint64_t record = job.dna.dna_tokens[token];
         if (goes_on_with(text, spelled, length_of(record))) return token;
         token = shorter_of(record);
     }
@@ -126,7 +126,7 @@ struct Candidate {
 
 // Whether another letter than a base may be in a token that begins at a place.
 DEVICE bool is_near_other(const Job& job, const Ahead& ahead, uint64_t place) {
-    return job.num_mixed && (bases_ahead(ahead) <= job.mixed_reach || (ahead.stops & 1 && !bit_of(job.certain, place)) ||
+    return job.dna.num_mixed && (bases_ahead(ahead) <= job.dna.mixed_reach || (ahead.stops & 1 && !bit_of(job.dna.certain, place)) ||
                              class_of(job, place) == LETTER_MIXED);
 }
 
@@ -135,7 +135,7 @@ DEVICE uint32_t bases_at(const Job& job, const Ahead& ahead, uint64_t place) {
     uint32_t bases = bases_ahead(ahead);
     if (bases <= 16) return bases;
     uint32_t most = to_certain(job, place);
-    if (!job.num_mixed) return most;
+    if (!job.dna.num_mixed) return most;
     for (bases = 16; bases < most && class_of(job, place + bases) != LETTER_MIXED;) bases++;
     return bases;
 }
@@ -148,7 +148,7 @@ DEVICE Candidate longest_at(const Job& job, uint64_t place) {
         if (token != NO_TOKEN) return {token, to_certain(job, place)};
         if (class_of(job, place) == LETTER_MIXED) return {NO_TOKEN, 0};
     }
-    uint32_t entry = __ldg(job.dna_longest + first_letters(job, ahead.codes));
+    uint32_t entry = __ldg(job.dna.dna_longest + first_letters(job, ahead.codes));
     if (entry & LONG_TOKENS && entry != NO_TOKEN)
         return {longest_of_range(job, place, entry & (LONG_TOKENS - 1)), bases_at(job, ahead, place)};
     return {entry, bases_ahead(ahead)};
@@ -158,12 +158,12 @@ DEVICE Candidate longest_at(const Job& job, uint64_t place) {
 DEVICE uint32_t token_of(const Job& job, uint64_t begin, uint64_t end) {
     Ahead ahead = letters_from(job, begin);
     uint32_t length = static_cast<uint32_t>(end - begin);
-    if (length <= job.dna_k && length <= bases_ahead(ahead) && !is_near_other(job, ahead, begin)) {
+    if (length <= job.dna.dna_k && length <= bases_ahead(ahead) && !is_near_other(job, ahead, begin)) {
         uint32_t all = (1u << 2 * length) - 1;
-        return __ldg(job.dna_spelled + (all + 1 - 4) / 3 + (ahead.codes & all));
+        return __ldg(job.dna.dna_spelled + (all + 1 - 4) / 3 + (ahead.codes & all));
     }
     uint32_t token = longest_at(job, begin).token;
-    while (token != NO_TOKEN && length_of(job.dna_tokens[token]) != length)
-        token = shorter_of(job.dna_tokens[token]);
+    while (token != NO_TOKEN && length_of(job.dna.dna_tokens[token]) != length)
+        token = shorter_of(job.dna.dna_tokens[token]);
     return token;
 }

@@ -37,23 +37,23 @@ struct Piece {
 
 // Bytes of the character that begins at a place.
 DEVICE uint32_t character_bytes(const Job& job, uint64_t place) {
-    uint32_t first = job.text[place];
+    uint32_t first = job.batch.text[place];
     return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
 // A piece that no merge made: a special token, a run that became one letter, a letter.
 DEVICE Piece gap_piece(const Job& job, uint64_t begin) {
-    if (job.special_counts[COUNT_ACCEPTED] && begins_special(job, begin)) {
+    if (job.special.special_counts[COUNT_ACCEPTED] && begins_special(job, begin)) {
         uint32_t length = border_behind(job, begin, special_limit(job, begin));
         return {special_id(job, begin, length), begin, length};
     }
-    uint32_t letter = job.text[begin];
-    if (letter != job.run_letter || !is_in_run(job, begin))
-        return {__ldg(job.dna_letter_ids + letter), begin, character_bytes(job, begin)};
-    if (!job.own_spans) return {static_cast<uint32_t>(job.run_id), begin, 1};
+    uint32_t letter = job.batch.text[begin];
+    if (letter != job.dna.run_letter || !is_in_run(job, begin))
+        return {__ldg(job.dna.dna_letter_ids + letter), begin, character_bytes(job, begin)};
+    if (!job.kmers.own_spans) return {static_cast<uint32_t>(job.dna.run_id), begin, 1};
     uint64_t end = begin + 1;              // The letter stands where the run's last one stood.
-    while (end < job.num_bytes && job.text[end] == letter && !bit_of(job.hard, end)) end++;
-    return {static_cast<uint32_t>(job.run_id), end - 1, 1};
+    while (end < job.batch.num_bytes && job.batch.text[end] == letter && !bit_of(job.batch.hard, end)) end++;
+    return {static_cast<uint32_t>(job.dna.run_id), end - 1, 1};
 }
 
 // The piece that begins at a place, `next` the one where the next one begins.
@@ -62,19 +62,19 @@ DEVICE Piece piece_at(const Job& job, uint64_t begin, uint64_t next) {
     if (ahead.is_gap) return gap_piece(job, begin);
     uint64_t length = next - begin;
     uint32_t bases = bases_ahead(ahead);
-    bool is_plain = !job.num_mixed || (length <= bases && class_of(job, begin) != LETTER_MIXED);
+    bool is_plain = !job.dna.num_mixed || (length <= bases && class_of(job, begin) != LETTER_MIXED);
     if (is_plain && bases < length && bases <= 16) length = bases;
     else if (!is_plain || length > 16) length = min_of(length < 64 ? length : 64, to_certain(job, begin));
-    if (!is_plain || length > job.dna_k)
+    if (!is_plain || length > job.dna.dna_k)
         return {token_of(job, begin, begin + length), begin, static_cast<uint32_t>(length)};
     uint32_t mask = (1u << 2 * length) - 1;
-    return {__ldg(job.dna_spelled + (mask + 1 - 4) / 3 + (ahead.codes & mask)), begin,
+    return {__ldg(job.dna.dna_spelled + (mask + 1 - 4) / 3 + (ahead.codes & mask)), begin,
             static_cast<uint32_t>(length)};
 }
 
 // Where the first piece behind a tile begins.
 DEVICE uint64_t piece_behind(const Job& job, uint64_t place) {
-    uint64_t words = (job.num_bytes + 63) / 64, last = place / 64 + 2;
+    uint64_t words = (job.batch.num_bytes + 63) / 64, last = place / 64 + 2;
     for (uint64_t word = place / 64; word < words && word < last; word++) {
         uint64_t starts = starts_in(job, word);
         if (starts) return word * 64 + lowest_bit(starts);
@@ -85,7 +85,7 @@ DEVICE uint64_t piece_behind(const Job& job, uint64_t place) {
 // Lists where a tile's pieces begin and, for each 16 places, how many begin before them.
 DEVICE void list_tile(const Job& job, ListedTile& tile, uint64_t tile_begin, uint32_t* scratch) {
     uint64_t word = tile_begin / 64 + threadIdx.x / 4;
-    uint64_t bits = word * 64 < job.num_bytes ? starts_in(job, word) : 0;
+    uint64_t bits = word * 64 < job.batch.num_bytes ? starts_in(job, word) : 0;
     uint32_t sixteen = static_cast<uint32_t>(bits >> (threadIdx.x % 4 * 16)) & 0xFFFF;
     uint32_t total, place = sum_before(count_bits(sixteen), scratch, total);
     tile.before_sixteen[threadIdx.x] = place;
@@ -105,26 +105,26 @@ DEVICE uint64_t ids_before_place(const ListedTile& tile, uint64_t place) {
 // id_offsets of the rows that begin in a tile, and behind the text in its last one, by threads from `first` on. No row
 // wraps, and turned ones are sequences; others are refused here.
 DEVICE void write_row_offsets(const Job& job, const ListedTile& tile, uint32_t first) {
-    bool is_last = tile.begin + TILE >= job.num_bytes;
-    uint64_t rows = job.num_rows + 1;
+    bool is_last = tile.begin + TILE >= job.batch.num_bytes;
+    uint64_t rows = job.batch.num_rows + 1;
     for (uint64_t row = tile.row + threadIdx.x - first; row < rows; row += BLOCK - first) {
-        uint64_t place = job.row_begins[row];
+        uint64_t place = job.rows.row_begins[row];
         if (place >= tile.begin + TILE && !is_last) break;
-        if (row < job.num_rows && (is_circle(job, row) || is_no_sequence(job, row)))
-            note_fault(job.row_refused, row, static_cast<uint32_t>(place));
-        bool is_behind = place >= job.num_bytes;
-        job.id_offsets[row] = is_behind ? tile.before + tile.count : ids_before_place(tile, place);
+        if (row < job.batch.num_rows && (is_circle(job, row) || is_no_sequence(job, row)))
+            note_fault(job.rows.row_refused, row, static_cast<uint32_t>(place));
+        bool is_behind = place >= job.batch.num_bytes;
+        job.answer.id_offsets[row] = is_behind ? tile.before + tile.count : ids_before_place(tile, place);
     }
 }
 
 DEVICE void write_piece(const Job& job, uint64_t number, const Piece& piece) {
-    job.ids[number] = piece.id;
-    if (!job.own_spans) return;
-    uint64_t row = row_of(job, piece.begin), row_begin = job.row_begins[row];
+    job.answer.ids[number] = piece.id;
+    if (!job.kmers.own_spans) return;
+    uint64_t row = row_of(job, piece.begin), row_begin = job.rows.row_begins[row];
     uint32_t begin = piece.begin - row_begin, end = begin + piece.length;
-    uint32_t size = job.row_begins[row + 1] - row_begin;
-    bool is_turned = job.row_flags && job.row_flags[row] & ROW_OTHER_STRAND;
-    job.own_spans[number] = is_turned ? uint2{size - end, size - begin} : uint2{begin, end};
+    uint32_t size = job.rows.row_begins[row + 1] - row_begin;
+    bool is_turned = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
+    job.kmers.own_spans[number] = is_turned ? uint2{size - end, size - begin} : uint2{begin, end};
 }
 
 // The ids of a tile and the places of its rows, by threads from `first` on.
@@ -140,13 +140,13 @@ DEVICE void write_tile(const Job& job, const ListedTile& tile, uint32_t first) {
 // What is before a listed tile, by the first two warps; and the next tile is taken.
 DEVICE void place_tile(const Job& job, DnaIdsShared& shared, ListedTile& tile, uint32_t tiles) {
     if (threadIdx.x < 32) {
-        uint64_t number = tile.begin / TILE, before = publish_tile(job.dna_states + 1, number, tile.count);
+        uint64_t number = tile.begin / TILE, before = publish_tile(job.dna.dna_states + 1, number, tile.count);
         if (threadIdx.x) return;
         tile.before = before;
-        if (number + 1 == tiles) job.status[STATUS_NUM_IDS] = before + tile.count;
-        shared.taken = static_cast<uint32_t>(atomic_add(job.dna_states, 1));
+        if (number + 1 == tiles) job.answer.status[STATUS_NUM_IDS] = before + tile.count;
+        shared.taken = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));
     } else if (threadIdx.x < WAITERS) {
-        uint64_t row = first_not_before_by_warp(job.row_begins, job.num_rows + 1, tile.begin);
+        uint64_t row = first_not_before_by_warp(job.rows.row_begins, job.batch.num_rows + 1, tile.begin);
         if (threadIdx.x == 32) tile.row = row;
     }
 }
@@ -154,7 +154,7 @@ DEVICE void place_tile(const Job& job, DnaIdsShared& shared, ListedTile& tile, u
 // ids, id_offsets and STATUS_NUM_IDS.
 DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
     uint32_t tiles = num_tiles(job) ? num_tiles(job) : 1;
-    if (threadIdx.x == 0) shared.taken = static_cast<uint32_t>(atomic_add(job.dna_states, 1));
+    if (threadIdx.x == 0) shared.taken = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));
     __syncthreads();
     for (uint32_t round = 0;; round++) {
         ListedTile &tile = shared.listed[round % 2], &before = shared.listed[~round % 2];

@@ -32,7 +32,7 @@ template <class Id, class Tile>
 DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& rows, bool is_first) {
     uint32_t lane = threadIdx.x & 31;
     bool is_long = lane >= rows.count || tile.rows[lane].inner_end - tile.rows[lane].first >= 16 / sizeof(Id);
-    bool is_plain = !rows.circles && !job.keeps_remainder && !rows.any_strange;
+    bool is_plain = !rows.circles && !job.kmers.keeps_remainder && !rows.any_strange;
     return __all_sync(ALL_LANES, is_long) && is_plain && is_first && rows.count < KMER_ROWS;
 }
 
@@ -71,7 +71,7 @@ DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile
                              Id* staged, uint32_t& seen) {
     if (has_simple_rows<Id>(job, tile, rows, is_first)) return write_simple_rows(four, tile, rows, staged);
     write_inside(four, tile, rows, staged);
-    seen |= write_seams(job, four, job.letter_table, tile, rows, staged);
+    seen |= write_seams(job, four, job.kmers.letter_table, tile, rows, staged);
 }
 
 // Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored first.
@@ -95,7 +95,7 @@ DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, IS_
 // The ids that belong to a tile's letters.
 template <class Id, bool IS_STRIDED>
 DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, uint32_t number, uint32_t& seen) {
-    const uint32_t *table = job.letter_table, begin = number * tile.OWN_LETTERS, mark = job.row_marks[number];
+    const uint32_t *table = job.kmers.letter_table, begin = number * tile.OWN_LETTERS, mark = job.kmers.row_marks[number];
     AskedRows asked;
     auto ask = [&] { asked = ask_rows(job, mark); };
     bool any_strange = pack_text(four, table, begin, tile, seen, ask);
@@ -111,7 +111,7 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_
         // Rows without ids, however many, are passed over at once.
         bool has_ids = rows.begin_id < rows.end_id;
         uint64_t row = has_ids ? rows.first_row + KMER_ROWS
-                               : first_not_before_by_warp(job.id_offsets, job.num_rows, rows.begin_id + 1ull) - 1;
+                               : first_not_before_by_warp(job.answer.id_offsets, job.batch.num_rows, rows.begin_id + 1ull) - 1;
         asked = ask_rows(job, static_cast<uint32_t>(row));
     }
     staged.store(tile.ids, ids_out<Id>(job));
@@ -120,14 +120,14 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_
 // A warp takes a tile at a time.
 template <class Id, bool IS_STRIDED>
 DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
-    if (!job.four_letters) {
+    if (!job.kmers.four_letters) {
         uint32_t* table = reinterpret_cast<uint32_t*>(tiles);
         load_letters(job, table);
         return write_any_kmers<Id>(job, table, block, num_blocks);
     }
     FourLetters four = four_letters<IS_STRIDED>(job);
     KmerTile<Id, IS_STRIDED>& tile = tiles[threadIdx.x / 32];
-    if (job.keeps_remainder) load_singles(job, tile.singles);
+    if (job.kmers.keeps_remainder) load_singles(job, tile.singles);
     uint32_t num_tiles = (four.num_bytes + tile.OWN_LETTERS - 1ull) / tile.OWN_LETTERS, seen = 0;
     for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles; number += num_blocks * (BLOCK / 32))
         write_tile(job, four, tile, number, seen);

@@ -13,11 +13,11 @@ constexpr uint32_t LETTER_ROUNDS = 4;
 DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
     RowFaults faults(job);
-    for (uint64_t row = first; row <= job.num_rows; row += num_blocks * BLOCK) {
-        job.id_offsets[row] = job.row_begins[row];
-        if (row < job.num_rows) faults.look_at(row);
+    for (uint64_t row = first; row <= job.batch.num_rows; row += num_blocks * BLOCK) {
+        job.answer.id_offsets[row] = job.rows.row_begins[row];
+        if (row < job.batch.num_rows) faults.look_at(row);
     }
-    if (first == 0) job.status[STATUS_NUM_IDS] = job.num_bytes, faults.finish();
+    if (first == 0) job.answer.status[STATUS_NUM_IDS] = job.batch.num_bytes, faults.finish();
 }
 
 // COUNT letters as they lie in memory.
@@ -55,8 +55,8 @@ DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t
 template <class Id>
 DEVICE uint32_t last_letters_to_ids(const Job& job, const uint8_t* text, Id* out, uint32_t begin) {
     uint32_t place = begin + threadIdx.x;
-    if (place >= job.num_bytes) return 0;
-    uint32_t entry = __ldg(job.letter_table + __ldg(text + place));
+    if (place >= job.batch.num_bytes) return 0;
+    uint32_t entry = __ldg(job.kmers.letter_table + __ldg(text + place));
     out[place] = static_cast<Id>(entry & VALUE_BITS);
     return entry;
 }
@@ -66,7 +66,7 @@ template <class Id>
 DEVICE uint32_t letters_to_ids(const Job& job, const uint8_t* text, Id* out, uint32_t block, uint32_t num_blocks) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4;
     FourLetters four(job);
-    const uint32_t* table = job.letter_table;
+    const uint32_t* table = job.kmers.letter_table;
     uint32_t end = four.num_bytes / ITEMS * ITEMS;
     uint32_t seen = block == 0 ? last_letters_to_ids(job, text, out, end) : 0;
     uint64_t each = LETTER_ROUNDS * BLOCK * ITEMS;
@@ -93,12 +93,12 @@ DEVICE uint32_t letters_to_ids(const Job& job, const uint8_t* text, Id* out, uin
 template <class Id>
 DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     place_letter_rows(job, block, num_blocks);
-    note_rare(job, letters_to_ids(job, job.text, ids_out<Id>(job), block, num_blocks));
+    note_rare(job, letters_to_ids(job, job.batch.text, ids_out<Id>(job), block, num_blocks));
 }
 
 // Text in pinned memory of the host becomes ids wherever the device writes; the host has cleared its STATUS_RARE.
 template <class Id>
 DEVICE void fetch_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t seen = letters_to_ids(job, job.host_text, reinterpret_cast<Id*>(job.host_ids), block, num_blocks);
-    if (seen >> RARE_SHIFT & RARE_FLAGS) job.host_status[STATUS_RARE] = 1;
+    uint32_t seen = letters_to_ids(job, job.host.host_text, reinterpret_cast<Id*>(job.host.host_ids), block, num_blocks);
+    if (seen >> RARE_SHIFT & RARE_FLAGS) job.host.host_status[STATUS_RARE] = 1;
 }

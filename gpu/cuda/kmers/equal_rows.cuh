@@ -24,8 +24,8 @@ struct EvenRows {
     Divider length, ids;
 
     DEVICE_METHOD explicit EvenRows(const Job& job)
-        : count(job.even_count), kmers(job.even_kmers), last_kmers(job.even_last_kmers), total(job.even_total),
-          length(job.even_length, job.even_length_inverse), ids(job.even_ids, job.even_ids_inverse) {}
+        : count(job.kmers.even_count), kmers(job.kmers.even_kmers), last_kmers(job.kmers.even_last_kmers), total(job.kmers.even_total),
+          length(job.kmers.even_length, job.kmers.even_length_inverse), ids(job.kmers.even_ids, job.kmers.even_ids_inverse) {}
 
     // Letters that no k-mer covers may give the last row more ids than others have.
     DEVICE_METHOD uint32_t row_of(uint32_t id) const { return min_of(ids.quotient(id), count - 1); }
@@ -68,13 +68,13 @@ struct EvenPart {
 
 // Where the ids of all rows begin, from the number of ids of each; whether a row is of another length.
 DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t length = job.row_length, ids = job.row_ids, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    uint64_t length = job.kmers.row_length, ids = job.kmers.row_ids, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
     RowFaults faults(job);
     bool is_uneven = false;
-    for (uint64_t row = first; row < job.num_rows; row += num_blocks * BLOCK) {
-        job.id_offsets[row] = row * ids;
+    for (uint64_t row = first; row < job.batch.num_rows; row += num_blocks * BLOCK) {
+        job.answer.id_offsets[row] = row * ids;
         faults.look_at(row);
-        is_uneven |= static_cast<uint64_t>(job.row_begins[row]) != row * length;
+        is_uneven |= static_cast<uint64_t>(job.rows.row_begins[row]) != row * length;
     }
     if (first == 0) faults.finish();
     return is_uneven;
@@ -83,8 +83,8 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
 // The same, said; and how many ids there are.
 DEVICE void finish_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     bool is_uneven = place_even_rows(job, block, num_blocks);
-    if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.status + STATUS_RARE, RARE_UNEVEN);
-    if (block + threadIdx.x == 0) job.id_offsets[job.num_rows] = job.status[STATUS_NUM_IDS] = job.even_total;
+    if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.answer.status + STATUS_RARE, RARE_UNEVEN);
+    if (block + threadIdx.x == 0) job.answer.id_offsets[job.batch.num_rows] = job.answer.status[STATUS_NUM_IDS] = job.kmers.even_total;
 }
 
 // Every second lane finds where the part ends, the others where it begins.
@@ -129,8 +129,8 @@ DEVICE uint32_t even_id(const Job& job, const FourLetters& four, const EvenRows&
     uint32_t begin = row * rows.length.number, at = begin + letter - part.shared_from;
     bool is_shared = at + (is_kmer ? four.k : 1) <= part.num_shared;
     if (!is_kmer && is_shared && !part.any_strange) return tile.singles[letters_from(tile, at) >> 30];
-    if (!is_kmer) return job.letter_ids[job.text[begin + letter]];
-    if (!is_shared) return plain_id(job, job.letter_table, {row, 0, begin, rows.length.number, false}, number, seen);
+    if (!is_kmer) return job.kmers.letter_ids[job.batch.text[begin + letter]];
+    if (!is_shared) return plain_id(job, job.kmers.letter_table, {row, 0, begin, rows.length.number, false}, number, seen);
     return read_id(four, tile, part.any_strange, at);
 }
 
@@ -234,7 +234,7 @@ DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tile
     uint64_t stride = static_cast<uint64_t>(num_blocks) * (BLOCK / 32) * LETTERS;
     for (uint64_t begin = warp * static_cast<uint64_t>(LETTERS); begin < four.num_bytes; begin += stride) {
         EvenPart part = even_part<16 / sizeof(Id), LETTERS, Tile::SHARED_LETTERS>(four, rows, begin);
-        part.any_strange = pack_text(four, job.letter_table, begin, tile, seen, [] {});
+        part.any_strange = pack_text(four, job.kmers.letter_table, begin, tile, seen, [] {});
         write_even_tile<Id, IS_STRIDED>(job, four, rows, tile, part);
     }
     note_rare(job, seen);

@@ -16,7 +16,7 @@ template <class Id>
 DEVICE void write_filled_tile(const Job& job, const FourLetters& four, FilledTile& tile, uint32_t begin, uint32_t& seen) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), IDS = FILLED_LETTERS / BY_SIX;
     Id* out = ids_out<Id>(job) + begin / BY_SIX;
-    bool any_strange = pack_text(four, job.letter_table, begin + AROUND, tile, seen, [] {});
+    bool any_strange = pack_text(four, job.kmers.letter_table, begin + AROUND, tile, seen, [] {});
 #pragma unroll
     for (uint32_t first = 0; first < IDS; first += 32 * ITEMS) {
         uint32_t id = first + (threadIdx.x & 31) * ITEMS;
@@ -30,7 +30,7 @@ DEVICE void write_last_filled_tile(const Job& job, const FourLetters& four, Fill
     EvenRows rows(job);
     EvenPart part = {begin / BY_SIX, rows.total, begin, FILLED_LETTERS, false};
     load_singles(job, tile.singles);
-    part.any_strange = pack_text(four, job.letter_table, begin + AROUND, tile, seen, [] {});
+    part.any_strange = pack_text(four, job.kmers.letter_table, begin + AROUND, tile, seen, [] {});
     for (uint32_t id = part.first + (threadIdx.x & 31); id < part.end; id += 32)
         ids_out<Id>(job)[id] = static_cast<Id>(even_id(job, four, rows, tile, part, id));
 }

@@ -36,56 +36,56 @@ constexpr uint32_t ROW_CIRCLE = 32;        // The row wraps.
 
 // The table in shared memory; every thread of the block calls it.
 DEVICE void load_letters(const Job& job, uint32_t* table) {
-    for (uint32_t i = threadIdx.x; i < NUM_LETTERS; i += BLOCK) table[i] = job.letter_table[i];
+    for (uint32_t i = threadIdx.x; i < NUM_LETTERS; i += BLOCK) table[i] = job.kmers.letter_table[i];
     __syncthreads();
 }
 
 DEVICE uint32_t letter_at(const Job& job, uint64_t place) {
-    return job.letters ? job.letters[place] : job.text[place];
+    return job.kmers.letters ? job.kmers.letters[place] : job.batch.text[place];
 }
 
-DEVICE uint64_t num_letters(const Job& job) { return job.letter_rows[job.num_rows]; }
+DEVICE uint64_t num_letters(const Job& job) { return job.kmers.letter_rows[job.batch.num_rows]; }
 
 // The row of a letter of the batch.
 DEVICE uint64_t row_of_letter(const Job& job, uint64_t letter) {
-    return last_not_behind(job.letter_rows, job.num_rows, letter);
+    return last_not_behind(job.kmers.letter_rows, job.batch.num_rows, letter);
 }
 
 DEVICE bool is_circle(const Job& job, uint64_t row) {
-    return job.row_flags ? job.row_flags[row] & ROW_CIRCLE : job.wraps != 0;
+    return job.rows.row_flags ? job.rows.row_flags[row] & ROW_CIRCLE : job.kmers.wraps != 0;
 }
 
 // Whether a row was turned that is not ASCII.
 DEVICE bool is_no_sequence(const Job& job, uint64_t row) {
-    return job.sent_text && job.row_not_ascii[row];
+    return job.augmentation.sent_text && job.augmentation.row_not_ascii[row];
 }
 
 // The id of a k-mer, of which entry_of(i) is the table's entry of letter i.
 template <class Entry>
 DEVICE uint32_t kmer_id(const Job& job, Entry entry_of) {
     uint32_t number = 0, seen = 0;
-    for (uint32_t i = 0; i < job.kmer_k; i++) {
+    for (uint32_t i = 0; i < job.kmers.kmer_k; i++) {
         uint32_t entry = entry_of(i);
         seen |= entry;
-        number = number * static_cast<uint32_t>(job.kmer_base) + (entry & VALUE_BITS);
+        number = number * static_cast<uint32_t>(job.kmers.kmer_base) + (entry & VALUE_BITS);
     }
-    return seen & NOT_A_CODE ? job.kmer_unknown_id : job.kmer_first_id + number;
+    return seen & NOT_A_CODE ? job.kmers.kmer_unknown_id : job.kmers.kmer_first_id + number;
 }
 
 // K-mers in a run of letters.
 DEVICE uint64_t num_kmers(const Job& job, uint64_t length) {
-    return length < job.kmer_k ? 0 : (length - job.kmer_k) / job.kmer_stride + 1;
+    return length < job.kmers.kmer_k ? 0 : (length - job.kmers.kmer_k) / job.kmers.kmer_stride + 1;
 }
 
 // Letters that the k-mers of a run cover.
 DEVICE uint64_t covered_letters(const Job& job, uint64_t length) {
     uint64_t kmers = num_kmers(job, length);
-    return kmers ? (kmers - 1) * job.kmer_stride + job.kmer_k : 0;
+    return kmers ? (kmers - 1) * job.kmers.kmer_stride + job.kmers.kmer_k : 0;
 }
 
 // The letter of its row that k-mer `number` of a circle begins with.
 DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
-    return number >= job.kmer_shift ? number - job.kmer_shift : (number + length - job.kmer_shift % length) % length;
+    return number >= job.kmers.kmer_shift ? number - job.kmers.kmer_shift : (number + length - job.kmers.kmer_shift % length) % length;
 }
 
 // Says that the batch needs other kernels than the plain ones. `seen` is all entries that a thread
@@ -93,5 +93,5 @@ DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
 DEVICE void note_rare(const Job& job, uint32_t seen) {
     uint64_t flags = seen >> RARE_SHIFT & RARE_FLAGS;
     if (!__any_sync(ALL_LANES, flags != 0)) return;
-    if (flags & ~job.status[STATUS_RARE]) atomic_or(job.status + STATUS_RARE, flags);
+    if (flags & ~job.answer.status[STATUS_RARE]) atomic_or(job.answer.status + STATUS_RARE, flags);
 }

@@ -116,7 +116,7 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
         seen |= table[letters.x & 0xFF];
     } else if (have_other_case(four, letters)) {  // As in soft masking.
         strange = there;
-        if (there) seen |= static_cast<uint32_t>(four.job.four_case_flags);
+        if (there) seen |= static_cast<uint32_t>(four.job.kmers.four_case_flags);
     } else {
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
@@ -126,7 +126,7 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
             rest = rest << 4 | nonzero_letters(chosen ^ (words[i] & ANY_CASE));
         }
         strange &= there;
-        if (strange & ~rest) seen |= static_cast<uint32_t>(four.job.four_case_flags);
+        if (strange & ~rest) seen |= static_cast<uint32_t>(four.job.kmers.four_case_flags);
         for (rest &= strange; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
     }
     tile.codes[word] = codes;

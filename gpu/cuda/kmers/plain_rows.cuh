@@ -55,10 +55,10 @@ struct FourLetters {
     const Job& job;                        // For what is seldom asked for.
 
     DEVICE_METHOD explicit FourLetters(const Job& job)
-        : letters(job.four_letters), codes(job.four_codes), fold(job.four_fold), k(job.kmer_k),
-          stride(job.kmer_stride), shift(job.kmer_shift), first_id(job.kmer_first_id),
-          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes),
-          last_place((num_bytes ? num_bytes - 1 : 0) / 16 * 16), text(job.text), strides(stride), job(job) {}
+        : letters(job.kmers.four_letters), codes(job.kmers.four_codes), fold(job.kmers.four_fold), k(job.kmers.kmer_k),
+          stride(job.kmers.kmer_stride), shift(job.kmers.kmer_shift), first_id(job.kmers.kmer_first_id),
+          unknown_id(job.kmers.kmer_unknown_id), num_bytes(job.batch.num_bytes),
+          last_place((num_bytes ? num_bytes - 1 : 0) / 16 * 16), text(job.batch.text), strides(stride), job(job) {}
 
     // The same of k-mers that begin with neighbouring letters, which the compiler is to know.
     DEVICE_METHOD static FourLetters of_neighbours(const Job& job) {
@@ -94,8 +94,8 @@ DEVICE uint32_t ids_of_letters(const FourLetters& four, bool keeps_remainder, ui
 
 // No row is at fault but those that cannot be circles, or are no sequences and have another strand.
 DEVICE bool is_no_row(const Job& job, uint64_t row) {
-    uint64_t length = job.row_begins[row + 1] - job.row_begins[row];
-    return (is_circle(job, row) && (!job.can_wrap || length < job.kmer_k)) || is_no_sequence(job, row);
+    uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row];
+    return (is_circle(job, row) && (!job.kmers.can_wrap || length < job.kmers.kmer_k)) || is_no_sequence(job, row);
 }
 
 // Where faults of rows are noted. Most batches have no row that may be refused: that is said once, for all rows.
@@ -104,17 +104,17 @@ struct RowFaults {
     bool may_refuse;
 
     DEVICE_METHOD explicit RowFaults(const Job& job)
-        : job(job), may_refuse(job.row_flags || job.wraps || job.sent_text) {}
+        : job(job), may_refuse(job.rows.row_flags || job.kmers.wraps || job.augmentation.sent_text) {}
 
     DEVICE_METHOD void look_at(uint64_t row) const {
         if (!may_refuse) return;
-        job.row_errors[row] = NO_BYTE;
-        job.row_refused[row] = is_no_row(job, row) ? static_cast<uint32_t>(job.row_begins[row]) : NO_BYTE;
+        job.rows.row_errors[row] = NO_BYTE;
+        job.rows.row_refused[row] = is_no_row(job, row) ? static_cast<uint32_t>(job.rows.row_begins[row]) : NO_BYTE;
     }
 
     // A thread of the launch calls it.
     DEVICE_METHOD void finish() const {
-        if (!may_refuse) atomic_or(job.status + STATUS_ROWS, ROWS_ARE_RIGHT);
+        if (!may_refuse) atomic_or(job.answer.status + STATUS_ROWS, ROWS_ARE_RIGHT);
     }
 };
 
@@ -125,7 +125,7 @@ struct RowLengths {
     bool can_wrap, keeps_remainder;
 
     DEVICE_METHOD explicit RowLengths(const Job& job)
-        : begins(job.row_begins), four(job), can_wrap(job.can_wrap), keeps_remainder(job.keeps_remainder) {}
+        : begins(job.rows.row_begins), four(job), can_wrap(job.kmers.can_wrap), keeps_remainder(job.kmers.keeps_remainder) {}
 
     DEVICE_METHOD uint32_t ids_of(const Job& job, uint64_t row) const {
         uint32_t length = static_cast<uint32_t>(__ldg(begins + row + 1) - __ldg(begins + row));
@@ -152,8 +152,8 @@ DEVICE void store_ids(Id* to, const uint32_t* ids) {
 
 template <class Id>
 DEVICE Id* ids_out(const Job& job) {
-    if constexpr (sizeof(Id) == 4) return reinterpret_cast<Id*>(job.ids);
-    return reinterpret_cast<Id*>(job.narrow_ids);
+    if constexpr (sizeof(Id) == 4) return reinterpret_cast<Id*>(job.answer.ids);
+    return reinterpret_cast<Id*>(job.answer.narrow_ids);
 }
 
 // A row of which ids are written.
@@ -164,20 +164,20 @@ struct PlainRow {
 };
 
 DEVICE PlainRow plain_row(const Job& job, uint32_t row) {
-    uint32_t begin = job.row_begins[row], length = static_cast<uint32_t>(job.row_begins[row + 1]) - begin;
-    bool wraps = job.can_wrap && is_circle(job, row);
-    return {row, static_cast<uint32_t>(job.id_offsets[row]), begin, length, wraps};
+    uint32_t begin = job.rows.row_begins[row], length = static_cast<uint32_t>(job.rows.row_begins[row + 1]) - begin;
+    bool wraps = job.kmers.can_wrap && is_circle(job, row);
+    return {row, static_cast<uint32_t>(job.answer.id_offsets[row]), begin, length, wraps};
 }
 
 // Id `number` of a row, letter by letter.
 DEVICE uint32_t plain_id(const Job& job, const uint32_t* table, const PlainRow& row, uint32_t number, uint32_t& seen) {
-    const uint8_t* text = job.text + row.begin;
-    if (!row.wraps && number * job.kmer_stride + job.kmer_k > row.length) {  // Behind the k-mers.
+    const uint8_t* text = job.batch.text + row.begin;
+    if (!row.wraps && number * job.kmers.kmer_stride + job.kmers.kmer_k > row.length) {  // Behind the k-mers.
         uint32_t letter = text[covered_letters(job, row.length) + number - num_kmers(job, row.length)];
         seen |= table[letter];
-        return job.letter_ids[letter];
+        return job.kmers.letter_ids[letter];
     }
-    uint64_t begin = row.wraps ? circle_begin(job, number, row.length) : number * job.kmer_stride;
+    uint64_t begin = row.wraps ? circle_begin(job, number, row.length) : number * job.kmers.kmer_stride;
     return kmer_id(job, [&](uint64_t i) {
         uint64_t at = begin + i < row.length ? begin + i : (begin + i) % row.length;
         uint32_t entry = table[text[at]];
@@ -192,26 +192,26 @@ struct RowRange {
 };
 
 DEVICE RowRange rows_of_ids(const Job& job, uint64_t begin, uint64_t end) {
-    uint64_t first = first_not_before_by_warp(job.id_offsets, job.num_rows, begin + 1) - 1, last = first;
-    if (static_cast<uint64_t>(job.id_offsets[first + 1]) < end)
-        last = first_not_before_by_warp(job.id_offsets, job.num_rows, end) - 1;
+    uint64_t first = first_not_before_by_warp(job.answer.id_offsets, job.batch.num_rows, begin + 1) - 1, last = first;
+    if (static_cast<uint64_t>(job.answer.id_offsets[first + 1]) < end)
+        last = first_not_before_by_warp(job.answer.id_offsets, job.batch.num_rows, end) - 1;
     return {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
 }
 
 // The row of an id of such a part.
 DEVICE uint32_t row_of_id_in(const Job& job, const RowRange& rows, uint32_t place) {
-    return rows.first + last_not_behind(job.id_offsets + rows.first, rows.last - rows.first + 1, place);
+    return rows.first + last_not_behind(job.answer.id_offsets + rows.first, rows.last - rows.first + 1, place);
 }
 
 // Up to `count` ids from `begin` on, one by one; returns what was seen on the way.
 template <class Id>
 DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRange& rows, uint32_t begin, uint32_t count) {
-    uint32_t seen = 0, end = job.id_offsets[job.num_rows];
+    uint32_t seen = 0, end = job.answer.id_offsets[job.batch.num_rows];
     if (end > begin + count) end = begin + count;
     if (begin >= end) return 0;
     PlainRow row = plain_row(job, row_of_id_in(job, rows, begin));
     for (uint32_t place = begin; place < end; place++) {
-        uint64_t number = row_from(job.id_offsets, job.num_rows, row.number, place);
+        uint64_t number = row_from(job.answer.id_offsets, job.batch.num_rows, row.number, place);
         if (number != row.number) row = plain_row(job, static_cast<uint32_t>(number));
         ids_out<Id>(job)[place] = static_cast<Id>(plain_id(job, table, row, place - row.first, seen));
     }
@@ -220,9 +220,9 @@ DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRan
 
 // Says of the letters that no k-mer covers what they are.
 DEVICE uint32_t look_behind_kmers(const Job& job, const uint32_t* table, uint64_t row) {
-    uint64_t begin = job.row_begins[row], length = job.row_begins[row + 1] - begin;
+    uint64_t begin = job.rows.row_begins[row], length = job.rows.row_begins[row + 1] - begin;
     uint32_t seen = 0;
-    for (uint64_t i = covered_letters(job, length); i < length; i++) seen |= table[job.text[begin + i]];
+    for (uint64_t i = covered_letters(job, length); i < length; i++) seen |= table[job.batch.text[begin + i]];
     return seen;
 }
 
@@ -230,9 +230,9 @@ DEVICE uint32_t look_behind_kmers(const Job& job, const uint32_t* table, uint64_
 template <class Id>
 DEVICE void write_any_kmers(const Job& job, const uint32_t* table, uint32_t block, uint32_t num_blocks) {
     constexpr uint32_t ITEMS = 4, ROUNDS = 8, PART = ROUNDS * 32 * ITEMS;
-    uint32_t total = job.id_offsets[job.num_rows], warp = block * (BLOCK / 32) + threadIdx.x / 32;
+    uint32_t total = job.answer.id_offsets[job.batch.num_rows], warp = block * (BLOCK / 32) + threadIdx.x / 32;
     uint32_t stride = num_blocks * (BLOCK / 32) * PART, seen = 0;
-    for (uint64_t row = block * BLOCK + threadIdx.x; row < job.num_rows; row += num_blocks * BLOCK)
+    for (uint64_t row = block * BLOCK + threadIdx.x; row < job.batch.num_rows; row += num_blocks * BLOCK)
         seen |= look_behind_kmers(job, table, row);
     for (uint32_t part = warp * PART; part < total; part += stride) {
         RowRange rows = rows_of_ids(job, part, min_of(part + PART, total));

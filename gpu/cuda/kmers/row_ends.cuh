@@ -69,7 +69,7 @@ DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint3
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
     bool is_inside = tile.rows[0].inner_begin <= rows.begin_id && rows.end_id <= tile.rows[0].inner_end;
     if (is_inside && (rows.begin_id | rows.end_id) % ITEMS == 0) return 0;
-    bool ends_vary = rows.circles || job.keeps_remainder;
+    bool ends_vary = rows.circles || job.kmers.keeps_remainder;
     uint32_t back = ends_vary ? four.k - 1 : 0, ahead = rows.circles ? four.shift : 0, seen = 0;
     uint32_t each = ((back + ahead + ITEMS - 1) / ITEMS + 1) * ITEMS, seams = rows.count + 1;
     for (uint32_t i = threadIdx.x & 31; i < seams * each; i += 32) {

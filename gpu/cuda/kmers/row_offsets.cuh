@@ -17,9 +17,9 @@ static_assert(KmerTile<uint32_t, false>::OWN_LETTERS == LEAST_LETTERS, "there is
 
 // Letters of a tile of the kernel that writes ids of this width. Where a batch has another one, marks are wrong.
 DEVICE uint32_t marked_letters(const Job& job) {
-    if (job.kmer_stride > 1) return KmerTile<uint32_t, true>::OWN_LETTERS;
-    if (job.id_bits == 8) return KmerTile<uint8_t, false>::OWN_LETTERS;
-    return job.id_bits == 16 ? KmerTile<uint16_t, false>::OWN_LETTERS : KmerTile<uint32_t, false>::OWN_LETTERS;
+    if (job.kmers.kmer_stride > 1) return KmerTile<uint32_t, true>::OWN_LETTERS;
+    if (job.answer.id_bits == 8) return KmerTile<uint8_t, false>::OWN_LETTERS;
+    return job.answer.id_bits == 16 ? KmerTile<uint16_t, false>::OWN_LETTERS : KmerTile<uint32_t, false>::OWN_LETTERS;
 }
 
 DEVICE void mark_tiles(uint32_t* marks, uint32_t begin, uint32_t end, uint64_t row, const Divider& letters) {
@@ -33,14 +33,14 @@ DEVICE void mark_tiles(uint32_t* marks, uint32_t begin, uint32_t end, uint64_t r
 constexpr uint32_t ROWS_AT_ONCE = 4;       // Of a thread.
 
 DEVICE void place_neighbours_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t num_rows = job.num_rows, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, step = num_blocks * BLOCK;
-    uint32_t shared = job.kmer_k - 1, least = shared + (job.keeps_remainder != 0);
-    const int64_t* begins = job.row_begins;
-    int64_t* offsets = job.id_offsets;
-    uint32_t* marks = job.row_marks;
+    uint64_t num_rows = job.batch.num_rows, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, step = num_blocks * BLOCK;
+    uint32_t shared = job.kmers.kmer_k - 1, least = shared + (job.kmers.keeps_remainder != 0);
+    const int64_t* begins = job.rows.row_begins;
+    int64_t* offsets = job.answer.id_offsets;
+    uint32_t* marks = job.kmers.row_marks;
     RowFaults faults(job);
     Divider letters(marked_letters(job));
-    bool can_wrap = job.can_wrap, adds_up = false;
+    bool can_wrap = job.kmers.can_wrap, adds_up = false;
     for (uint64_t from = first; from < num_rows; from += ROWS_AT_ONCE * step) {
         uint32_t row_begins[ROWS_AT_ONCE], row_ends[ROWS_AT_ONCE];
 #pragma unroll
@@ -58,24 +58,24 @@ DEVICE void place_neighbours_stage(const Job& job, uint32_t block, uint32_t num_
             adds_up |= row_ends[i] - row_begins[i] < least || (can_wrap && is_circle(job, row));
         }
     }
-    if (first == 0) offsets[num_rows] = job.status[STATUS_NUM_IDS] = begins[num_rows] - num_rows * shared, faults.finish();
-    if (adds_up && !(job.status[STATUS_ROWS] & ROWS_ADD_UP)) atomic_or(job.status + STATUS_ROWS, ROWS_ADD_UP);
+    if (first == 0) offsets[num_rows] = job.answer.status[STATUS_NUM_IDS] = begins[num_rows] - num_rows * shared, faults.finish();
+    if (adds_up && !(job.answer.status[STATUS_ROWS] & ROWS_ADD_UP)) atomic_or(job.answer.status + STATUS_ROWS, ROWS_ADD_UP);
 }
 
 DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block) {
-    bool is_placed = job.kmer_stride == 1 && !(job.status[STATUS_ROWS] & ROWS_ADD_UP);
-    if (is_placed || block >= scan_tiles(job.num_rows)) return;
+    bool is_placed = job.kmers.kmer_stride == 1 && !(job.answer.status[STATUS_ROWS] & ROWS_ADD_UP);
+    if (is_placed || block >= scan_tiles(job.batch.num_rows)) return;
     RowLengths lengths(job);
     RowFaults faults(job);
     Divider letters(marked_letters(job));
-    const int64_t* begins = job.row_begins;
-    uint32_t* marks = job.row_marks;
-    uint64_t num_rows = job.num_rows;
-    int64_t* offsets = job.id_offsets;
-    scan<uint32_t>(job.place_states, num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
+    const int64_t* begins = job.rows.row_begins;
+    uint32_t* marks = job.kmers.row_marks;
+    uint64_t num_rows = job.batch.num_rows;
+    int64_t* offsets = job.answer.id_offsets;
+    scan<uint32_t>(job.kmers.place_states, num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
                    [&](uint64_t row, uint64_t before) {
                        offsets[row] = before;
-                       if (row == num_rows) job.status[STATUS_NUM_IDS] = before, faults.finish();
+                       if (row == num_rows) job.answer.status[STATUS_NUM_IDS] = before, faults.finish();
                        else mark_tiles(marks, __ldg(begins + row), __ldg(begins + row + 1), row, letters), faults.look_at(row);
                    });
 }

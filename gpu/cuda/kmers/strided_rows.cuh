@@ -75,7 +75,7 @@ DEVICE void stage_one_by_one(const Job& job, const FourLetters& four, const Tile
         uint32_t at = is_kmer ? row.at + id * four.stride : rest_at(four, row) + id;
         if (is_kmer) staged[id] = static_cast<Id>(read_id(four, tile, true, at));
         else if (!has_strange(tile, at, 1)) staged[id] = static_cast<Id>(tile.singles[letters_from(tile, at) >> 30]);
-        else staged[id] = static_cast<Id>(plain_id(job, job.letter_table, tile_row(tile, rows, i), id - row.first, seen));
+        else staged[id] = static_cast<Id>(plain_id(job, job.kmers.letter_table, tile_row(tile, rows, i), id - row.first, seen));
     }
 }
 
@@ -85,7 +85,7 @@ DEVICE void stage_known(const Job& job, const FourLetters& four, Tile& tile, con
                         Id* staged) {
     if (four.stride == BY_SIX) stage_fours<BY_SIX>(four, tile, rows, begin, end, staged);
     else stage_fours<ANY_STRIDE>(four, tile, rows, begin, end, staged);
-    if (job.keeps_remainder) stage_rests(four, tile, rows, begin, end, staged);
+    if (job.kmers.keeps_remainder) stage_rests(four, tile, rows, begin, end, staged);
 }
 
 // Calls stage(begin, end, staged) for the ids begin <= id < end behind those that are staged, as many at a time as there is

@@ -23,7 +23,7 @@ DEVICE uint32_t ids_of_first(const Job& job, const FourLetters& four, const Plai
     if (row.wraps) return letters;
     uint32_t kmers = kmers_of(four, row.length), covered = kmers ? (kmers - 1) * four.stride + four.k : 0;
     uint32_t begun = min_of(kmers, four.stride == 1 ? letters : four.strides.quotient(letters + four.stride - 1));
-    return job.keeps_remainder && letters > covered ? begun + letters - covered : begun;
+    return job.kmers.keeps_remainder && letters > covered ? begun + letters - covered : begun;
 }
 
 DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const PlainRow& row) {
@@ -39,9 +39,9 @@ struct AskedRows {
 };
 
 DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
-    uint32_t num_rows = job.num_rows, first = min_of(first_row, num_rows), row = min_of(first + (threadIdx.x & 31), num_rows);
-    uint32_t begin = static_cast<uint32_t>(job.row_begins[row]), end = job.row_begins[min_of(row + 1, num_rows)];
-    return {first, row < num_rows ? begin : NO_ROW, end, static_cast<uint32_t>(job.id_offsets[row])};
+    uint32_t num_rows = job.batch.num_rows, first = min_of(first_row, num_rows), row = min_of(first + (threadIdx.x & 31), num_rows);
+    uint32_t begin = static_cast<uint32_t>(job.rows.row_begins[row]), end = job.rows.row_begins[min_of(row + 1, num_rows)];
+    return {first, row < num_rows ? begin : NO_ROW, end, static_cast<uint32_t>(job.answer.id_offsets[row])};
 }
 
 // The row of a letter; a warp calls it.
@@ -59,7 +59,7 @@ DEVICE AskedRows rows_of_letter(const Job& job, const AskedRows& asked, uint32_t
 template <class Tile>
 DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, const AskedRows& asked, uint32_t begin) {
     uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane, end = begin + min_of(Tile::OWN_LETTERS, NO_ROW - begin);
-    bool here = asked.begin < end, wraps = Tile::CAN_WRAP && here && job.can_wrap && is_circle(job, row);
+    bool here = asked.begin < end, wraps = Tile::CAN_WRAP && here && job.kmers.can_wrap && is_circle(job, row);
     TileRows rows = {asked.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
     rows.circles = Tile::CAN_WRAP ? __ballot_sync(ALL_LANES, wraps) : 0;
     if (rows.count == 0) return rows;

@@ -177,6 +177,6 @@ DEVICE void join_vector(const FourLetters& four, const Tile& tile, uint32_t next
 DEVICE void load_singles(const Job& job, uint32_t* singles) {
     uint32_t lane = threadIdx.x & 31;
     if (lane >= 4) return;
-    uint32_t letter = job.four_letters >> 16 * lane & 0xFF, code = job.four_codes >> 16 * lane & 0xFF;
-    singles[code] = job.letter_ids[letter];
+    uint32_t letter = job.kmers.four_letters >> 16 * lane & 0xFF, code = job.kmers.four_codes >> 16 * lane & 0xFF;
+    singles[code] = job.kmers.letter_ids[letter];
 }

@@ -15,8 +15,8 @@ DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
         bool varies[AHEAD];
 #pragma unroll
         for (uint32_t i = 0; i < AHEAD; i++) {
-            varies[i] = tile + i < tiles && (job.special_exits[tile + i] & VARIES);
-            const uint64_t* table = reinterpret_cast<const uint64_t*>(job.special_function);
+            varies[i] = tile + i < tiles && (job.special.special_exits[tile + i] & VARIES);
+            const uint64_t* table = reinterpret_cast<const uint64_t*>(job.special.special_function);
             tables[i] = varies[i] ? table[(tile + i) * 32ull + lane] : 0;
         }
 #pragma unroll
@@ -25,7 +25,7 @@ DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
             if (!goes_on) continue;
             uint64_t eight = __shfl_sync(ALL_LANES, tables[i], taken / 8);
             taken = eight >> (taken % 8 * 8) & 0xFF;
-            if (lane == 0) job.special_exits[tile + i] = VARIES | taken;
+            if (lane == 0) job.special.special_exits[tile + i] = VARIES | taken;
         }
     }
 }
@@ -35,7 +35,7 @@ DEVICE uint32_t stretch_begin(const Job& job, uint32_t place) {
     uint32_t lane = threadIdx.x & 31, word = place / 64;
     uint64_t mask = lane ? ~0ull : ~0ull >> (63 - place % 64);
     for (;; word -= 32, mask = ~0ull) {  // A row begins with a border.
-        uint64_t bits = lane <= word ? job.hard[word - lane] & mask : 0;
+        uint64_t bits = lane <= word ? job.batch.hard[word - lane] & mask : 0;
         uint32_t filled = __ballot_sync(ALL_LANES, bits != 0), found = filled ? lowest_bit(filled) : 0;
         bits = __shfl_sync(ALL_LANES, bits, found);
         if (filled) return (word - found) * 64 + highest_bit(bits);
@@ -45,14 +45,14 @@ DEVICE uint32_t stretch_begin(const Job& job, uint32_t place) {
 // Says for each row where the stretch begins in which its first refused token was found: a warp 32 rows.
 DEVICE void find_stretches(const Job& job, uint32_t first, uint32_t stride) {
     uint32_t lane = threadIdx.x & 31;
-    for (uint64_t row = first; row - lane < job.num_rows; row += stride) {
-        uint32_t place = row < job.num_rows ? job.row_refused[row] : NO_BYTE, begin = NO_BYTE;
+    for (uint64_t row = first; row - lane < job.batch.num_rows; row += stride) {
+        uint32_t place = row < job.batch.num_rows ? job.rows.row_refused[row] : NO_BYTE, begin = NO_BYTE;
         uint32_t refused = __ballot_sync(ALL_LANES, place != NO_BYTE);
         for (; refused; refused &= refused - 1) {
             uint32_t found = stretch_begin(job, __shfl_sync(ALL_LANES, place, lowest_bit(refused)));
             if (lane == lowest_bit(refused)) begin = found;
         }
-        if (row < job.num_rows) job.row_stretch[row] = begin;
+        if (row < job.batch.num_rows) job.rows.row_stretch[row] = begin;
     }
 }
 
@@ -60,10 +60,10 @@ template <uint32_t ROUND>
 DEVICE void enter_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
     if (ROUND) find_stretches(job, first, stride);
-    if (!job.special_counts[COUNT_VARYING + ROUND]) return;
+    if (!job.special.special_counts[COUNT_VARYING + ROUND]) return;
     for (uint32_t tile = first / 32; tile < num_tiles(job); tile += stride / 32) {
-        if (!(job.special_exits[tile] & VARIES)) continue;
-        uint32_t before = tile ? job.special_exits[tile - 1] : 0;
+        if (!(job.special.special_exits[tile] & VARIES)) continue;
+        uint32_t before = tile ? job.special.special_exits[tile - 1] : 0;
         if (!(before & VARIES)) follow_tables(job, tile, before);
     }
 }
@@ -72,11 +72,11 @@ DEVICE void enter_special_stage(const Job& job, uint32_t block, uint32_t num_blo
 // stretch for tokens of the second round only once that has ended without a refusal.
 template <uint32_t ROUND>
 DEVICE bool counts_in_row(const Job& job, uint32_t place) {
-    if (!job.row_flags) return true;
+    if (!job.rows.row_flags) return true;
     uint64_t row = row_of(job, place);
-    uint32_t flags = job.row_flags[row];
+    uint32_t flags = job.rows.row_flags[row];
     if (!(flags & ROW_REFUSE_SPECIAL)) return flags & ROW_MATCH_SPECIAL;
-    if (!ROUND || place < job.row_stretch[row]) note_fault(job.row_refused, row, place);
+    if (!ROUND || place < job.rows.row_stretch[row]) note_fault(job.rows.row_refused, row, place);
     return false;
 }
 
@@ -88,10 +88,10 @@ template <uint32_t ROUND>
 DEVICE void accept_match(const Job& job, uint64_t tile_begin, uint32_t match) {
     uint64_t begin = tile_begin + place_of(match), end = tile_begin + end_of(match);
     if (!(match & ORDINARY) && !counts_in_row<ROUND>(job, begin)) return;
-    set_bit(job.special, begin);
-    set_bit(job.hard, begin);
-    if (end < job.num_bytes) set_bit(job.hard, end);
-    job.special_counts[COUNT_ACCEPTED] = 1;
+    set_bit(job.special.special, begin);
+    set_bit(job.batch.hard, begin);
+    if (end < job.batch.num_bytes) set_bit(job.batch.hard, end);
+    job.special.special_counts[COUNT_ACCEPTED] = 1;
 }
 
 // Finds a tile's candidates that count: behind the bytes that the tile before takes all of them
@@ -113,15 +113,15 @@ DEVICE bool mark_orbit(OrbitShared& shared, uint32_t count, uint32_t taken) {
 template <uint32_t ROUND>
 DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t block,
                                  uint32_t num_blocks) {
-    uint32_t tiles = job.special_counts[COUNT_FOUND + ROUND];
+    uint32_t tiles = job.special.special_counts[COUNT_FOUND + ROUND];
     for (uint32_t number = block; number < tiles; number += num_blocks) {
-        uint32_t tile = static_cast<uint32_t>(job.special_list[number]);
-        uint32_t count = job.special_list[number] >> LIST_COUNT_SHIFT;
+        uint32_t tile = static_cast<uint32_t>(job.special.special_list[number]);
+        uint32_t count = job.special.special_list[number] >> LIST_COUNT_SHIFT;
         uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
-            shared.matches[i] = job.special_matches[tile_begin + i];
+            shared.matches[i] = job.special.special_matches[tile_begin + i];
         __syncthreads();
-        uint32_t taken = tile ? job.special_exits[tile - 1] & 0xFF : 0;
+        uint32_t taken = tile ? job.special.special_exits[tile - 1] & 0xFF : 0;
         bool overlap = mark_orbit(shared, count, taken);
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
             uint32_t match = shared.matches[i];
@@ -134,37 +134,37 @@ DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t b
 
 // Accepts what is a token of WHOLE_ROOT from border to border.
 DEVICE void accept_whole_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.text);
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.batch.text);
+    uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     for (uint64_t word = first; word < words; word += stride) {
-        for (uint64_t bits = job.hard[word]; bits; bits &= bits - 1) {
-            uint64_t begin = word * 64 + lowest_bit(bits), rest = job.num_bytes - begin;
+        for (uint64_t bits = job.batch.hard[word]; bits; bits &= bits - 1) {
+            uint64_t begin = word * 64 + lowest_bit(bits), rest = job.batch.num_bytes - begin;
             if (begins_special(job, begin)) continue;
             uint32_t limit = rest <= MAX_SPECIAL ? static_cast<uint32_t>(rest) : MAX_SPECIAL + 1;
             uint32_t length = border_behind(job, begin, limit);
             if (length > MAX_SPECIAL) continue;
             if (longest_special(job, WHOLE_ROOT, text, begin, length).length != length) continue;
-            set_bit(job.special, begin);
-            job.special_counts[COUNT_ACCEPTED] = 1;
+            set_bit(job.special.special, begin);
+            job.special.special_counts[COUNT_ACCEPTED] = 1;
         }
     }
 }
 
 // Takes the pretokenizer's starts inside of accepted tokens away: each is one piece.
 DEVICE void clear_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    if (!job.special_counts[COUNT_ACCEPTED]) return;
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    if (!job.special.special_counts[COUNT_ACCEPTED]) return;
+    uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     for (uint64_t word = first; word < words; word += stride) {
-        for (uint64_t bits = job.special[word]; bits; bits &= bits - 1) {
+        for (uint64_t bits = job.special.special[word]; bits; bits &= bits - 1) {
             uint64_t begin = word * 64 + lowest_bit(bits), at = begin + 1;
             uint64_t end = begin + border_behind(job, begin, special_limit(job, begin));
-            set_bit(job.starts, begin);
+            set_bit(job.text.starts, begin);
             for (; at < end; at = (at / 64 + 1) * 64) {
                 uint64_t inside = ~0ull << at % 64;
                 if (end < (at / 64 + 1) * 64) inside &= (1ull << end % 64) - 1;
-                atomic_and(job.starts + at / 64, ~inside);
+                atomic_and(job.text.starts + at / 64, ~inside);
             }
         }
     }

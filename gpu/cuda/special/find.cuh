@@ -57,8 +57,8 @@ DEVICE uint32_t end_of(uint32_t match) { return place_of(match) + bytes_of(match
 DEVICE uint32_t next_of(uint32_t match) { return (match >> NEXT_SHIFT & 0xFF) + 1; }
 
 DEVICE uint4 load_sixteen(const Job& job, uint64_t begin) {
-    if (begin >= job.num_bytes) return {0, 0, 0, 0};
-    return *reinterpret_cast<const uint4*>(job.text + begin);
+    if (begin >= job.batch.num_bytes) return {0, 0, 0, 0};
+    return *reinterpret_cast<const uint4*>(job.batch.text + begin);
 }
 
 // Which of 16 bytes have a bit.
@@ -75,16 +75,16 @@ DEVICE uint32_t bytes_in(const uint32_t* bits, const uint32_t words[4]) {
 // Which of a thread's 16 bytes are a token's first one, in front of one that may follow it.
 template <uint32_t ROUND>
 DEVICE uint32_t possible_begins(const Job& job, const uint32_t* first, uint64_t begin, uint4 vector) {
-    if (begin >= job.num_bytes) return 0;
+    if (begin >= job.batch.num_bytes) return 0;
     uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w}, found = bytes_in(first, words);
     if (found) {
-        uint32_t next = job.text[begin + 16];
+        uint32_t next = job.batch.text[begin + 16];
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) words[i] = shift_right(words[i], i < 3 ? words[i + 1] : next, 8);
         found &= bytes_in(first + 8, words);
     }
-    if (ROUND) found |= static_cast<uint32_t>(job.special[begin / 64] >> begin % 64) & 0xFFFF;
-    return job.num_bytes - begin < 16 ? found & ((1u << (job.num_bytes - begin)) - 1) : found;
+    if (ROUND) found |= static_cast<uint32_t>(job.special.special[begin / 64] >> begin % 64) & 0xFFFF;
+    return job.batch.num_bytes - begin < 16 ? found & ((1u << (job.batch.num_bytes - begin)) - 1) : found;
 }
 
 // Matches at the places `found` of a thread's 16 bytes, kept in jumps by place; which are some.
@@ -195,27 +195,27 @@ DEVICE void write_exits(const Job& job, SpecialShared& shared, uint32_t tile, ui
         if (threadIdx.x == 0) shared.exit = exit;
         __syncthreads();
         varies = __syncthreads_or(exit != shared.exit);
-        if (varies) job.special_function[tile * 256ull + threadIdx.x] = exit;
+        if (varies) job.special.special_function[tile * 256ull + threadIdx.x] = exit;
     }
-    if (threadIdx.x == 0) job.special_exits[tile] = varies ? VARIES : shared.exit;
-    if (threadIdx.x == 0 && varies) atomicAdd(job.special_counts + COUNT_VARYING + ROUND, 1u);
+    if (threadIdx.x == 0) job.special.special_exits[tile] = varies ? VARIES : shared.exit;
+    if (threadIdx.x == 0 && varies) atomicAdd(job.special.special_counts + COUNT_VARYING + ROUND, 1u);
 }
 
 // Hands a tile's candidates on to the steps that follow.
 template <uint32_t ROUND>
 DEVICE void write_candidates(const Job& job, const SpecialShared& shared, uint32_t tile,
                              uint32_t count) {
-    uint32_t* to = job.special_matches + static_cast<uint64_t>(tile) * TILE;
+    uint32_t* to = job.special.special_matches + static_cast<uint64_t>(tile) * TILE;
     for (uint32_t i = threadIdx.x; i < count; i += BLOCK) to[i] = shared.orbits.matches[i];
     if (threadIdx.x) return;
-    uint32_t number = atomicAdd(job.special_counts + COUNT_FOUND + ROUND, 1u);
-    job.special_list[number] = static_cast<uint64_t>(count) << LIST_COUNT_SHIFT | tile;
+    uint32_t number = atomicAdd(job.special.special_counts + COUNT_FOUND + ROUND, 1u);
+    job.special.special_list[number] = static_cast<uint64_t>(count) << LIST_COUNT_SHIFT | tile;
 }
 
 template <uint32_t ROUND>
 DEVICE void find_special_stage(const Job& job, SpecialShared& shared, uint32_t block,
                                uint32_t num_blocks) {
-    if (threadIdx.x < 16) shared.first[threadIdx.x] = job.special_first[ROUND * 16 + threadIdx.x];
+    if (threadIdx.x < 16) shared.first[threadIdx.x] = job.special.special_first[ROUND * 16 + threadIdx.x];
     __syncthreads();
     for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
         uint32_t count = list_candidates<ROUND>(job, shared, static_cast<uint64_t>(tile) * TILE);
@@ -224,7 +224,7 @@ DEVICE void find_special_stage(const Job& job, SpecialShared& shared, uint32_t b
             write_exits<ROUND>(job, shared, tile, count);
             __syncthreads();
         } else if (threadIdx.x == 0) {
-            job.special_exits[tile] = 0;
+            job.special.special_exits[tile] = 0;
         }
     }
 }

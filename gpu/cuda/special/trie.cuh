@@ -29,11 +29,11 @@ struct SpecialMatch {
 
 // The edge from a node that begins with a byte; its last word is 0 where there is none.
 DEVICE uint4 edge_of(const Job& job, uint32_t node, uint32_t byte) {
-    uint32_t hash = ((node << 8 | byte) ^ static_cast<uint32_t>(job.seed)) * 0x9E3779B1u;
+    uint32_t hash = ((node << 8 | byte) ^ static_cast<uint32_t>(job.tokens.seed)) * 0x9E3779B1u;
     hash = (hash ^ hash >> 15) * 0x85EBCA77u;
-    const uint4* edges = reinterpret_cast<const uint4*>(job.special_edges);
+    const uint4* edges = reinterpret_cast<const uint4*>(job.special.special_edges);
     for (uint32_t place = hash ^ hash >> 13;; place++) {
-        uint4 edge = __ldg(edges + (place & job.special_mask));
+        uint4 edge = __ldg(edges + (place & job.special.special_mask));
         if (!edge.w || (edge.z >> EDGE_NODE_SHIFT == node && (edge.x & 0xFF) == byte)) return edge;
     }
 }
@@ -73,19 +73,19 @@ DEVICE SpecialMatch longest_special(const Job& job, uint32_t root, const uint32_
 // hard bits: a row begins, or a special token that was accepted begins or ends.
 DEVICE uint32_t border_behind(const Job& job, uint64_t place, uint32_t limit) {
     for (uint64_t at = place + 1; at < place + limit; at = (at / 64 + 1) * 64) {
-        uint64_t bits = job.hard[at / 64] >> at % 64;
+        uint64_t bits = job.batch.hard[at / 64] >> at % 64;
         if (bits) return min_of(limit, static_cast<uint32_t>(at - place) + lowest_bit(bits));
     }
     return limit;
 }
 
 DEVICE bool begins_special(const Job& job, uint64_t place) {
-    return job.special[place / 64] >> place % 64 & 1;
+    return job.special.special[place / 64] >> place % 64 & 1;
 }
 
 // Bytes from a place that a special token may have at most.
 DEVICE uint32_t special_limit(const Job& job, uint64_t place) {
-    uint64_t rest = job.num_bytes - place;
+    uint64_t rest = job.batch.num_bytes - place;
     return rest < MAX_SPECIAL ? static_cast<uint32_t>(rest) : MAX_SPECIAL;
 }
 
@@ -104,10 +104,10 @@ DEVICE SpecialMatch match_special(const Job& job, uint64_t begin, const uint32_t
 
 // The id of the accepted special token that is the bytes begin .. begin + length - 1.
 DEVICE uint32_t special_id(const Job& job, uint64_t begin, uint32_t length) {
-    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.text);
+    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.batch.text);
     for (uint32_t root = 0; root <= WHOLE_ROOT; root++) {
         SpecialMatch found = longest_special(job, root, text, begin, length);
-        if (found.length == length) return __ldg(job.special_nodes + found.node);
+        if (found.length == length) return __ldg(job.special.special_nodes + found.node);
     }
     return NO_ID;
 }

@@ -45,13 +45,13 @@ KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
-    compact_stage(*job, job->ids, begins, blockIdx.x, gridDim.x);
+    compact_stage(*job, job->answer.ids, begins, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
-    compact_stage(*job, reinterpret_cast<uint16_t*>(job->narrow_ids), begins, blockIdx.x, gridDim.x);
+    compact_stage(*job, reinterpret_cast<uint16_t*>(job->answer.narrow_ids), begins, blockIdx.x, gridDim.x);
 }
 
 // A block a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids,
@@ -77,7 +77,7 @@ KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
 // A thread a word of 32 bits: ids, id_bits, status -> narrow_ids.
 KERNEL __launch_bounds__(BLOCK) narrow_ids(const Job* job) {
     wait_for_kernel_before();
-    if (job->id_bits == 16) narrow_ids_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
+    if (job->answer.id_bits == 16) narrow_ids_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
     else narrow_ids_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
 

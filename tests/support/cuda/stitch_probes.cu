@@ -3,5 +3,5 @@
 
 // Start bits of every word of the text in `hard`, a thread a word.
 KERNEL probe_starts(const Job* job) {
-    for (uint64_t word = threadIdx.x; word * 64 < job->num_bytes; word += 32) job->hard[word] = starts_in(*job, word);
+    for (uint64_t word = threadIdx.x; word * 64 < job->batch.num_bytes; word += 32) job->batch.hard[word] = starts_in(*job, word);
 }

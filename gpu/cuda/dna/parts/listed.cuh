@@ -14,7 +14,7 @@ DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, ui
     uint32_t length = token.y & 0xFF, key = token.y >> 8;
     if (has_certain(shared, place, length) || length > bases_behind(shared, place)) return MAY_NOT;
     if (length > place) return NEVER;      // Nothing is known of what is in front of the view.
-    if (key && !begin_alike(key_before(shared, place), job.ending_keys[key - 1], length)) return MAY_NOT;
+    if (key && !begin_alike(key_before(shared, place), job.dna.ending_keys[key - 1], length)) return MAY_NOT;
     return ask(job, shared, first, place - length, token.x >> 16);
 }
 
@@ -24,13 +24,13 @@ DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, ui
 DEVICE_RARE bool ask_listed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     uint32_t number = classes_at(shared, first, place) & ~(IS_LISTED | IS_AT_BORDER), lane = threadIdx.x & 31;
     if (number == NEAR_MIXED) return ask_near_mixed(job, shared, first, place);
-    uint32_t item = __ldg(job.ending_begins + number), last = __ldg(job.ending_begins + number + 1) - 1;
+    uint32_t item = __ldg(job.dna.ending_begins + number), last = __ldg(job.dna.ending_begins + number + 1) - 1;
     bool waits = false, is_never = false;
     for (; item < last; item += 32) {
         uint2 token = {0, 0};
         uint32_t answer = MAY_NOT;
         if (item + lane < last) {
-            token = __ldg(job.ending_listed + item + lane);
+            token = __ldg(job.dna.ending_listed + item + lane);
             answer = ask_token(job, shared, first, place, token);
         }
         bool is_found = __any_sync(ALL_LANES, answer == MAY);
@@ -40,7 +40,7 @@ DEVICE_RARE bool ask_listed(const Job& job, PartShared& shared, uint32_t first, 
         is_never |= __any_sync(ALL_LANES, answer == NEVER);
     }
     if (waits) return false;
-    uint2 token = __ldg(job.ending_listed + last);
+    uint2 token = __ldg(job.dna.ending_listed + last);
     if (lane == 0 && is_never) length_at(shared, place) = NEVER_KNOWN;
     if (lane == 0 && !is_never) note_last(shared, first, place, token.x & 0xFFFF, token.y & 0xFF);
     return true;

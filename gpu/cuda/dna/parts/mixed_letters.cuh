@@ -23,7 +23,7 @@ DEVICE uint32_t bases_behind(const PartShared& shared, uint32_t place) {
 // The id of up to dna_k bases before a place; NO_TOKEN where they are no token.
 DEVICE uint32_t id_of_few(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
     uint32_t first = ((1u << 2 * length) - 4) / 3;
-    return __ldg(job.dna_spelled + first + (codes_before(shared, place) >> (32 - 2 * length)));
+    return __ldg(job.dna.dna_spelled + first + (codes_before(shared, place) >> (32 - 2 * length)));
 }
 
 // A token with mixed letters: letters, the last one's bits the highest; the id, letters << 16, bits of mixed ones << 32.
@@ -38,11 +38,11 @@ DEVICE bool ends_with_mixed(const PartShared& shared, uint32_t place, ulonglong2
 
 // The id of a piece with mixed letters.
 DEVICE_RARE uint32_t id_of_mixed(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
-    for (uint64_t i = 0; i < job.num_bases_mixed; i++) {
-        ulonglong2 token = job.bases_mixed[i];
+    for (uint64_t i = 0; i < job.parts.num_bases_mixed; i++) {
+        ulonglong2 token = job.parts.bases_mixed[i];
         if (length_of_mixed(token) == length && ends_with_mixed(shared, place, token)) return token.y & 0xFFFF;
     }
-    job.host_status[STATUS_FAULT] = 1;     // No such token: the tables are wrong.
+    job.host.host_status[STATUS_FAULT] = 1;     // No such token: the tables are wrong.
     return 0;
 }
 
@@ -50,19 +50,19 @@ DEVICE_RARE uint32_t id_of_mixed(const Job& job, const PartShared& shared, uint3
 DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t place, uint64_t number) {
     if (number < 32) {
         uint32_t length = static_cast<uint32_t>(number) + 1;
-        return length <= bases_behind(shared, place) && length <= job.dna_k ? id_of_few(job, shared, place, length) : NO_TOKEN;
+        return length <= bases_behind(shared, place) && length <= job.dna.dna_k ? id_of_few(job, shared, place, length) : NO_TOKEN;
     }
-    if (number - 32 >= job.num_bases_mixed) return NO_TOKEN;
-    ulonglong2 token = job.bases_mixed[number - 32];
+    if (number - 32 >= job.parts.num_bases_mixed) return NO_TOKEN;
+    ulonglong2 token = job.parts.bases_mixed[number - 32];
     return ends_with_mixed(shared, place, token) ? token.y & 0xFFFF : NO_TOKEN;
 }
 
 // Asks for a place near a mixed letter. Exactly one token may end there. False where it waits.
 DEVICE_RARE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     bool waits = false;
-    for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.num_bases_mixed; number += 32) {
+    for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_bases_mixed; number += 32) {
         uint32_t token = near_token(job, shared, place, number), answer = MAY_NOT;
-        uint64_t record = token == NO_TOKEN ? 0 : job.dna_tokens[token];
+        uint64_t record = token == NO_TOKEN ? 0 : job.dna.dna_tokens[token];
         uint32_t length = length_of(record);
         if (token != NO_TOKEN && !has_certain(shared, place, length))
             answer = length > place ? NEVER : ask(job, shared, first, place - length, right_class(record));

@@ -11,29 +11,29 @@
 #pragma once
 #include "dna/parts/part.cuh"
 
-DEVICE bool is_run_letter(const Job& job, uint8_t letter) { return job.run_length && letter == job.run_letter; }
+DEVICE bool is_run_letter(const Job& job, uint8_t letter) { return job.dna.run_length && letter == job.dna.run_letter; }
 
 // The same of a letter of the view that is there.
 DEVICE bool is_run_letter(const Job& job, const PartShared& shared, uint32_t letter) {
-    return job.run_length && shared.lengths[letter + 1] == (GAP_LENGTH | job.run_letter);
+    return job.dna.run_length && shared.lengths[letter + 1] == (GAP_LENGTH | job.dna.run_letter);
 }
 
 DEVICE const uint8_t* text_of(const Job& job, const View& view) {
-    return (job.host_text ? job.host_text : job.text) + view.begin;
+    return (job.host.host_text ? job.host.host_text : job.batch.text) + view.begin;
 }
 
 // Letters of the run directly in front of a view; no more than are long.
 DEVICE uint32_t run_before_view(const Job& job, const PartShared& shared, const View& view) {
-    uint64_t row_begin = shared.first_row ? job.row_begins[shared.first_row - 1] : 0, most = view.begin - row_begin;
+    uint64_t row_begin = shared.first_row ? job.rows.row_begins[shared.first_row - 1] : 0, most = view.begin - row_begin;
     uint32_t before = 0;
-    while (before < job.run_length && before < most && is_run_letter(job, text_of(job, view)[-1 - int64_t{before}])) before++;
+    while (before < job.dna.run_length && before < most && is_run_letter(job, text_of(job, view)[-1 - int64_t{before}])) before++;
     return before;
 }
 
 // Letters of the same run directly before one of the round that begins with letter `first`.
 DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View& view, uint32_t first, uint32_t letter) {
     uint32_t before = 0;
-    for (; before < job.run_length; before++, letter--) {
+    for (; before < job.dna.run_length; before++, letter--) {
         if (letter == first) {
             if (shared.run_end != first) return before;
             return before + (shared.run_before == RUN_UNKNOWN ? run_before_view(job, shared, view) : shared.run_before);
@@ -46,8 +46,8 @@ DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View&
 // The same directly behind one; the round ends in front of letter `end`.
 DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View& view, uint32_t letter, uint32_t end) {
     uint32_t behind = 0;
-    for (; behind < job.run_length && !is_certain(shared, ++letter); behind++) {
-        if (letter >= view.size) return view.begin + letter < job.num_bytes ? static_cast<uint32_t>(job.run_length) : behind;
+    for (; behind < job.dna.run_length && !is_certain(shared, ++letter); behind++) {
+        if (letter >= view.size) return view.begin + letter < job.batch.num_bytes ? static_cast<uint32_t>(job.dna.run_length) : behind;
         if (!(letter < end ? is_run_letter(job, shared, letter) : is_run_letter(job, text_of(job, view)[letter]))) break;
     }
     return behind;
@@ -62,7 +62,7 @@ DEVICE_RARE void settle_mixed(const Job& job, PartShared& shared, View view, uin
         if (length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] != BASES_MIXED) continue;
         uint32_t before = run_before(job, shared, view, first, letter + i);
         uint32_t whole = before + 1 + run_behind(job, shared, view, letter + i, end);
-        bool is_long = job.run_length && whole >= job.run_length;
+        bool is_long = job.dna.run_length && whole >= job.dna.run_length;
         in_run |= is_long << i;
         mixed |= !is_long << i;
         begins |= (before == 0) << i;
@@ -74,14 +74,14 @@ DEVICE_RARE void settle_mixed(const Job& job, PartShared& shared, View view, uin
         if (in_run >> i & 1) {
             set_certain(shared, own);
             set_certain(shared, own + 1);
-            if (begins >> i & 1 && job.run_id != NO_TOKEN) shared.lengths[own + 1] = RUN_BEGINS;
+            if (begins >> i & 1 && job.dna.run_id != NO_TOKEN) shared.lengths[own + 1] = RUN_BEGINS;
         } else if (mixed >> i & 1) {
             set_bit(shared.mixed, own + 1);
             shared.lengths[own + 1] = 0;
         }
     }
     if (mixed) shared.has_mixed = 1;
-    if (mixed && !job.num_bases_mixed) shared.is_left = IS_OTHER;
+    if (mixed && !job.parts.num_bases_mixed) shared.is_left = IS_OTHER;
     if (letter < end && end <= letter + LETTERS_A_THREAD) shared.run_end = end, shared.run_before = run;
     if (threadIdx.x == 0) shared.is_unsettled = 0;
     __syncthreads();

@@ -85,19 +85,19 @@ struct View {
 
 // Letters of a part where as many blocks as can be have one.
 DEVICE uint32_t part_size(const Job& job, uint32_t num_blocks) {
-    uint64_t size = ((job.num_bytes + num_blocks - 1) / num_blocks + PART_STEP - 1) / PART_STEP * PART_STEP;
+    uint64_t size = ((job.batch.num_bytes + num_blocks - 1) / num_blocks + PART_STEP - 1) / PART_STEP * PART_STEP;
     return size < LEAST_PART ? LEAST_PART : size < MOST_PART ? static_cast<uint32_t>(size) : MOST_PART;
 }
 
 DEVICE uint32_t num_parts(const Job& job, uint32_t size) {
-    return job.num_bytes ? static_cast<uint32_t>((job.num_bytes + size - 1) / size) : 1;
+    return job.batch.num_bytes ? static_cast<uint32_t>((job.batch.num_bytes + size - 1) / size) : 1;
 }
 
 DEVICE View view_of(const Job& job, uint32_t part, uint32_t part_size, uint32_t lead = LEAD) {
-    uint64_t begin = static_cast<uint64_t>(part) * part_size, left = job.num_bytes - begin;
+    uint64_t begin = static_cast<uint64_t>(part) * part_size, left = job.batch.num_bytes - begin;
     lead = begin < lead ? static_cast<uint32_t>(begin) : lead;
     uint32_t end = lead + static_cast<uint32_t>(left < part_size ? left : part_size);
-    uint64_t rest = job.num_bytes - begin + lead;
+    uint64_t rest = job.batch.num_bytes - begin + lead;
     return {begin - lead, part, lead, end, static_cast<uint32_t>(rest < end + LOOK ? rest : end + LOOK)};
 }
 
@@ -105,7 +105,7 @@ DEVICE View view_of(const Job& job, uint32_t part, uint32_t part_size, uint32_t 
 // sixteen bytes that begin at a multiple of as many, and so lie in one page, whatever ends among them.
 DEVICE void ask_for_text(const Job& job, PartShared& shared, TextCopies& copies, const View& view, uint32_t first) {
     if (first >= view.size) return;
-    const uint8_t* text = job.host_text ? job.host_text : job.text;
+    const uint8_t* text = job.host.host_text ? job.host.host_text : job.batch.text;
     uint32_t bytes = (min_of(view.size - first, ROUND) + 15) / 16 * 16;
     copies.ask(shared.text[copies.asked % 2], text + view.begin + first, bytes);
 }
@@ -165,7 +165,7 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += BASES_THREADS) shared.certain[i] = shared.mixed[i] = 0;
     if (threadIdx.x < 64) {
         uint64_t place = threadIdx.x < 32 ? view.begin : view.begin + view.size + 1;
-        uint64_t row = first_not_before_by_warp(job.row_begins, job.num_rows + 1, place);
+        uint64_t row = first_not_before_by_warp(job.rows.row_begins, job.batch.num_rows + 1, place);
         if (threadIdx.x % 32 == 0) (threadIdx.x ? shared.rows_behind : shared.first_row) = row;
     }
     if (threadIdx.x == 0) {
@@ -174,8 +174,8 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     }
     __syncthreads();
     if (threadIdx.x == 0 && view.begin == 0) set_certain(shared, 0);
-    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.num_rows; row += BASES_THREADS) {
-        uint64_t place = job.row_begins[row] - view.begin;
+    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BASES_THREADS) {
+        uint64_t place = job.rows.row_begins[row] - view.begin;
         if (place > view.size) break;
         set_certain(shared, static_cast<uint32_t>(place));
     }

@@ -84,7 +84,7 @@ DEVICE uint32_t find_paths(PartShared& shared, const View& view, uint32_t& entry
 // Tells all parts behind how many ids a part has, and where its path comes in.
 DEVICE void publish_part(const Job& job, const PartShared& shared, const View& view, uint32_t ids, uint32_t entry) {
     uint64_t state = PART_THERE | (shared.is_left ? PART_LEFT : static_cast<uint64_t>(entry) << 32 | ids);
-    if (threadIdx.x == 0) store_volatile(job.part_states + view.number, state);
+    if (threadIdx.x == 0) store_volatile(job.parts.part_states + view.number, state);
 }
 
 // Adds up the ids of all parts in front; notes where these are left or do not meet. The whole block calls it.
@@ -93,7 +93,7 @@ DEVICE void add_parts_before(const Job& job, PartShared& shared, const View& vie
     bool is_left = false;
     for (uint32_t part = threadIdx.x; part < view.number; part += BASES_THREADS) {
         uint64_t state = 0;
-        for (; !state; give_way()) state = load_volatile(job.part_states + part);
+        for (; !state; give_way()) state = load_volatile(job.parts.part_states + part);
         bool meets = part + 1 < view.number || view.lead - shared.exits[0] == (state >> 32 & 0xFF);
         is_left |= state & PART_LEFT || !meets;
         sum += static_cast<uint32_t>(state);

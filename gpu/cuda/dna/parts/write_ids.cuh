@@ -7,29 +7,29 @@
 DEVICE uint64_t hash_of_token(const Job& job, LongKey key, uint32_t length) {
     uint64_t high = length < 32 ? key.high >> (64 - 2 * length) : key.high;
     uint64_t low = length <= 32 ? 0 : key.low >> (128 - 2 * length);
-    uint64_t hash = (high ^ (low + length) * job.bases_factor) * 0x9E3779B97F4A7C15ull;
-    return (hash ^ hash >> 32) * job.bases_factor;
+    uint64_t hash = (high ^ (low + length) * job.parts.bases_factor) * 0x9E3779B97F4A7C15ull;
+    return (hash ^ hash >> 32) * job.parts.bases_factor;
 }
 
 // The id of a token of many letters.
 DEVICE_RARE uint32_t id_of_long(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
-    uint64_t hash = hash_of_token(job, key_before(shared, place), length), slot = hash >> job.bases_shift;
+    uint64_t hash = hash_of_token(job, key_before(shared, place), length), slot = hash >> job.parts.bases_shift;
     uint32_t tag = static_cast<uint32_t>(hash);
-    for (uint64_t probes = 0; probes < 1ull << (64 - job.bases_shift); probes++, slot++) {
-        uint2 entry = __ldg(job.bases_ids + (slot & ((1ull << (64 - job.bases_shift)) - 1)));
+    for (uint64_t probes = 0; probes < 1ull << (64 - job.parts.bases_shift); probes++, slot++) {
+        uint2 entry = __ldg(job.parts.bases_ids + (slot & ((1ull << (64 - job.parts.bases_shift)) - 1)));
         if (entry.x == tag && entry.y) return entry.y - 1;
     }
-    job.host_status[STATUS_FAULT] = 1;     // No such token: the tables are wrong.
+    job.host.host_status[STATUS_FAULT] = 1;     // No such token: the tables are wrong.
     return 0;
 }
 
 // The id of the piece that ends at a place.
 DEVICE uint32_t id_of_piece(const Job& job, const PartShared& shared, uint32_t place) {
     uint32_t length = shared.lengths[place];
-    if (length == RUN_BEGINS) return static_cast<uint32_t>(job.run_id);
-    if (length >= GAP_LENGTH) return __ldg(job.dna_letter_ids + (length - GAP_LENGTH));
+    if (length == RUN_BEGINS) return static_cast<uint32_t>(job.dna.run_id);
+    if (length >= GAP_LENGTH) return __ldg(job.dna.dna_letter_ids + (length - GAP_LENGTH));
     if (length > bases_behind(shared, place)) return id_of_mixed(job, shared, place, length);
-    return length > job.dna_k ? id_of_long(job, shared, place, length) : id_of_few(job, shared, place, length);
+    return length > job.dna.dna_k ? id_of_long(job, shared, place, length) : id_of_few(job, shared, place, length);
 }
 
 // Lists pieces, so that neighbouring threads write neighbouring ids: id << 16 | the place where it ends. The whole
@@ -45,47 +45,47 @@ DEVICE void list_pieces(const Job& job, const PartShared& shared, const View& vi
 
 // Ids of the answer in front of a row's own, where `pieces` are in front of it in the batch.
 DEVICE uint64_t ids_before_row(const Job& job, uint64_t row, uint64_t pieces) {
-    return job.framed ? pieces + row * (job.num_prefix + job.num_suffix) + job.num_prefix : pieces;
+    return job.launch.framed ? pieces + row * (job.frame.num_prefix + job.frame.num_suffix) + job.frame.num_prefix : pieces;
 }
 
 // The row that a part's piece is of; it ends at a place.
 DEVICE uint64_t row_of_piece(const Job& job, const PartShared& shared, const View& view, uint32_t place) {
     uint64_t first = shared.first_row ? shared.first_row - 1 : 0;
-    return first + last_not_behind(job.row_begins + first, shared.rows_behind - first, view.begin + place - 1);
+    return first + last_not_behind(job.rows.row_begins + first, shared.rows_behind - first, view.begin + place - 1);
 }
 
 template <class Id>
 DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces, uint32_t count) {
-    Id* ids = reinterpret_cast<Id*>(job.host_ids);
+    Id* ids = reinterpret_cast<Id*>(job.host.host_ids);
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < count; i += BASES_THREADS) {
         uint64_t number = shared.ids_before + i;
-        if (job.framed) number = ids_before_row(job, row_of_piece(job, shared, view, pieces[i] & 0xFFFF), number);
+        if (job.launch.framed) number = ids_before_row(job, row_of_piece(job, shared, view, pieces[i] & 0xFFFF), number);
         ids[number] = static_cast<Id>(pieces[i] >> 16);
     }
 }
 
 // Begin tokens of a row and end tokens of the one before it, where the batch has `pieces` in front of it.
 template <class Id> DEVICE void write_frame(const Job& job, uint64_t row, uint64_t pieces) {
-    Id* ids = reinterpret_cast<Id*>(job.host_ids) + ids_before_row(job, row, pieces) - job.num_prefix;
-    for (uint64_t i = 0; i < job.num_prefix && row < job.num_rows; i++) ids[i] = static_cast<Id>(job.prefix[i]);
-    ids -= job.num_suffix;
-    for (uint64_t i = 0; i < job.num_suffix && row; i++) ids[i] = static_cast<Id>(job.suffix[i]);
+    Id* ids = reinterpret_cast<Id*>(job.host.host_ids) + ids_before_row(job, row, pieces) - job.frame.num_prefix;
+    for (uint64_t i = 0; i < job.frame.num_prefix && row < job.batch.num_rows; i++) ids[i] = static_cast<Id>(job.frame.prefix[i]);
+    ids -= job.frame.num_suffix;
+    for (uint64_t i = 0; i < job.frame.num_suffix && row; i++) ids[i] = static_cast<Id>(job.frame.suffix[i]);
 }
 
 // Where the ids of the rows begin that begin behind a part's first place, up to its end; those of the text's begin in
 // the first part.
 template <class Id>
 DEVICE void write_rows(const Job& job, const PartShared& shared, const View& view, uint32_t count) {
-    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.num_rows; row += BASES_THREADS) {
-        uint64_t place = job.row_begins[row] - view.begin, pieces = shared.ids_before + count;
+    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BASES_THREADS) {
+        uint64_t place = job.rows.row_begins[row] - view.begin, pieces = shared.ids_before + count;
         if (place > view.end) return;
         if (place <= view.lead && view.number) continue;
         uint32_t segment = static_cast<uint32_t>(place - view.lead) / SEGMENT, rest = (place - view.lead) % SEGMENT;
         if (place < view.end)
             pieces = shared.ids_before + shared.before[segment] + count_bits(shared.ends[segment] & ((1u << rest) - 1));
-        job.host_offsets[row] = ids_before_row(job, row, pieces) - (job.framed ? job.num_prefix : 0);
-        if (job.framed) write_frame<Id>(job, row, pieces);
+        job.host.host_offsets[row] = ids_before_row(job, row, pieces) - (job.launch.framed ? job.frame.num_prefix : 0);
+        if (job.launch.framed) write_frame<Id>(job, row, pieces);
     }
 }
 
@@ -132,7 +132,7 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
 template <bool COPIED>
 DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies& copies, View view, uint32_t part_size) {
     PartShared& part = shared.part;
-    Endings endings(job, COPIED ? shared.last : job.ending_last);
+    Endings endings(job, COPIED ? shared.last : job.dna.ending_last);
     uint32_t entry = 0, count = 0;
     for (uint32_t lead = LEAD;; lead = LONG_LEAD) {
         count = find_part(job, endings, part, copies, view, entry);
@@ -146,11 +146,11 @@ DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies&
     __syncthreads();
     add_parts_before(job, part, view);
     if (part.is_left) {
-        job.host_status[STATUS_RARE] = 1;
+        job.host.host_status[STATUS_RARE] = 1;
         return;
     }
-    if (job.id_bits == 16) write_bases<uint16_t>(job, part, view, shared.pieces, count);
-    else if (job.id_bits == 8) write_bases<uint8_t>(job, part, view, shared.pieces, count);
+    if (job.answer.id_bits == 16) write_bases<uint16_t>(job, part, view, shared.pieces, count);
+    else if (job.answer.id_bits == 8) write_bases<uint8_t>(job, part, view, shared.pieces, count);
     else write_bases<int32_t>(job, part, view, shared.pieces, count);
 }
 
@@ -160,18 +160,18 @@ template <bool COPIED>
 DEVICE void encode_parts(const Job& job, BasesShared<COPIED>& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t size = part_size(job, num_blocks), parts = num_parts(job, size);
     uint64_t first = static_cast<uint64_t>(block) * BASES_THREADS + threadIdx.x, stride = num_blocks * BASES_THREADS;
-    int64_t* row_begins = const_cast<int64_t*>(job.row_begins);
-    int64_t begin = first <= job.num_rows ? job.host_row_begins[first] : 0;
+    int64_t* row_begins = const_cast<int64_t*>(job.rows.row_begins);
+    int64_t begin = first <= job.batch.num_rows ? job.host.host_row_begins[first] : 0;
     TextCopies copies = {shared.part.barriers, 0, 0};
     copies.begin();
     __syncthreads();
     if (block < parts) ask_for_text(job, shared.part, copies, view_of(job, block, size), 0);
     if (COPIED) copy_last(job, shared.last);
-    if (threadIdx.x < 256) shared.part.letters[threadIdx.x] = __ldg(job.bases_classes + threadIdx.x);
-    for (uint64_t part = first; part < parts; part += stride) job.part_states[part] = 0;
-    if (first <= job.num_rows) row_begins[first] = begin;
-    for (uint64_t row = first + stride; row <= job.num_rows; row += stride) row_begins[row] = job.host_row_begins[row];
-    wait_for_grid(job.grid_arrivals);
+    if (threadIdx.x < 256) shared.part.letters[threadIdx.x] = __ldg(job.parts.bases_classes + threadIdx.x);
+    for (uint64_t part = first; part < parts; part += stride) job.parts.part_states[part] = 0;
+    if (first <= job.batch.num_rows) row_begins[first] = begin;
+    for (uint64_t row = first + stride; row <= job.batch.num_rows; row += stride) row_begins[row] = job.host.host_row_begins[row];
+    wait_for_grid(job.launch.grid_arrivals);
     for (uint32_t part = block; part < parts; part += num_blocks) {
         View view = view_of(job, part, size);
         if (part != block) {

@@ -30,7 +30,7 @@ DEVICE bool repeats_in(const Job& job, uint64_t begin, uint32_t period) {
 template <uint32_t CHUNK>
 DEVICE bool has_certain(const Job& job, uint64_t begin) {
     for (uint32_t i = 0; i < 2 * Window<CHUNK>::WORDS; i++)
-        if (job.base_words[begin / 16 + i].flags & 0xFFFF) return true;
+        if (job.dna.base_words[begin / 16 + i].flags & 0xFFFF) return true;
     return false;
 }
 
@@ -40,7 +40,7 @@ DEVICE bool has_certain(const Job& job, uint64_t begin) {
 template <uint32_t CHUNK>
 DEVICE bool repeats(const Job& job, uint32_t window) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    if (begin + 32 * Window<CHUNK>::WORDS > job.num_bytes) return false;
+    if (begin + 32 * Window<CHUNK>::WORDS > job.batch.num_bytes) return false;
     uint64_t first = codes_from(job, begin), second = codes_from(job, begin + 32);
     for (uint32_t period = 1; period <= MAX_PERIOD; period++) {
         uint64_t moved = period < 32 ? first >> 2 * period | second << (64 - 2 * period) : second;
@@ -93,7 +93,7 @@ DEVICE uint32_t token_before(const Job& job, const RunBorders& run, uint64_t bor
 template <uint32_t CHUNK>
 DEVICE uint32_t token_before(const Job& job, uint32_t window, uint32_t place) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    if (bit_of(job.certain, begin + place)) return NO_TOKEN;
+    if (bit_of(job.dna.certain, begin + place)) return NO_TOKEN;
     uint32_t word = place / 64 * 64;
     uint64_t bits = borders_from<CHUNK>(job, window, word) & ((1ull << place % 64) - 1);
     while (!bits && word) bits = borders_from<CHUNK>(job, window, word -= 64);
@@ -117,7 +117,7 @@ DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     uint32_t left = token_before<CHUNK>(job, window - 1, CHUNK + place);
     uint32_t right = length > MAX_LETTERS ? NO_TOKEN : token_of(job, begin, begin + length);
     if (left == NO_TOKEN || right == NO_TOKEN) return NO_MEETING;
-    bool may_meet = may_follow(job, left_class(job.dna_tokens[left]), right_class(job.dna_tokens[right]));
+    bool may_meet = may_follow(job, left_class(job.dna.dna_tokens[left]), right_class(job.dna.dna_tokens[right]));
     return may_meet ? place : NO_MEETING;
 }
 
@@ -143,7 +143,7 @@ DEVICE RunBorders run_borders(const Job& job, uint32_t window) {
 template <uint32_t CHUNK>
 DEVICE void write_run(const Job& job, uint32_t window, const RunBorders& run) {
     constexpr uint32_t WORDS = Window<CHUNK>::WORDS;
-    uint32_t* to = job.window_bits + window;
+    uint32_t* to = job.dna.window_bits + window;
     uint32_t stride = num_windows<CHUNK>(job);
     for (uint32_t word = 0; word < WORDS; word++, to += stride) {
         // What repeats_in looks at. Behind it a border counts only where the next window has the same token.

@@ -50,7 +50,7 @@ constexpr uint32_t UNMET = 0, DIFFERING = 2, RANK = 1;
 // The entry of a list: of the window of a rank, or with RANK of a window.
 template <uint32_t CHUNK>
 DEVICE uint32_t& ranked(const Job& job, uint32_t list, uint32_t number) {
-    return job.window_ranks[list * num_windows<CHUNK>(job) + number];
+    return job.dna.window_ranks[list * num_windows<CHUNK>(job) + number];
 }
 
 template <uint32_t CHUNK>
@@ -84,8 +84,8 @@ template <uint32_t CHUNK>
 DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Steps& steps) {
     constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
     uint32_t windows = num_windows<CHUNK>(job);
-    auto has_no_meeting = [&](uint64_t window) { return job.meetings[window] == NO_MEETING; };
-    uint64_t own = scan(job.window_states + round * (windows / SCAN_TILE + 2), windows, shared,
+    auto has_no_meeting = [&](uint64_t window) { return job.dna.meetings[window] == NO_MEETING; };
+    uint64_t own = scan(job.dna.window_states + round * (windows / SCAN_TILE + 2), windows, shared,
          [&](uint64_t window) -> uint64_t {
              return has_no_meeting(window) | static_cast<uint64_t>(is_differing<CHUNK>(job, window)) << RANK_BITS;
          },
@@ -113,7 +113,7 @@ DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
     uint32_t differing = ranked<CHUNK>(job, DIFFERING + RANK, window) >> 1;
     uint32_t first = differing ? ranked<CHUNK>(job, DIFFERING, differing - 1) + 1 : 0;
     uint32_t rank = ranked<CHUNK>(job, UNMET + RANK, first) >> 1;
-    uint32_t unmet = rank < job.unmet_counts[round] ? ranked<CHUNK>(job, UNMET, rank) : NO_BORDER;
+    uint32_t unmet = rank < job.dna.unmet_counts[round] ? ranked<CHUNK>(job, UNMET, rank) : NO_BORDER;
     return unmet <= window ? unmet : NO_BORDER;
 }
 
@@ -141,7 +141,7 @@ template <uint32_t CHUNK>
 DEVICE uint32_t first_certain(const Job& job, uint32_t window, uint32_t place, uint32_t limit) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
     for (uint32_t word = place / 64; 64 * word < limit; word++) {
-        uint64_t found = job.certain[begin / 64 + word] >> (word == place / 64 ? place % 64 : 0);
+        uint64_t found = job.dna.certain[begin / 64 + word] >> (word == place / 64 ? place % 64 : 0);
         if (found) return lowest_bit(found) + (word == place / 64 ? place : 64 * word);
     }
     return NO_BORDER;
@@ -150,7 +150,7 @@ DEVICE uint32_t first_certain(const Job& job, uint32_t window, uint32_t place, u
 // Writes the borders of a window, which is so many letters behind where the columns begin, that are before an end of these.
 template <uint32_t CHUNK>
 DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns, uint32_t letters, uint32_t end) {
-    uint32_t* to = job.window_bits + window;
+    uint32_t* to = job.dna.window_bits + window;
     for (uint32_t place = letters; place < letters + 32 * Window<CHUNK>::WORDS && place < end; place += 32) {
         uint32_t some = end - place < 32 ? (1u << end % 32) - 1 : ~0u;
         *to = (*to & ~some) | (word_of(columns.borders, columns, place) & some);
@@ -162,7 +162,7 @@ DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns
 // a certain border they are right as they are. The columns have room for a large window.
 template <uint32_t CHUNK>
 DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, uint32_t count, WalkBegin from) {
-    uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.num_bytes - begin;
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.batch.num_bytes - begin;
     uint32_t limit = min_of(count * CHUNK + OVERLAP, left < NO_BORDER ? static_cast<uint32_t>(left) : NO_BORDER);
     uint32_t certain = first_certain<CHUNK>(job, window, from.place, limit);
     clear_columns<LARGE_CHUNK>(columns);
@@ -204,7 +204,7 @@ DEVICE void align_window(const Job& job, const Columns& columns, uint32_t round,
 template <uint32_t CHUNK>
 DEVICE void note_meeting(const Job& job, uint32_t round, uint32_t window) {
     uint32_t meeting = meeting_again<CHUNK>(job, window);
-    job.meetings[window] = meeting;
+    job.dna.meetings[window] = meeting;
     if (meeting == NO_MEETING) note_unmet(job, round + 1);
 }
 
@@ -228,7 +228,7 @@ struct RepairShared {
 // The four steps of a round, if any window is unmet.
 template <uint32_t CHUNK>
 DEVICE void repair_round(const Job& job, uint32_t round, RepairShared& shared, Steps& steps) {
-    if (!job.unmet_counts[round]) return;
+    if (!job.dna.unmet_counts[round]) return;
     Columns columns = {shared.columns[0] + threadIdx.x, shared.columns[1] + threadIdx.x, BLOCK};
     uint32_t windows = num_windows<CHUNK>(job), parts = (windows + BLOCK - 1) / BLOCK;
     auto each = [&](auto work) {

@@ -35,7 +35,7 @@ struct LongPath {
 // A path that begins where a window of a part does. Each part has memory of its own: a word a letter is there.
 template <uint32_t CHUNK>
 DEVICE LongPath<CHUNK> long_path(const Job& job, WindowPart part, uint32_t window) {
-    uint32_t* words = reinterpret_cast<uint32_t*>(job.ids) + static_cast<uint64_t>(part.begin) * CHUNK;
+    uint32_t* words = reinterpret_cast<uint32_t*>(job.answer.ids) + static_cast<uint64_t>(part.begin) * CHUNK;
     uint64_t half = static_cast<uint64_t>(part.end - window) * (CHUNK / 32) + LongPath<CHUNK>::WORDS;
     LongPath<CHUNK> made = {window, 0, {words, words + half, 1}, {}};
     uint64_t borders = window ? borders_from<CHUNK>(job, window, 0) : 1;
@@ -48,7 +48,7 @@ template <uint32_t CHUNK>
 DEVICE bool extend_path(const Job& job, LongPath<CHUNK>& made, uint32_t window) {
     uint32_t offset = (window - made.first) * CHUNK, end = offset / 32 + made.WORDS;
     for (; made.cleared < end; made.cleared++) made.columns.borders[made.cleared] = made.columns.dead[made.cleared] = 0;
-    uint64_t begin = static_cast<uint64_t>(made.first) * CHUNK, left = job.num_bytes - begin;
+    uint64_t begin = static_cast<uint64_t>(made.first) * CHUNK, left = job.batch.num_bytes - begin;
     uint32_t limit = offset + Window<CHUNK>::LIMIT;
     if (!walk_to<false>(job, made.columns, begin, made.path, left < limit ? left : limit)) return false;
     word_of(made.columns.borders, made.columns, made.path.place) |= 1u << made.path.place % 32;
@@ -61,7 +61,7 @@ DEVICE void write_path(const Job& job, const LongPath<CHUNK>& made, uint32_t end
     for (uint32_t window = made.first; window < end; window++) {
         uint32_t* words = made.columns.borders + (window - made.first) * CHUNK / 32;
         write_window<CHUNK>(job, window, {words, words, 1});
-        if (window) job.meetings[window] = meeting_again<CHUNK>(job, window);
+        if (window) job.dna.meetings[window] = meeting_again<CHUNK>(job, window);
     }
 }
 
@@ -87,10 +87,10 @@ DEVICE uint32_t finish_from(const Job& job, WindowPart part, uint32_t unmet) {
         while (leads_on && window < part.end && (window <= unmet || !meets_path<CHUNK>(job, made, window)));
         if (leads_on) {
             write_path<CHUNK>(job, made, window);
-            if (window < part.end) job.meetings[window] = meeting_of<CHUNK>(job, window);
-            if (made.first == part.begin || job.meetings[made.first] != NO_MEETING) return window;
+            if (window < part.end) job.dna.meetings[window] = meeting_of<CHUNK>(job, window);
+            if (made.first == part.begin || job.dna.meetings[made.first] != NO_MEETING) return window;
         } else if (made.first == part.begin) {
-            job.status[STATUS_FAULT] = 1;  // No path at all: the tables are wrong.
+            job.answer.status[STATUS_FAULT] = 1;  // No path at all: the tables are wrong.
             return part.end;
         }
     }
@@ -99,7 +99,7 @@ DEVICE uint32_t finish_from(const Job& job, WindowPart part, uint32_t unmet) {
 template <uint32_t CHUNK>
 DEVICE_RARE void finish_part(const Job& job, WindowPart part) {
     for (uint32_t window = part.begin; window < part.end;)
-        window = job.meetings[window] == NO_MEETING ? finish_from<CHUNK>(job, part, window) : window + 1;
+        window = job.dna.meetings[window] == NO_MEETING ? finish_from<CHUNK>(job, part, window) : window + 1;
 }
 
 // Parts of a size, of which one lane of a warp takes one; then all meetings are checked.
@@ -122,19 +122,19 @@ DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
 
 // Whether one more round of repair may do: the first ones leave few windows, and others fewer and fewer.
 DEVICE bool is_worth(const Job& job, uint32_t round) {
-    uint32_t unmet = job.unmet_counts[round];
-    return unmet && round < REPAIR_ROUNDS && (round < 2 || unmet <= job.unmet_counts[round - 1] / 2);
+    uint32_t unmet = job.dna.unmet_counts[round];
+    return unmet && round < REPAIR_ROUNDS && (round < 2 || unmet <= job.dna.unmet_counts[round - 1] / 2);
 }
 
 // All of repair, in one launch.
 template <uint32_t CHUNK>
 DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
-    Steps steps = {job.repair_counts, shared.part};
-    if (job.unmet_counts[0]) note_differing<CHUNK>(job, steps);
+    Steps steps = {job.dna.repair_counts, shared.part};
+    if (job.dna.unmet_counts[0]) note_differing<CHUNK>(job, steps);
     uint32_t round = 0;
     for (; is_worth(job, round); round++) repair_round<CHUNK>(job, round, shared, steps);
-    uint32_t left = job.unmet_counts[round];
-    for (round = REPAIR_ROUNDS; left && round < REPAIR_ROUNDS + FINISH_ROUNDS; left = job.unmet_counts[++round])
+    uint32_t left = job.dna.unmet_counts[round];
+    for (round = REPAIR_ROUNDS; left && round < REPAIR_ROUNDS + FINISH_ROUNDS; left = job.dna.unmet_counts[++round])
         finish_round<CHUNK>(job, round - REPAIR_ROUNDS, steps);
     if (left && steps.take() == 0 && threadIdx.x == 0) finish_part<CHUNK>(job, {0, num_windows<CHUNK>(job)});
 }

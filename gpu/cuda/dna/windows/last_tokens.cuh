@@ -144,7 +144,7 @@ struct Lengths {
     uint32_t stride;
 
     DEVICE_METHOD Lengths(const Job& job, uint32_t window) : stride(num_windows<CHUNK>(job)) {
-        words = reinterpret_cast<uint32_t*>(job.ids) + window;
+        words = reinterpret_cast<uint32_t*>(job.answer.ids) + window;
         longs = reinterpret_cast<uint8_t*>(words - window + static_cast<uint64_t>(WORDS) * stride) + window;
     }
     DEVICE_METHOD uint32_t& word(uint32_t number) const { return words[static_cast<uint64_t>(number) * stride]; }
@@ -156,7 +156,7 @@ struct Lengths {
 template <uint32_t CHUNK, class Ring>
 DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, uint32_t limit,
                              const Lengths<CHUNK>& lengths) {
-    const BaseWord* words = job.base_words + begin / 16;
+    const BaseWord* words = job.dna.base_words + begin / 16;
     Prefix prefix = {0, 2 * threadIdx.x, 0, 0, 0, 0, 0};
     BaseWord next = words[0];
     next.flags |= 1;                       // Nothing before the window counts.
@@ -203,7 +203,7 @@ template <uint32_t CHUNK>
 DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, const Lengths<CHUNK>& lengths) {
     constexpr uint32_t LAST = Window<CHUNK>::LIMIT / 32;
     uint32_t windows = num_windows<CHUNK>(job), behind = 0;
-    uint32_t* bits = job.window_bits + window;
+    uint32_t* bits = job.dna.window_bits + window;
     PathBack path = {limit, 1};
     for (uint32_t word = LAST + 1; word < Window<CHUNK>::WORDS; word++) bits[static_cast<uint64_t>(word) * windows] = 0;
     for (uint32_t word = LAST; word > 0; word--) {
@@ -223,7 +223,7 @@ DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, con
 template <uint32_t CHUNK, class Ring>
 DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, uint32_t window) {
     if (has_mixed<CHUNK>(job, window)) return false;
-    uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.num_bytes - begin;
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.batch.num_bytes - begin;
     uint32_t limit = left < Window<CHUNK>::LIMIT ? static_cast<uint32_t>(left) : Window<CHUNK>::LIMIT;
     Lengths<CHUNK> lengths(job, window);
     if (!find_last_tokens<CHUNK>(job, tables, begin, limit, lengths)) return false;
@@ -240,8 +240,8 @@ DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tab
     for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows;) {
         uint32_t window = first + lane;
         if (lane < lanes && window < windows && !forward_window<CHUNK>(job, tables, window))
-            job.walked_windows[atomicAdd(job.num_walked, 1u)] = window;
-        uint32_t taken = lane == 0 ? atomicAdd(job.windows_taken, lanes) : 0;
+            job.dna.walked_windows[atomicAdd(job.dna.num_walked, 1u)] = window;
+        uint32_t taken = lane == 0 ? atomicAdd(job.dna.windows_taken, lanes) : 0;
         first = __shfl_sync(ALL_LANES, taken, 0) + lanes * warps;
     }
 }

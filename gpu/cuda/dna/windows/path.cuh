@@ -67,7 +67,7 @@ DEVICE PathToken path_token(uint32_t token, uint64_t record) {
 }
 
 DEVICE PathToken path_token(const Job& job, uint32_t token) {
-    return path_token(token, token < FORGOTTEN ? job.dna_tokens[token] : 0);
+    return path_token(token, token < FORGOTTEN ? job.dna.dna_tokens[token] : 0);
 }
 
 // The path while it is walked. `tokens` are its last ones, the latest first.

@@ -20,24 +20,24 @@ constexpr uint32_t MIDDLE_CHUNK = 128;
 constexpr uint32_t SMALL_CHUNK = 64;
 
 // Smaller chunks make more threads of a small batch, of which each walks a shorter way; more letters are in two windows.
-DEVICE bool has_small_chunks(const Job& job) { return job.num_bytes <= job.dna_small_bytes; }
-DEVICE bool has_large_chunks(const Job& job) { return !has_small_chunks(job) && job.num_bytes > job.dna_middle_bytes; }
+DEVICE bool has_small_chunks(const Job& job) { return job.batch.num_bytes <= job.dna.dna_small_bytes; }
+DEVICE bool has_large_chunks(const Job& job) { return !has_small_chunks(job) && job.batch.num_bytes > job.dna.dna_middle_bytes; }
 
 template <uint32_t CHUNK>
 DEVICE uint32_t num_windows(const Job& job) {
-    return static_cast<uint32_t>((job.num_bytes + CHUNK - 1) / CHUNK);
+    return static_cast<uint32_t>((job.batch.num_bytes + CHUNK - 1) / CHUNK);
 }
 
 // The borders of a window, 64 from a place on.
 template <uint32_t CHUNK>
 DEVICE uint64_t borders_from(const Job& job, uint32_t window, uint32_t place) {
-    const uint32_t* words = job.window_bits + static_cast<uint64_t>(place / 32) * num_windows<CHUNK>(job) + window;
+    const uint32_t* words = job.dna.window_bits + static_cast<uint64_t>(place / 32) * num_windows<CHUNK>(job) + window;
     return words[0] | static_cast<uint64_t>(words[num_windows<CHUNK>(job)]) << 32;
 }
 
 template <uint32_t CHUNK>
 DEVICE void write_window(const Job& job, uint32_t window, const Columns& columns) {
-    uint32_t* to = job.window_bits + window;
+    uint32_t* to = job.dna.window_bits + window;
     for (uint32_t i = 0; i < Window<CHUNK>::WORDS; i++, to += num_windows<CHUNK>(job))
         *to = columns.borders[i * columns.stride];
 }
@@ -59,7 +59,7 @@ DEVICE uint32_t first_in_common(uint64_t left, uint64_t left_behind, uint64_t ri
 // Certain borders among a window's first 64 places, or the 64 behind them.
 template <uint32_t CHUNK>
 DEVICE uint64_t certain_in(const Job& job, uint32_t window, uint32_t word) {
-    return job.certain[static_cast<uint64_t>(window) * CHUNK / 64 + word];
+    return job.dna.certain[static_cast<uint64_t>(window) * CHUNK / 64 + word];
 }
 
 // Where a window meets the one before it, whose borders in its first 128 places are these.
@@ -80,8 +80,8 @@ DEVICE uint32_t meeting_of(const Job& job, uint32_t window) {
 
 // Counts a window that does not meet the one before, by round.
 DEVICE void note_unmet(const Job& job, uint32_t round) {
-    atomicAdd(job.unmet_counts + round, 1u);
-    job.status[STATUS_RARE] = 1;
+    atomicAdd(job.dna.unmet_counts + round, 1u);
+    job.answer.status[STATUS_RARE] = 1;
 }
 
 template <uint32_t CHUNK>
@@ -89,7 +89,7 @@ DEVICE void meet_windows_stage(const Job& job, uint32_t block, uint32_t num_bloc
     uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * BLOCK;
     for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += stride) {
         uint32_t meeting = window ? meeting_of<CHUNK>(job, window) : 0;
-        job.meetings[window] = meeting;
+        job.dna.meetings[window] = meeting;
         if (meeting == NO_MEETING) note_unmet(job, 0);
     }
 }
@@ -99,13 +99,13 @@ template <uint32_t CHUNK>
 DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
     uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
     uint64_t bits = borders_from<CHUNK>(job, window, place);
-    uint32_t meeting = job.meetings[window];
+    uint32_t meeting = job.dna.meetings[window];
     if (place == 0 && meeting && meeting != NO_MEETING) {  // Where none was found no id counts.
         uint64_t before = (1ull << meeting) - 1;
         bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
     }
-    if (64 * word + 64 > job.num_bytes) bits &= ~0ull >> (64 * word + 64 - job.num_bytes);
-    return bits | job.starts[word];
+    if (64 * word + 64 > job.batch.num_bytes) bits &= ~0ull >> (64 * word + 64 - job.batch.num_bytes);
+    return bits | job.text.starts[word];
 }
 
 DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
@@ -116,10 +116,10 @@ DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
 // Whether a window has letters that merge and are no bases.
 template <uint32_t CHUNK>
 DEVICE bool has_mixed(const Job& job, uint32_t window) {
-    if (!job.num_mixed) return false;
-    uint64_t first = static_cast<uint64_t>(window) * (CHUNK / 64), words = (job.num_bytes + 63) / 64;
+    if (!job.dna.num_mixed) return false;
+    uint64_t first = static_cast<uint64_t>(window) * (CHUNK / 64), words = (job.batch.num_bytes + 63) / 64;
     for (uint64_t word = first; word <= first + CHUNK / 64 && word < words; word++)
-        if (job.mixed_words[word]) return true;
+        if (job.dna.mixed_words[word]) return true;
     return false;
 }
 
@@ -127,8 +127,8 @@ DEVICE bool has_mixed(const Job& job, uint32_t window) {
 // windows that are left. Where there are fewer than threads each warp has as many as the others.
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
-    const uint32_t* left = job.ending_k ? job.walked_windows : nullptr;
-    uint32_t windows = left ? *job.num_walked : num_windows<CHUNK>(job), warps = blockDim.x / 32 * num_blocks;
+    const uint32_t* left = job.dna.ending_k ? job.dna.walked_windows : nullptr;
+    uint32_t windows = left ? *job.dna.num_walked : num_windows<CHUNK>(job), warps = blockDim.x / 32 * num_blocks;
     uint32_t lane = threadIdx.x & 31, lanes = min_of((windows + warps - 1) / warps, 32);
     for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows; first += lanes * warps) {
         uint32_t number = first + lane;

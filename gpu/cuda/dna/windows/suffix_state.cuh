@@ -58,7 +58,7 @@ struct ForwardTables : Endings {
 // Sixteen letters that end in front of a place of a text; those before the text mean nothing.
 DEVICE uint32_t codes_before(const Job& job, int64_t end) {
     if (end >= 16) return letters_from(job, end - 16).codes;
-    return end > 0 ? job.base_words[0].codes << (32 - 2 * end) : 0;
+    return end > 0 ? job.dna.base_words[0].codes << (32 - 2 * end) : 0;
 }
 
 // The 64 letters before a place, the last one at the top.
@@ -71,7 +71,7 @@ DEVICE LongKey key_before(const Job& job, int64_t end) {
 // Whether the letters in front of a place are those of a listed token that may follow.
 DEVICE_RARE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
     uint32_t key = (token.y & ~LAST_LISTED) >> 8;
-    return !key || begin_alike(key_before(job, end), job.ending_keys[key - 1], token.y & 0xFF);
+    return !key || begin_alike(key_before(job, end), job.dna.ending_keys[key - 1], token.y & 0xFF);
 }
 
 // The last token at a place, `most` letters behind a border, of those that are listed where letters leave too many: the
@@ -80,7 +80,7 @@ DEVICE_RARE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
 template <class Ring>
 DEVICE_RARE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
                                      uint32_t most, uint32_t first) {
-    for (const uint2* item = job.ending_listed + first;; item++) {
+    for (const uint2* item = job.dna.ending_listed + first;; item++) {
         uint2 token = __ldg(item);
         uint32_t length = token.y & 0xFF;
         if (token.y < LAST_LISTED) {

@@ -40,9 +40,9 @@ struct Remaining {
 };
 
 DEVICE void copy_last(const Job& job, uint2* last) {
-    const uint4* from = reinterpret_cast<const uint4*>(job.ending_last);
+    const uint4* from = reinterpret_cast<const uint4*>(job.dna.ending_last);
     uint4* to = reinterpret_cast<uint4*>(last);
-    for (uint32_t i = threadIdx.x; i < 1u << (2 * job.ending_k - 1); i += blockDim.x) to[i] = __ldg(from + i);
+    for (uint32_t i = threadIdx.x; i < 1u << (2 * job.dna.ending_k - 1); i += blockDim.x) to[i] = __ldg(from + i);
     __syncthreads();
 }
 
@@ -55,9 +55,9 @@ struct Endings {
     uint32_t pair_words, k, levels, tail;
 
     DEVICE_METHOD Endings(const Job& job, const uint2* last)
-        : last(last), opened(job.ending_opened), pairs(job.dna_pairs), few(job.ending_short),
-          pair_words(static_cast<uint32_t>(job.dna_pair_words)), k(static_cast<uint32_t>(job.ending_k)),
-          levels(static_cast<uint32_t>(job.ending_levels)), tail(static_cast<uint32_t>(job.bases_tail)) {}
+        : last(last), opened(job.dna.ending_opened), pairs(job.dna.dna_pairs), few(job.dna.ending_short),
+          pair_words(static_cast<uint32_t>(job.dna.dna_pair_words)), k(static_cast<uint32_t>(job.dna.ending_k)),
+          levels(static_cast<uint32_t>(job.dna.ending_levels)), tail(static_cast<uint32_t>(job.parts.bases_tail)) {}
 
     // Whether a token of a right class may follow one of a left class.
     DEVICE_METHOD bool may_follow(uint32_t left, uint32_t right) const {

@@ -38,7 +38,7 @@ DEVICE bool repeats_letters(const Job& job, uint64_t place, uint32_t length) {
 DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place) {
     PathToken token = path.tokens[0];
     uint32_t length = token.length();
-    if (length <= job.dna_k) return NO_TOKEN;
+    if (length <= job.dna.dna_k) return NO_TOKEN;
     return repeats_letters(job, place, length) ? token.id() : NO_TOKEN;
 }
 
@@ -64,7 +64,7 @@ DEVICE void try_next(const Job& job, Step& step, uint32_t shorter, uint64_t plac
     } else {
         step.token = shorter;
     }
-    if (step.token == step.repeated) step.token = shorter_of(job.dna_tokens[step.token]);
+    if (step.token == step.repeated) step.token = shorter_of(job.dna.dna_tokens[step.token]);
 }
 
 // Goes back until there is a token to try; NO_TOKEN where no path leads on from the root.
@@ -75,7 +75,7 @@ DEVICE Step go_back(const Job& job, const Columns& columns, uint64_t begin, Path
         step = {last.id(), MAX_LETTERS, NO_TOKEN};
         uint64_t place = begin + path.place;
         // Another than the last one may have been tried out of turn or not: its turn comes (again).
-        if (last.length() > job.dna_k && repeated_token(job, path, place) == last.id()) step.repeated = last.id();
+        if (last.length() > job.dna.dna_k && repeated_token(job, path, place) == last.id()) step.repeated = last.id();
         try_next(job, step, last.shorter(), place);
     }
     return step;
@@ -85,7 +85,7 @@ DEVICE Step go_back(const Job& job, const Columns& columns, uint64_t begin, Path
 DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint32_t limit) {
     while (place < limit) {
         uint64_t at = begin + place;
-        uint32_t gaps = job.base_words[at / 16].flags >> (16 + at % 16), others = ~gaps & (0xFFFFu >> at % 16);
+        uint32_t gaps = job.dna.base_words[at / 16].flags >> (16 + at % 16), others = ~gaps & (0xFFFFu >> at % 16);
         if (others) return place + lowest_bit(others);
         place += 16 - at % 16;
     }
@@ -103,9 +103,9 @@ struct WalkTables {
 };
 
 DEVICE WalkTables walk_tables(const Job& job, uint64_t begin) {
-    return {job.base_words + begin / 16, job.dna_longest, job.dna_longer, job.dna_tokens, job.dna_pairs,
-            static_cast<uint32_t>(job.dna_pair_words), static_cast<uint32_t>(job.dna_k),
-            static_cast<uint32_t>(job.mixed_reach), job.num_mixed ? 1u : 0u};
+    return {job.dna.base_words + begin / 16, job.dna.dna_longest, job.dna.dna_longer, job.dna.dna_tokens, job.dna.dna_pairs,
+            static_cast<uint32_t>(job.dna.dna_pair_words), static_cast<uint32_t>(job.dna.dna_k),
+            static_cast<uint32_t>(job.dna.mixed_reach), job.dna.num_mixed ? 1u : 0u};
 }
 
 // Letters from a place on, and the entry of `longest` for them.
@@ -154,7 +154,7 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
         walking = walking && !(is_new && path.place >= limit);
         if (!walking) continue;
         if (is_new) {
-            if (next.ahead.stops & 1 && bit_of(job.certain, begin + path.place)) begin_path(job, path, path.place, NO_TOKEN);
+            if (next.ahead.stops & 1 && bit_of(job.dna.certain, begin + path.place)) begin_path(job, path, path.place, NO_TOKEN);
             step = {longest_by_letters(tables, next), bases_ahead(next.ahead), NO_TOKEN};
             if (step.token & LONG_TOKENS || !is_plain(tables, next)) step = first_step(job, path, begin + path.place);
         }
@@ -183,7 +183,7 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
 template <uint32_t CHUNK, bool TOGETHER>
 DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from, bool walking = true) {
     constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
-    uint32_t limit = walking && job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
+    uint32_t limit = walking && job.batch.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.batch.num_bytes - begin) : LIMIT;
     Path path;
     begin_path(job, path, from);
     bool leads_on = walk_to<TOGETHER>(job, columns, begin, path, limit, walking);

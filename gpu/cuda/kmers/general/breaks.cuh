@@ -15,8 +15,8 @@ struct LetterReader {
     uint64_t word = 0;
     uint32_t bits, left = 0;
 
-    DEVICE_METHOD LetterReader(const Job& job, uint64_t first) : bits(job.letters ? 16 : 8) {
-        const uint8_t* from = job.letters ? reinterpret_cast<const uint8_t*>(job.letters + first) : job.text + first;
+    DEVICE_METHOD LetterReader(const Job& job, uint64_t first) : bits(job.kmers.letters ? 16 : 8) {
+        const uint8_t* from = job.kmers.letters ? reinterpret_cast<const uint8_t*>(job.kmers.letters + first) : job.batch.text + first;
         words = reinterpret_cast<const uint64_t*>(from);
     }
 
@@ -37,27 +37,27 @@ DEVICE bool stands_alone(uint32_t letter_class) { return letter_class == SINGLE 
 
 DEVICE void mark_letter_rows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK, end = num_letters(job);
-    for (uint64_t row = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; row < job.num_rows; row += stride) {
-        uint64_t begin = job.letter_rows[row];
-        if (begin < end) set_bit(job.breaks, begin);
-        job.row_has_words[row] = 0;
+    for (uint64_t row = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; row < job.batch.num_rows; row += stride) {
+        uint64_t begin = job.kmers.letter_rows[row];
+        if (begin < end) set_bit(job.kmers.breaks, begin);
+        job.kmers.row_has_words[row] = 0;
     }
 }
 
 // Notes what a row may not have: white space makes words of it, and keeps a circle from closing.
 DEVICE void note_space(const Job& job, uint64_t letter, uint32_t letter_class) {
-    if (letter_class == OTHER || !(job.can_wrap || job.has_words)) return;
+    if (letter_class == OTHER || !(job.kmers.can_wrap || job.kmers.has_words)) return;
     uint64_t row = row_of_letter(job, letter);
-    if (is_circle(job, row)) note_fault(job.row_refused, row, static_cast<uint32_t>(job.row_begins[row]));
-    else if (job.has_words && letter_class == SPACE) job.row_has_words[row] = 1;
+    if (is_circle(job, row)) note_fault(job.rows.row_refused, row, static_cast<uint32_t>(job.rows.row_begins[row]));
+    else if (job.kmers.has_words && letter_class == SPACE) job.kmers.row_has_words[row] = 1;
 }
 
 // Whether sixteen letters from a place on, a multiple of 16, are of the four and in the text. Only then
 // every one of them is of the class BASE, and no break.
 DEVICE bool are_four(const Job& job, const FourLetters& four, uint64_t place) {
-    if (job.letters || !job.four_letters || place + 16 > four.num_bytes) return false;
+    if (job.kmers.letters || !job.kmers.four_letters || place + 16 > four.num_bytes) return false;
     uint32_t differ = 0;
-    pack_sixteen(four, __ldg(reinterpret_cast<const uint4*>(job.text + place)), differ);
+    pack_sixteen(four, __ldg(reinterpret_cast<const uint4*>(job.batch.text + place)), differ);
     return differ == 0;
 }
 
@@ -93,15 +93,15 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
         uint64_t begin = tile * LETTER_TILE + lane * 64, bits = 0;
         if (begin < end) {
             uint32_t before = begin ? class_of(table[letter_at(job, begin - 1)]) : BASE;
-            bits = breaks_of(job, four, table, begin, before, seen) | job.breaks[begin / 64];
-            job.breaks[begin / 64] = bits;
+            bits = breaks_of(job, four, table, begin, before, seen) | job.kmers.breaks[begin / 64];
+            job.kmers.breaks[begin / 64] = bits;
         }
         uint32_t last = bits ? static_cast<uint32_t>(begin) + highest_bit(bits) : 0;
         for (uint32_t distance = 16; distance; distance /= 2) {
             uint32_t other = __shfl_xor_sync(ALL_LANES, last, distance);
             if (other > last) last = other;
         }
-        if (lane == 0) job.letter_tiles[tile] = last;
+        if (lane == 0) job.kmers.letter_tiles[tile] = last;
     }
     note_rare(job, seen);                  // Where plain kernels were not tried, nobody else has.
 }
@@ -178,12 +178,12 @@ DEVICE void scan_letter_tiles(uint32_t* values, uint64_t tiles, uint32_t* scratc
 }
 
 DEVICE void enter_tiles_stage(const Job& job, uint32_t* scratch) {
-    scan_letter_tiles(job.letter_tiles, letter_tiles(job), scratch,
+    scan_letter_tiles(job.kmers.letter_tiles, letter_tiles(job), scratch,
                       [](uint32_t a, uint32_t b) { return a < b ? b : a; });
 }
 
 DEVICE void sum_letter_tiles_stage(const Job& job, uint32_t* scratch) {
-    scan_letter_tiles(job.letter_tile_ids, letter_tiles(job), scratch,
+    scan_letter_tiles(job.kmers.letter_tile_ids, letter_tiles(job), scratch,
                       [](uint32_t a, uint32_t b) { return a + b; });
-    if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = job.letter_tile_ids[letter_tiles(job)];
+    if (threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = job.kmers.letter_tile_ids[letter_tiles(job)];
 }

@@ -14,14 +14,14 @@ constexpr uint32_t MAX_WIDE = 3;           // Letters of one character.
 
 // What a character that is not ASCII becomes: its number, how many letters, two of these in each word.
 DEVICE uint4 wide_letters_of(const Job& job, uint32_t character) {
-    const uint4* entries = reinterpret_cast<const uint4*>(job.wide_letters);
-    uint32_t low = 0, high = job.num_wide;
+    const uint4* entries = reinterpret_cast<const uint4*>(job.kmers.wide_letters);
+    uint32_t low = 0, high = job.kmers.num_wide;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (entries[middle].x < character) low = middle + 1;
         else high = middle;
     }
-    if (low < job.num_wide && entries[low].x == character) return entries[low];
+    if (low < job.kmers.num_wide && entries[low].x == character) return entries[low];
     return {character, 1, OTHER_LETTER, 0};
 }
 
@@ -38,15 +38,15 @@ DEVICE uint32_t character_number(const uint8_t* bytes, uint32_t size) {
 
 // The letters that begin at a place; their number, how many, two in each word.
 DEVICE uint4 letters_at(const Job& job, uint64_t place) {
-    uint32_t first = job.text[place];
+    uint32_t first = job.batch.text[place];
     if (begins_special(job, place)) return {0, 1, SPECIAL_LETTER, 0};
     if (first < 0x80) return {first, 1, first, 0};
     uint32_t size = bytes_of_character(first);
     for (uint32_t i = 1; i < size; i++)    // In a row that is not UTF-8 it may be cut off.
-        if ((job.text[place + i] & 0xC0) != 0x80) return {first, 1, OTHER_LETTER, 0};
-    uint4 wide = wide_letters_of(job, character_number(job.text + place, size));
+        if ((job.batch.text[place + i] & 0xC0) != 0x80) return {first, 1, OTHER_LETTER, 0};
+    uint4 wide = wide_letters_of(job, character_number(job.batch.text + place, size));
     if (wide.y > size) {                   // There is no room for them; no such row is answered.
-        job.status[STATUS_NOT_COVERED] = 1;
+        job.answer.status[STATUS_NOT_COVERED] = 1;
         wide.y = size;
     }
     return wide;
@@ -54,34 +54,34 @@ DEVICE uint4 letters_at(const Job& job, uint64_t place) {
 
 // A thread writes the start bits of 64 bytes.
 DEVICE void begin_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word < words; word += stride) {
-        const uint32_t* text = reinterpret_cast<const uint32_t*>(job.text + word * 64);
+        const uint32_t* text = reinterpret_cast<const uint32_t*>(job.batch.text + word * 64);
         uint64_t inside = 0;
         for (uint32_t i = 0; i < 16; i++) {
             uint32_t four = text[i] >> 7 & ~(text[i] >> 6) & 0x01010101;  // 10xxxxxx.
             inside |= static_cast<uint64_t>((four * 0x10204080u) >> 28) << 4 * i;
         }
-        uint64_t rest = job.num_bytes - word * 64;
-        job.starts[word] = ~inside & (rest < 64 ? (1ull << rest) - 1 : ~0ull);
+        uint64_t rest = job.batch.num_bytes - word * 64;
+        job.text.starts[word] = ~inside & (rest < 64 ? (1ull << rest) - 1 : ~0ull);
     }
 }
 
 DEVICE bool begins_letters(const Job& job, uint64_t place) {
-    return job.starts[place / 64] >> place % 64 & 1;
+    return job.text.starts[place / 64] >> place % 64 & 1;
 }
 
 DEVICE void expand_letters_stage(const Job& job, ScanShared& shared) {
-    scan(job.letter_states, job.num_bytes, shared,
+    scan(job.kmers.letter_states, job.batch.num_bytes, shared,
          [&](uint64_t place) -> uint64_t { return begins_letters(job, place) ? letters_at(job, place).y : 0; },
          [&](uint64_t place, uint64_t before) {
-             if (place == job.num_bytes) job.letter_rows[job.num_rows] = before;
-             if (place == job.num_bytes || !begins_letters(job, place)) return;
+             if (place == job.batch.num_bytes) job.kmers.letter_rows[job.batch.num_rows] = before;
+             if (place == job.batch.num_bytes || !begins_letters(job, place)) return;
              uint4 letters = letters_at(job, place);
              uint32_t each[MAX_WIDE] = {letters.z & 0xFFFF, letters.z >> 16, letters.w};
              for (uint32_t i = 0; i < letters.y; i++) {
-                 job.letters[before + i] = each[i];
-                 job.letter_places[before + i] = place;
+                 job.kmers.letters[before + i] = each[i];
+                 job.kmers.letter_places[before + i] = place;
              }
          });
 }
@@ -89,13 +89,13 @@ DEVICE void expand_letters_stage(const Job& job, ScanShared& shared) {
 // The entry behind the last row, the number of letters, is there already.
 DEVICE void place_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t row = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; row < job.num_rows; row += stride) {
-        uint64_t low = 0, high = job.letter_rows[job.num_rows], place = job.row_begins[row];
+    for (uint64_t row = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; row < job.batch.num_rows; row += stride) {
+        uint64_t low = 0, high = job.kmers.letter_rows[job.batch.num_rows], place = job.rows.row_begins[row];
         while (low < high) {
             uint64_t middle = (low + high) / 2;
-            if (job.letter_places[middle] < place) low = middle + 1;
+            if (job.kmers.letter_places[middle] < place) low = middle + 1;
             else high = middle;
         }
-        job.letter_rows[row] = low;
+        job.kmers.letter_rows[row] = low;
     }
 }

@@ -26,7 +26,7 @@ DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit
     uint64_t rest = num_letters(job) - letter;
     if (rest < limit) limit = static_cast<uint32_t>(rest);
     for (uint64_t at = letter + 1; at < letter + limit; at = (at / 64 + 1) * 64) {
-        uint64_t bits = job.breaks[at / 64] >> at % 64;
+        uint64_t bits = job.kmers.breaks[at / 64] >> at % 64;
         if (bits) return min_of(limit, static_cast<uint32_t>(at - letter) + lowest_bit(bits));
     }
     return limit;
@@ -34,15 +34,15 @@ DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit
 
 // Bytes: where a letter's character begins in the batch, and where it ends.
 DEVICE uint64_t byte_of(const Job& job, uint64_t letter) {
-    return job.letters ? job.letter_places[letter] : letter;
+    return job.kmers.letters ? job.kmers.letter_places[letter] : letter;
 }
 
 DEVICE uint64_t byte_behind(const Job& job, uint64_t letter) {
-    if (!job.letters) return letter + 1;
-    uint64_t place = job.letter_places[letter];
-    if (job.letters[letter] == SPECIAL_LETTER)
+    if (!job.kmers.letters) return letter + 1;
+    uint64_t place = job.kmers.letter_places[letter];
+    if (job.kmers.letters[letter] == SPECIAL_LETTER)
         return place + border_behind(job, place, special_limit(job, place));
-    return place + bytes_of_character(job.text[place]);
+    return place + bytes_of_character(job.batch.text[place]);
 }
 
 // A word: its letters, one more than there may be where it is longer; and the special token that it is.
@@ -55,12 +55,12 @@ DEVICE Word word_at(const Job& job, uint64_t letter, uint32_t flags) {
     Word word = {count, NO_ID};
     if (count > MAX_SPECIAL) return word;
     uint64_t begin = byte_of(job, letter), size = byte_behind(job, letter + count - 1) - begin;
-    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.text);
+    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.batch.text);
     for (uint32_t root = 0; root < 2 && size <= MAX_SPECIAL; root++) {
         SpecialMatch found = longest_special(job, root, text, begin, size);
         if (found.length != size) continue;
         if (!found.ordinary && flags & ROW_REFUSE_SPECIAL) word.letters = 0;
-        if (found.ordinary || flags & ROW_MATCH_SPECIAL) word.special_id = job.special_nodes[found.node];
+        if (found.ordinary || flags & ROW_MATCH_SPECIAL) word.special_id = job.special.special_nodes[found.node];
     }
     return word;
 }
@@ -73,11 +73,11 @@ struct LetterRow {
 };
 
 DEVICE LetterRow letter_row(const Job& job, uint64_t letter) {
-    if (!(job.can_wrap || job.has_words || job.own_spans)) return {0, ~0ull, 0, false, false};
-    uint64_t number = row_of_letter(job, letter), end = job.letter_rows[number + 1];
-    uint32_t flags = job.row_flags ? job.row_flags[number] : ROW_MATCH_SPECIAL;
-    bool wraps = job.can_wrap && is_circle(job, number);
-    return {number, end, flags, wraps, job.row_has_words[number] != 0};
+    if (!(job.kmers.can_wrap || job.kmers.has_words || job.kmers.own_spans)) return {0, ~0ull, 0, false, false};
+    uint64_t number = row_of_letter(job, letter), end = job.kmers.letter_rows[number + 1];
+    uint32_t flags = job.rows.row_flags ? job.rows.row_flags[number] : ROW_MATCH_SPECIAL;
+    bool wraps = job.kmers.can_wrap && is_circle(job, number);
+    return {number, end, flags, wraps, job.kmers.row_has_words[number] != 0};
 }
 
 // The breaks among the 63 letters behind letter i of a word, of which the end of the batch is one.
@@ -86,8 +86,8 @@ struct BreaksBehind {
 
     DEVICE_METHOD BreaksBehind(const Job& job, uint64_t first) {
         uint64_t end = num_letters(job);
-        own = job.breaks[first / 64];
-        next = first + 64 < end ? job.breaks[first / 64 + 1] : 0;
+        own = job.kmers.breaks[first / 64];
+        next = first + 64 < end ? job.kmers.breaks[first / 64 + 1] : 0;
         if (end < first + 64) own |= 1ull << (end - first);
         else if (end < first + 128) next |= 1ull << (end - first - 64);
     }
@@ -104,15 +104,15 @@ struct BreaksBehind {
 DEVICE bool begins_id(const Job& job, uint64_t distance, uint32_t rest, uint32_t phase, uint32_t letter_class) {
     if (letter_class == SPACE) return false;
     if (letter_class != BASE) return distance == 0;  // Those that stand alone are breaks.
-    if (rest == job.kmer_k) return phase == 0;
-    return job.keeps_remainder && distance >= covered_letters(job, distance + rest);
+    if (rest == job.kmers.kmer_k) return phase == 0;
+    return job.kmers.keeps_remainder && distance >= covered_letters(job, distance + rest);
 }
 
 // The start bits of a lane's letters, of which the first one lies in a run that begins with `begin`, where
 // rows may be circles or words: letter by letter.
 DEVICE uint64_t starts_of_rows(const Job& job, const uint32_t* table, uint64_t first, uint64_t begin) {
-    uint64_t end = num_letters(job), breaks = job.breaks[first / 64], starts = 0;
-    uint32_t stride = job.kmer_stride, phase = (first - begin) % stride;
+    uint64_t end = num_letters(job), breaks = job.kmers.breaks[first / 64], starts = 0;
+    uint32_t stride = job.kmers.kmer_stride, phase = (first - begin) % stride;
     BreaksBehind behind(job, first);
     LetterRow row = letter_row(job, first);
     LetterReader reader(job, first);
@@ -126,11 +126,11 @@ DEVICE uint64_t starts_of_rows(const Job& job, const uint32_t* table, uint64_t f
             is_start = letter == begin && letter_class != SPACE;
             if (is_start) {
                 Word word = word_at(job, letter, row.flags);
-                if (word.special_id == NO_ID && word.letters != job.kmer_k)
-                    note_fault(job.row_refused, row.number, static_cast<uint32_t>(byte_of(job, letter)));
+                if (word.special_id == NO_ID && word.letters != job.kmers.kmer_k)
+                    note_fault(job.rows.row_refused, row.number, static_cast<uint32_t>(byte_of(job, letter)));
             }
         } else if (!row.is_circle) {
-            is_start = begins_id(job, letter - begin, behind.rest(i, job.kmer_k), phase, letter_class);
+            is_start = begins_id(job, letter - begin, behind.rest(i, job.kmers.kmer_k), phase, letter_class);
         }
         starts |= static_cast<uint64_t>(is_start) << i;
     }
@@ -155,11 +155,11 @@ constexpr uint32_t FAR = 128;
 // The start bits of a stretch of the class BASE; every stride-th bit of `every` is set. Letter 0 of the word
 // is `first`.
 DEVICE uint64_t starts_of_bases(const Job& job, const Stretch& stretch, uint64_t first, uint64_t every) {
-    uint32_t stride = job.kmer_stride, k = job.kmer_k, phase = (first + stretch.begin - stretch.run) % stride;
+    uint32_t stride = job.kmers.kmer_stride, k = job.kmers.kmer_k, phase = (first + stretch.begin - stretch.run) % stride;
     uint32_t next = stretch.begin + (phase ? stride - phase : 0);
     uint32_t kmers_end = stretch.behind < k ? 0 : min_of(stretch.end, stretch.behind - k + 1);
     uint64_t starts = next < kmers_end ? every << next & bits_between(next, kmers_end) : 0;
-    if (!job.keeps_remainder || stretch.behind == FAR) return starts;
+    if (!job.kmers.keeps_remainder || stretch.behind == FAR) return starts;
     uint64_t rest = stretch.run + covered_letters(job, first + stretch.behind - stretch.run);
     uint32_t rest_begin = rest > first + stretch.begin ? min_of(rest - first, 64) : stretch.begin;
     return starts | bits_between(rest_begin, stretch.end);
@@ -167,7 +167,7 @@ DEVICE uint64_t starts_of_bases(const Job& job, const Stretch& stretch, uint64_t
 
 // The start bits of a lane's letters where rows are neither circles nor words: stretch by stretch.
 DEVICE uint64_t starts_of_runs(const Job& job, const uint32_t* table, uint64_t first, uint64_t run, uint64_t every) {
-    uint64_t breaks = job.breaks[first / 64], starts = 0;
+    uint64_t breaks = job.kmers.breaks[first / 64], starts = 0;
     uint32_t end = min_of(num_letters(job) - first, 64);
     BreaksBehind behind(job, first);
     for (Stretch stretch = {run, 0, 0, 0}; stretch.begin < end; stretch.begin = stretch.end) {
@@ -193,26 +193,26 @@ DEVICE uint64_t every_bit(uint32_t stride) {
 DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
     load_letters(job, table);
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
-    uint64_t end = num_letters(job), every = every_bit(job.kmer_stride);
-    bool by_letters = job.can_wrap || job.has_words;
+    uint64_t end = num_letters(job), every = every_bit(job.kmers.kmer_stride);
+    bool by_letters = job.kmers.can_wrap || job.kmers.has_words;
     for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps) {
         uint64_t first = tile * LETTER_TILE + lane * 64;
-        uint64_t breaks = first < end ? job.breaks[first / 64] : 0;
+        uint64_t breaks = first < end ? job.kmers.breaks[first / 64] : 0;
         uint32_t last = breaks ? static_cast<uint32_t>(first) + highest_bit(breaks) : 0;
         for (uint32_t distance = 1; distance < 32; distance *= 2) {
             uint32_t other = __shfl_up_sync(ALL_LANES, last, distance);
             if (lane >= distance && other > last) last = other;
         }
-        uint32_t begin = __shfl_up_sync(ALL_LANES, last, 1), entry = job.letter_tiles[tile];
+        uint32_t begin = __shfl_up_sync(ALL_LANES, last, 1), entry = job.kmers.letter_tiles[tile];
         if (lane == 0 || begin < entry) begin = entry;
         uint64_t starts = 0;
         if (first < end) {
             starts = by_letters ? starts_of_rows(job, table, first, begin)
                                 : starts_of_runs(job, table, first, begin, every);
-            job.starts[first / 64] = starts;
+            job.text.starts[first / 64] = starts;
         }
         uint32_t ids = __reduce_add_sync(ALL_LANES, count_bits(starts));
-        if (lane == 0) job.letter_tile_ids[tile] = ids;
+        if (lane == 0) job.kmers.letter_tile_ids[tile] = ids;
     }
 }
 
@@ -220,16 +220,16 @@ DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, u
 // cannot be circles, and turned ones that are no sequences, are refused here.
 DEVICE void letter_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
-    for (uint64_t row = block * (BLOCK / 32) + threadIdx.x / 32; row <= job.num_rows; row += warps) {
-        uint64_t begin = job.letter_rows[row], tile = begin / LETTER_TILE, word = tile * 32 + lane;
-        uint64_t bits = word * 64 < begin ? job.starts[word] : 0;
+    for (uint64_t row = block * (BLOCK / 32) + threadIdx.x / 32; row <= job.batch.num_rows; row += warps) {
+        uint64_t begin = job.kmers.letter_rows[row], tile = begin / LETTER_TILE, word = tile * 32 + lane;
+        uint64_t bits = word * 64 < begin ? job.text.starts[word] : 0;
         if (word == begin / 64) bits &= (1ull << begin % 64) - 1;
         uint32_t ids = __reduce_add_sync(ALL_LANES, count_bits(bits));
         if (lane) continue;
-        job.id_offsets[row] = job.letter_tile_ids[tile] + ids;
-        if (row == job.num_rows) continue;
-        bool is_open = is_circle(job, row) && (!job.can_wrap || job.letter_rows[row + 1] - begin < job.kmer_k);
+        job.answer.id_offsets[row] = job.kmers.letter_tile_ids[tile] + ids;
+        if (row == job.batch.num_rows) continue;
+        bool is_open = is_circle(job, row) && (!job.kmers.can_wrap || job.kmers.letter_rows[row + 1] - begin < job.kmers.kmer_k);
         if (is_open || is_no_sequence(job, row))
-            note_fault(job.row_refused, row, static_cast<uint32_t>(job.row_begins[row]));
+            note_fault(job.rows.row_refused, row, static_cast<uint32_t>(job.rows.row_begins[row]));
     }
 }

@@ -10,8 +10,8 @@ struct LetterId {
 };
 
 DEVICE LetterId circle_id(const Job& job, const uint32_t* table, const LetterRow& row, uint64_t letter) {
-    uint64_t row_begin = job.letter_rows[row.number], length = row.end - row_begin;
-    uint64_t begin = circle_begin(job, letter - row_begin, length), end = begin + job.kmer_k;
+    uint64_t row_begin = job.kmers.letter_rows[row.number], length = row.end - row_begin;
+    uint64_t begin = circle_begin(job, letter - row_begin, length), end = begin + job.kmers.kmer_k;
     uint32_t id = kmer_id(job, [&](uint64_t i) {
         return table[letter_at(job, row_begin + (begin + i) % length)];
     });
@@ -19,7 +19,7 @@ DEVICE LetterId circle_id(const Job& job, const uint32_t* table, const LetterRow
 }
 
 DEVICE LetterId id_at(const Job& job, const uint32_t* table, const LetterRow& row, uint64_t letter) {
-    uint32_t own = letter_at(job, letter), letter_class = class_of(table[own]), k = job.kmer_k;
+    uint32_t own = letter_at(job, letter), letter_class = class_of(table[own]), k = job.kmers.kmer_k;
     if (row.is_circle) return circle_id(job, table, row, letter);
     if (row.has_words) {
         Word word = word_at(job, letter, row.flags);
@@ -27,20 +27,20 @@ DEVICE LetterId id_at(const Job& job, const uint32_t* table, const LetterRow& ro
         if (word.letters != k) return {0, letter, letter};  // The row is refused.
     }
     if (letter_class == SPECIAL) {
-        uint64_t place = job.letter_places[letter];
+        uint64_t place = job.kmers.letter_places[letter];
         uint32_t size = static_cast<uint32_t>(byte_behind(job, letter) - place);
         return {special_id(job, place, size), letter, letter};
     }
     if (letter_class == BASE && letters_to_break(job, letter, k) == k)
         return {kmer_id(job, [&](uint64_t i) { return table[letter_at(job, letter + i)]; }), letter, letter + k - 1};
     uint64_t last = letter;
-    if (letter_class == OTHER && job.own_spans) last += letters_to_break(job, letter, NO_LIMIT) - 1;
-    return {job.letter_ids[own], letter, last};
+    if (letter_class == OTHER && job.kmers.own_spans) last += letters_to_break(job, letter, NO_LIMIT) - 1;
+    return {job.kmers.letter_ids[own], letter, last};
 }
 
 // Bytes of an id in its row as it was sent; a turned row counts from its end.
 DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) {
-    uint64_t row_begin = job.row_begins[row.number], row_end = job.row_begins[row.number + 1];
+    uint64_t row_begin = job.rows.row_begins[row.number], row_end = job.rows.row_begins[row.number + 1];
     uint64_t begin = byte_of(job, id.first), end = byte_behind(job, id.last);
     uint32_t from = begin - row_begin, to = end - row_begin;
     if (!(row.flags & ROW_OTHER_STRAND)) return {from, to};
@@ -74,7 +74,7 @@ DEVICE uint32_t codes_of_sixteen(const FourLetters& four, const uint32_t* table,
 
 // Fills a warp's tile; whether k-mers can be read from it.
 DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, StartTile& tile) {
-    if (job.letters || !job.four_letters || four.k < 2 || job.can_wrap || job.has_words || job.own_spans) return false;
+    if (job.kmers.letters || !job.kmers.four_letters || four.k < 2 || job.kmers.can_wrap || job.kmers.has_words || job.kmers.own_spans) return false;
     uint32_t lane = threadIdx.x & 31;
     uint64_t end = num_letters(job);
     bool strange = false;
@@ -83,7 +83,7 @@ DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* t
         tile.codes[i] = codes_of_sixteen(four, table, first + 16 * i, strange);
     for (uint32_t i = lane; i <= LETTER_TILE / 64; i += 32) {
         uint64_t place = first + 64 * i;
-        uint64_t breaks = place < end ? job.breaks[place / 64] : 0;
+        uint64_t breaks = place < end ? job.kmers.breaks[place / 64] : 0;
         tile.breaks[i] = place + 64 <= end ? breaks : breaks | 1ull << (place < end ? end - place : 0);
     }
     if (lane == 0) tile.codes[LETTER_TILE / 16 + 1] = 0;
@@ -94,10 +94,10 @@ DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* t
 // The id of letter i of a tile, which is a start.
 DEVICE uint32_t id_in_tile(const Job& job, const FourLetters& four, const uint32_t* table, const StartTile& tile,
                            uint64_t first, uint32_t i) {
-    uint32_t letter = job.text[first + i], place = i % 64;
+    uint32_t letter = job.batch.text[first + i], place = i % 64;
     uint64_t behind = (place < 63 ? tile.breaks[i / 64] >> (place + 1) : 0) | tile.breaks[i / 64 + 1] << (63 - place);
     bool is_whole = !(behind & ((1ull << (four.k - 1)) - 1));
-    if (class_of(table[letter]) != BASE || !is_whole) return job.letter_ids[letter];
+    if (class_of(table[letter]) != BASE || !is_whole) return job.kmers.letter_ids[letter];
     return four.first_id + (shift_left(tile.codes[i / 16 + 1], tile.codes[i / 16], i % 16 * 2) >> (32 - 2 * four.k));
 }
 
@@ -117,17 +117,17 @@ DEVICE void write_starts_of_tile(const Job& job, const FourLetters& four, const 
                                  uint64_t tile) {
     bool is_packed = load_tile(job, four, table, tile * LETTER_TILE, shared);
     uint64_t first = tile * LETTER_TILE, own = first + (threadIdx.x & 31) * 64;
-    uint32_t total = list_starts(own < num_letters(job) ? job.starts[own / 64] : 0, shared.starts);
+    uint32_t total = list_starts(own < num_letters(job) ? job.text.starts[own / 64] : 0, shared.starts);
     for (uint32_t i = threadIdx.x & 31; i < total; i += 32) {
-        uint64_t letter = first + shared.starts[i], place = job.letter_tile_ids[tile] + i;
+        uint64_t letter = first + shared.starts[i], place = job.kmers.letter_tile_ids[tile] + i;
         if (is_packed) {
-            job.ids[place] = id_in_tile(job, four, table, shared, first, shared.starts[i]);
+            job.answer.ids[place] = id_in_tile(job, four, table, shared, first, shared.starts[i]);
             continue;
         }
         LetterRow row = letter_row(job, letter);
         LetterId id = id_at(job, table, row, letter);
-        job.ids[place] = id.id;
-        if (job.own_spans) job.own_spans[place] = own_span(job, row, id);
+        job.answer.ids[place] = id.id;
+        if (job.kmers.own_spans) job.kmers.own_spans[place] = own_span(job, row, id);
     }
     __syncwarp();
 }
@@ -146,8 +146,8 @@ DEVICE void frame_own_spans_stage(const Job& job, uint32_t block, uint32_t num_b
         job, block, num_blocks,
         [&](uint64_t place, uint32_t, const FramedRow& row) {
             uint64_t source = source_of(job, row, place);
-            uint2 own = source == NO_SOURCE ? uint2{0, 0} : job.own_spans[source];
-            reinterpret_cast<ulonglong2*>(job.spans)[place] = {own.x, own.y};
+            uint2 own = source == NO_SOURCE ? uint2{0, 0} : job.kmers.own_spans[source];
+            reinterpret_cast<ulonglong2*>(job.frame.spans)[place] = {own.x, own.y};
         },
         [](uint64_t, uint32_t) {});
 }

@@ -17,7 +17,7 @@ constexpr uint32_t WARPS = BLOCK / 32;
 DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     if (!(record & MISS)) return 1;
     if (is_small(record)) return small_count(record);
-    return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
+    return job.text.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
 }
 
 // The records that a warp takes: all of a tile, or in small batches those of one of its parts. Units
@@ -27,7 +27,7 @@ struct Records {
 };
 
 template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t unit) {
-    uint32_t pieces = job.tile_pieces[unit / PARTS], size = size_of_part<PARTS>(pieces);
+    uint32_t pieces = job.text.tile_pieces[unit / PARTS], size = size_of_part<PARTS>(pieces);
     uint32_t first = min_of(unit % PARTS * size, pieces);
     return {unit / PARTS, first, min_of(first + size, pieces)};
 }
@@ -38,7 +38,7 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride) {
         Records own = records_of<PARTS>(job, unit);
-        const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
+        const uint32_t* records = job.text.records + static_cast<uint64_t>(own.tile) * TILE;
         uint32_t ids = 0;
         for (uint32_t number = own.first + 4 * lane_of_thread(); number < own.end; number += 128) {
             uint4 four = *reinterpret_cast<const uint4*>(records + number);
@@ -48,7 +48,7 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
             if (number + 3 < own.end) ids += count_of(job, four.w);
         }
         ids = __reduce_add_sync(ALL_LANES, ids);
-        if (lane_of_thread() == 0) job.tile_counts[unit] = ids;
+        if (lane_of_thread() == 0) job.text.tile_counts[unit] = ids;
     }
 }
 
@@ -66,7 +66,7 @@ DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offse
         uint32_t group = first + threadIdx.x, sum = 0;
         for (uint32_t unit = group * WARPS; unit < (group + 1) * WARPS && unit < units; unit += 4) {
             // tile_counts has room for whole groups.
-            uint4 four = *reinterpret_cast<const uint4*>(job.tile_counts + unit);
+            uint4 four = *reinterpret_cast<const uint4*>(job.text.tile_counts + unit);
             sum += four.x + (unit + 1 < units ? four.y : 0) + (unit + 2 < units ? four.z : 0) +
                    (unit + 3 < units ? four.w : 0);
         }
@@ -83,9 +83,9 @@ DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offse
 }
 
 DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
-    uint64_t num_ids = is_small_batch(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.group_offsets)
-                                          : sum_groups<1>(job, scratch, job.group_offsets);
-    if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
+    uint64_t num_ids = is_small_batch(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.text.group_offsets)
+                                          : sum_groups<1>(job, scratch, job.text.group_offsets);
+    if (threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = num_ids;
 }
 
 // What sum_groups found: in memory of the device, or in shared memory, where each block has its own.
@@ -94,12 +94,12 @@ template <class Count> struct GroupSums {
     uint64_t num_ids;
 };
 
-DEVICE GroupSums<uint64_t> sums_of(const Job& job) { return {job.group_offsets, job.status[STATUS_NUM_IDS]}; }
+DEVICE GroupSums<uint64_t> sums_of(const Job& job) { return {job.text.group_offsets, job.answer.status[STATUS_NUM_IDS]}; }
 
 // The ids of one unit of those before another in its group, a lane's.
 DEVICE uint32_t ids_of_lane(const Job& job, uint32_t unit) {
     uint32_t other = unit / WARPS * WARPS + lane_of_thread();
-    return other < unit ? job.tile_counts[other] : 0;
+    return other < unit ? job.text.tile_counts[other] : 0;
 }
 
 // The ids before a unit, from those of all lanes.
@@ -117,7 +117,7 @@ DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t reco
     if (is_small(record)) return small_id(job, record, number);
     uint32_t bin = record >> BIN_SHIFT & 7;
     uint64_t first = static_cast<uint64_t>(record & MISS_NUMBER) * longest_in_bin(bin);
-    return job.merged_ids[begins.merged[bin] + first + number];
+    return job.text.merged_ids[begins.merged[bin] + first + number];
 }
 
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
@@ -143,7 +143,7 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
 // Writes the ids of one unit; a lane takes a record.
 template <class Id>
 DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, Id* ids) {
-    const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
+    const uint32_t* records = job.text.records + static_cast<uint64_t>(own.tile) * TILE;
     uint32_t number = own.first + lane_of_thread(), written = 0;
     uint32_t record = number < own.end ? records[number] : 0;
     uint32_t next = number + 32 < own.end ? records[number + 32] : 0, count = count_of(job, record);
@@ -180,8 +180,8 @@ DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* gr
 template <class Id>
 DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<SeparateLaunches>(job, begins);
-    if (is_small_batch(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, ids, block, num_blocks);
-    else write_units<1>(job, begins, job.group_offsets, ids, block, num_blocks);
+    if (is_small_batch(job)) write_units<SMALL_PARTS>(job, begins, job.text.group_offsets, ids, block, num_blocks);
+    else write_units<1>(job, begins, job.text.group_offsets, ids, block, num_blocks);
 }
 
 // The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp takes
@@ -197,22 +197,22 @@ template <uint32_t PARTS, class Count>
 DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int64_t* offsets, uint32_t block,
                               uint32_t num_blocks) {
     uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS, part = 0, pieces = 0, ids = 0;
-    uint64_t rows = job.num_rows + 1, of_warp = (rows + warps - 1) / warps;
+    uint64_t rows = job.batch.num_rows + 1, of_warp = (rows + warps - 1) / warps;
     // The last warps come first: where there are few units, the first ones write ids meanwhile.
     uint32_t warp = warps - 1 - (block * WARPS + threadIdx.x / 32);
     uint64_t first = warp * of_warp, counted = 0;  // Up to which byte.
     for (uint64_t row = first; row < first + of_warp && row < rows; row++) {
-        uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
+        uint64_t begin = job.rows.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
         if (tile >= num_tiles(job)) {
             if (lane == 0) offsets[row] = sums.num_ids;
             continue;
         }
         if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
-        uint32_t all_pieces = job.tile_pieces[tile];  // Asked for before it is needed, as is of_lane.
+        uint32_t all_pieces = job.text.tile_pieces[tile];  // Asked for before it is needed, as is of_lane.
         uint32_t more_pieces = 0, more_ids = 0, before = pieces;
         // Pieces between the last row's begin and this one's.
         for (uint64_t i = counted / 64 + lane; i * 64 < begin; i += 32) {
-            uint64_t bits = job.starts[i];
+            uint64_t bits = job.text.starts[i];
             if (i == counted / 64) bits &= ~0ull << counted % 64;
             if (i == begin / 64) bits &= (1ull << begin % 64) - 1;
             more_pieces += count_bits(bits);
@@ -224,7 +224,7 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
         if (own != part) part = own, before = part * size, ids = 0;
         uint32_t unit = static_cast<uint32_t>(tile) * PARTS + part, of_lane = ids_of_lane(job, unit);
         for (uint32_t i = before + lane; i < pieces; i += 32)
-            more_ids += count_of(job, job.records[tile_begin + i]);
+            more_ids += count_of(job, job.text.records[tile_begin + i]);
         ids += __reduce_add_sync(ALL_LANES, more_ids);
         uint64_t before_unit = ids_before(sums.before, unit, of_lane);
         if (lane == 0) offsets[row] = before_unit + ids;

@@ -20,7 +20,7 @@ struct AnswerShared {
 // How many ids there are, and what is before each tile's.
 DEVICE uint64_t sum_parts(const Job& job, AnswerShared& shared, uint32_t block) {
     uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
-    if (block == 0 && threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
+    if (block == 0 && threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = num_ids;
     return num_ids;
 }
 
@@ -45,7 +45,7 @@ DEVICE void answer_stage(const Job& job, AnswerShared& shared, const BinBegins& 
     answer_tiles(job, shared, begins, num_ids, block, num_blocks);
     // What follows is done while they are on their way.
     GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
-    row_offsets_stage<SMALL_PARTS>(job, sums, job.host_offsets, block, num_blocks);
+    row_offsets_stage<SMALL_PARTS>(job, sums, job.host.host_offsets, block, num_blocks);
     report_faults(job, block, num_blocks);
 }
 

@@ -26,8 +26,8 @@ template <class Count>
 DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShared& shared, uint64_t tile) {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
     if (warp < 2) {
-        uint64_t row = job.num_rows + 1;
-        if (tile + warp < num_tiles(job)) row = first_not_before_by_warp(job.row_begins, row, (tile + warp) * TILE);
+        uint64_t row = job.batch.num_rows + 1;
+        if (tile + warp < num_tiles(job)) row = first_not_before_by_warp(job.rows.row_begins, row, (tile + warp) * TILE);
         if (lane == 0) shared.rows[warp] = row;
     } else if (warp == 2) {
         uint32_t unit = static_cast<uint32_t>(tile) * (is_small_batch(job) ? SMALL_PARTS : 1);
@@ -40,17 +40,17 @@ DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShar
 // Fills pieces_before, a thread a word; those behind the data are not read.
 DEVICE void sum_starts(const Job& job, RowOffsetsShared& shared, uint64_t tile) {
     uint64_t word = tile * WORDS_A_TILE + threadIdx.x;
-    bool is_word = threadIdx.x < WORDS_A_TILE && word * 64 < job.num_bytes;
-    uint32_t total, before = sum_before(is_word ? count_bits(job.starts[word]) : 0, shared.scratch, total);
+    bool is_word = threadIdx.x < WORDS_A_TILE && word * 64 < job.batch.num_bytes;
+    uint32_t total, before = sum_before(is_word ? count_bits(job.text.starts[word]) : 0, shared.scratch, total);
     if (threadIdx.x < WORDS_A_TILE) shared.pieces_before[threadIdx.x] = static_cast<uint16_t>(before);
 }
 
 // Fills ids_before, a thread neighbouring records.
 DEVICE void sum_records(const Job& job, RowOffsetsShared& shared, uint64_t tile) {
-    uint32_t pieces = job.tile_pieces[tile], each = (pieces + BLOCK - 1) / BLOCK, ids = 0, total;
+    uint32_t pieces = job.text.tile_pieces[tile], each = (pieces + BLOCK - 1) / BLOCK, ids = 0, total;
     uint32_t first = min_of(threadIdx.x * each, pieces), end = min_of(first + each, pieces);
     for (uint32_t i = first; i < end; i++) {
-        uint32_t count = count_of(job, job.records[tile * TILE + i]);
+        uint32_t count = count_of(job, job.text.records[tile * TILE + i]);
         shared.ids_before[i] = static_cast<uint16_t>(count);
         ids += count;
     }
@@ -66,8 +66,8 @@ DEVICE void sum_records(const Job& job, RowOffsetsShared& shared, uint64_t tile)
 
 // The pieces of a tile before a place in it, or behind it, where the data may end.
 DEVICE uint32_t pieces_before(const Job& job, const RowOffsetsShared& shared, uint64_t tile, uint64_t place) {
-    if (place >= TILE) return job.tile_pieces[tile];
-    uint64_t bits = job.starts[tile * WORDS_A_TILE + place / 64] & ((1ull << place % 64) - 1);
+    if (place >= TILE) return job.text.tile_pieces[tile];
+    uint64_t bits = job.text.starts[tile * WORDS_A_TILE + place / 64] & ((1ull << place % 64) - 1);
     return shared.pieces_before[place / 64] + count_bits(bits);
 }
 
@@ -79,8 +79,8 @@ DEVICE void short_row_offsets(const Job& job, const Count* group_offsets, RowOff
         sum_starts(job, shared, tile);
         sum_records(job, shared, tile);
         for (uint64_t row = shared.rows[0] + threadIdx.x; row < shared.rows[1]; row += BLOCK) {
-            uint32_t pieces = pieces_before(job, shared, tile, job.row_begins[row] - tile * TILE);
-            job.id_offsets[row] = shared.ids + shared.ids_before[pieces];
+            uint32_t pieces = pieces_before(job, shared, tile, job.rows.row_begins[row] - tile * TILE);
+            job.answer.id_offsets[row] = shared.ids + shared.ids_before[pieces];
         }
         __syncthreads();
     }
@@ -90,10 +90,10 @@ DEVICE void short_row_offsets(const Job& job, const Count* group_offsets, RowOff
 template <class Count>
 DEVICE void all_row_offsets(const Job& job, const GroupSums<Count>& sums, RowOffsetsShared& shared, uint32_t block,
                             uint32_t num_blocks) {
-    bool many = num_tiles(job) && job.num_rows > MANY_ROWS * num_tiles(job);
+    bool many = num_tiles(job) && job.batch.num_rows > MANY_ROWS * num_tiles(job);
     if (many) short_row_offsets(job, sums.before, shared, block, num_blocks);
-    else if (is_small_batch(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
-    else row_offsets_stage<1>(job, sums, job.id_offsets, block, num_blocks);
+    else if (is_small_batch(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.answer.id_offsets, block, num_blocks);
+    else row_offsets_stage<1>(job, sums, job.answer.id_offsets, block, num_blocks);
 }
 
 }  // namespace warptok::text

@@ -27,15 +27,15 @@ DEVICE uint32_t listed_record(uint32_t found) { return small_record_of(LISTED, f
 
 // The record of a byte and of another one up to `length`, NO_ID where these merge.
 DEVICE uint32_t plain_record(const Job& job, uint32_t first, uint32_t second, uint32_t length) {
-    if (__ldg(job.byte_pairs + (second << 8 | first)) != NO_RANK) return NO_ID;
-    if (length > 2 && __ldg(job.byte_pairs + second * 257) != NO_RANK) return NO_ID;
+    if (__ldg(job.text.byte_pairs + (second << 8 | first)) != NO_RANK) return NO_ID;
+    if (length > 2 && __ldg(job.text.byte_pairs + second * 257) != NO_RANK) return NO_ID;
     return small_record_of(PLAIN, first | second << 8 | (length - 2) << 16);
 }
 
 // The record of a piece of two or three bytes that is no token; `bytes` are its own and zeros.
 DEVICE uint32_t small_record(const Job& job, uint32_t bytes, uint32_t length) {
     if (length == 2) return small_record_of(PLAIN, bytes);
-    uint32_t first = __ldg(job.byte_pairs + (bytes & 0xFFFF)), second = __ldg(job.byte_pairs + (bytes >> 8));
+    uint32_t first = __ldg(job.text.byte_pairs + (bytes & 0xFFFF)), second = __ldg(job.text.byte_pairs + (bytes >> 8));
     uint32_t kind = first == NO_RANK && second == NO_RANK ? THREE_BYTES : first <= second ? FIRST_PAIR : SECOND_PAIR;
     return small_record_of(kind, bytes);
 }
@@ -63,12 +63,12 @@ DEVICE uint32_t small_count(uint32_t record) {
 // The id of a small piece's symbol, by its number.
 DEVICE uint32_t small_id(const Job& job, uint32_t record, uint32_t number) {
     uint32_t kind = record >> KIND_SHIFT & 7;
-    if (kind == LISTED) return __ldg(job.listed_ids + 4 * (record & ((1u << LISTED_SHIFT) - 1)) + number);
+    if (kind == LISTED) return __ldg(job.text.listed_ids + 4 * (record & ((1u << LISTED_SHIFT) - 1)) + number);
     uint32_t begin = kind == PLAIN ? min_of(number, 1) : number + (kind == FIRST_PAIR && number == 1);
     bool is_pair = kind == FIRST_PAIR + number;
     uint32_t symbol = record >> 8 * begin & 0xFF;
-    if (is_pair) symbol = 256 + __ldg(job.byte_pairs + (record >> 8 * begin & 0xFFFF));
-    return __ldg(job.symbol_ids + symbol);
+    if (is_pair) symbol = 256 + __ldg(job.text.byte_pairs + (record >> 8 * begin & 0xFFFF));
+    return __ldg(job.text.symbol_ids + symbol);
 }
 
 }  // namespace warptok::text

@@ -25,19 +25,19 @@ constexpr uint32_t ONLY_WHOLE = 1u << 26;  // An id that only a whole pretoken h
 
 // Whether a piece is a whole pretoken: neither of its borders was made by cutting.
 DEVICE bool is_whole(const Job& job, uint64_t begin, uint64_t end) {
-    bool cut_before = job.cuts[begin / 64] >> begin % 64 & 1;
-    return !cut_before && (end >= job.num_bytes || !(job.cuts[end / 64] >> end % 64 & 1));
+    bool cut_before = job.text.cuts[begin / 64] >> begin % 64 & 1;
+    return !cut_before && (end >= job.batch.num_bytes || !(job.text.cuts[end / 64] >> end % 64 & 1));
 }
 
 // The id that a table gave, NO_ID where it does not count for this piece.
 DEVICE uint32_t checked_id(const Job& job, uint32_t id, uint64_t begin, uint64_t end) {
-    if (!job.has_whole_only || id == NO_ID || !(id & ONLY_WHOLE)) return id;
+    if (!job.text.has_whole_only || id == NO_ID || !(id & ONLY_WHOLE)) return id;
     return is_whole(job, begin, end) ? id & ~ONLY_WHOLE : NO_ID;
 }
 
 // Whether a piece is a special token of the text.
 DEVICE bool is_special_piece(const Job& job, uint64_t begin) {
-    return job.special_counts[COUNT_ACCEPTED] && begins_special(job, begin);
+    return job.special.special_counts[COUNT_ACCEPTED] && begins_special(job, begin);
 }
 
 // The bin of a missed piece's length: 4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
@@ -68,18 +68,18 @@ struct LookUpShared {
 
 // Where the piece that covers the last byte of a tile ends.
 DEVICE uint64_t next_start(const Job& job, uint64_t place) {
-    uint64_t num_words = (job.num_bytes + 63) / 64;
+    uint64_t num_words = (job.batch.num_bytes + 63) / 64;
     for (uint64_t word = place / 64; word < num_words; word++) {
-        uint64_t bits = job.starts[word];
+        uint64_t bits = job.text.starts[word];
         if (bits) return word * 64 + lowest_bit(bits);
     }
-    return job.num_bytes;
+    return job.batch.num_bytes;
 }
 
 // Lists where the tile's pieces begin; returns how many there are.
 DEVICE uint32_t list_pieces(const Job& job, LookUpShared& shared, uint64_t tile_begin) {
     uint64_t word = tile_begin / 64 + threadIdx.x / 4;
-    uint64_t bits = word * 64 < job.num_bytes ? job.starts[word] : 0;
+    uint64_t bits = word * 64 < job.batch.num_bytes ? job.text.starts[word] : 0;
     uint32_t sixteen = static_cast<uint32_t>(bits >> (threadIdx.x % 4 * 16)) & 0xFFFF;
     uint32_t total, place = sum_before(count_bits(sixteen), shared.scratch, total);
     for (; sixteen; sixteen &= sixteen - 1)
@@ -89,7 +89,7 @@ DEVICE uint32_t list_pieces(const Job& job, LookUpShared& shared, uint64_t tile_
 }
 
 DEVICE void load_text(const Job& job, LookUpShared& shared, uint64_t tile_begin) {
-    const uint4* from = reinterpret_cast<const uint4*>(job.text + tile_begin);
+    const uint4* from = reinterpret_cast<const uint4*>(job.batch.text + tile_begin);
     uint4* to = reinterpret_cast<uint4*>(shared.text);
     to[threadIdx.x] = from[threadIdx.x];
     if (threadIdx.x < 2) to[BLOCK + threadIdx.x] = from[BLOCK + threadIdx.x];
@@ -129,16 +129,16 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& par
     else if (record == NO_ID && length <= MAX_SMALL) record = small_record(job, token.words[0], length);
     else if (record == NO_ID) record = repeated_record(job, staged_text(shared, begin), token.words[0], length);
     if (record == NO_ID) return list_miss(shared, number, length);
-    job.records[tile_begin + number] = record;
+    job.text.records[tile_begin + number] = record;
     parts.add(number, record);
 }
 
 // A piece of more than MAX_PIECE bytes that is no token. Splitting leaves none; a launch
 // that does not split says that others have to. Either way the answer is thrown away.
 template <class Policy> DEVICE void no_such_piece(const Job& job, uint64_t record) {
-    if (Policy::LONG_PIECES_ARE_SPLIT) job.status[STATUS_FAULT] = 1;
-    else job.window_counts[COUNT_WINDOWS] = 1;
-    job.records[record] = 0;
+    if (Policy::LONG_PIECES_ARE_SPLIT) job.answer.status[STATUS_FAULT] = 1;
+    else job.text.window_counts[COUNT_WINDOWS] = 1;
+    job.text.records[record] = 0;
 }
 
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
@@ -146,16 +146,16 @@ template <class Policy, class Parts>
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
                            uint32_t number, uint32_t begin, uint32_t length) {
     const uint8_t* staged = staged_text(shared, begin);
-    const uint8_t* text = job.text + tile_begin + begin;
+    const uint8_t* text = job.batch.text + tile_begin + begin;
     uint32_t id = length <= MAX_LONG ? find_token(job, staged, length) : find_any(job, text, length);
     id = checked_id(job, id, tile_begin + begin, tile_begin + begin + length);
     if (id == NO_ID && length <= MAX_PIECE) id = repeated_record(job, text, first_word(text, 4), length);
-    if (id != NO_ID) job.records[tile_begin + number] = id, parts.add(number, id);
+    if (id != NO_ID) job.text.records[tile_begin + number] = id, parts.add(number, id);
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
     else no_such_piece<Policy>(job, tile_begin + number);
 }
 
-// An entry of job.misses: a piece's place, its length, and its part of the tile where these are counted.
+// An entry of job.text.misses: a piece's place, its length, and its part of the tile where these are counted.
 constexpr uint32_t LENGTH_OF_MISS = 32, PART_OF_MISS = 40;
 
 DEVICE uint32_t length_of_miss(uint64_t entry) { return static_cast<uint32_t>(entry >> LENGTH_OF_MISS) & 0xFF; }
@@ -174,8 +174,8 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
         uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
         uint32_t place = shared.bin_begins[bin] + (miss >> TILE_PLACE);
         uint64_t part = Policy::COUNTS_IDS ? number / size : 0, length = end - begin;
-        job.misses[bin][place] = tile_begin + begin | length << LENGTH_OF_MISS | part << PART_OF_MISS;
-        job.records[tile_begin + number] = MISS | bin << BIN_SHIFT | place;
+        job.text.misses[bin][place] = tile_begin + begin | length << LENGTH_OF_MISS | part << PART_OF_MISS;
+        job.text.records[tile_begin + number] = MISS | bin << BIN_SHIFT | place;
     }
 }
 
@@ -197,7 +197,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         if (Policy::COUNTS_IDS && threadIdx.x < SMALL_PARTS) shared.part_ids[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
             shared.num_misses = shared.num_later = 0;
-            shared.has_special = job.special_counts[COUNT_ACCEPTED];
+            shared.has_special = job.special.special_counts[COUNT_ACCEPTED];
             shared.end = next_start(job, tile_begin + TILE) - tile_begin;
         }
         load_text(job, shared, tile_begin);
@@ -209,7 +209,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
             ShortToken token = next;
             if (Policy::IS_LATENCY_BOUND) next = ask_piece(job, shared, number + BLOCK, count);
             if (shared.has_special && begins_special(job, tile_begin + begin)) {
-                job.records[tile_begin + number] = special_id(job, tile_begin + begin, length);
+                job.text.records[tile_begin + number] = special_id(job, tile_begin + begin, length);
             } else if (length <= MAX_SHORT) {
                 if (!Policy::IS_LATENCY_BOUND) token = ask_short(job, staged_text(shared, begin), length);
                 look_up_short(job, shared, parts, tile_begin, number, begin, token);
@@ -226,9 +226,9 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])
             shared.bin_begins[threadIdx.x] =
-                atomicAdd(&job.miss_counts[threadIdx.x], shared.bin_counts[threadIdx.x]);
-        if (threadIdx.x == 0) job.tile_pieces[tile] = count;
-        parts.write(job.tile_counts + tile * SMALL_PARTS, count);
+                atomicAdd(&job.text.miss_counts[threadIdx.x], shared.bin_counts[threadIdx.x]);
+        if (threadIdx.x == 0) job.text.tile_pieces[tile] = count;
+        parts.write(job.text.tile_counts + tile * SMALL_PARTS, count);
         __syncthreads();
         write_misses<Policy>(job, shared, tile_begin, count, parts.size);
         __syncthreads();

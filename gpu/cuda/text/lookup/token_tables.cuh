@@ -14,7 +14,7 @@ namespace warptok::text {
 
 constexpr uint32_t MAX_SHORT = 12;
 constexpr uint32_t MAX_LONG = 28;
-constexpr uint32_t LISTED_IDS = 1u << 27;  // What is found is no id: job.listed_ids has several.
+constexpr uint32_t LISTED_IDS = 1u << 27;  // What is found is no id: job.text.listed_ids has several.
 
 // The words of `length` bytes at text, zeros behind them; words 4-byte aligned around it are read.
 template <int WORDS>
@@ -51,14 +51,14 @@ struct ShortToken {
 };
 
 DEVICE uint4 short_entry(const Job& job, uint32_t place) {
-    return __ldg(reinterpret_cast<const uint4*>(job.short_tokens + place));
+    return __ldg(reinterpret_cast<const uint4*>(job.text.short_tokens + place));
 }
 
 DEVICE ShortToken ask_short(const Job& job, const uint8_t* text, uint32_t length) {
     ShortToken token;
     read_words<3>(text, length, token.words);
     token.length = length;
-    token.place = bucket_of(hash_short(token.words, length, job.seed), job.short_shift);
+    token.place = bucket_of(hash_short(token.words, length, job.tokens.seed), job.text.short_shift);
     token.entry = short_entry(job, token.place);
     return token;
 }
@@ -71,20 +71,20 @@ DEVICE uint32_t find_short(const Job& job, ShortToken token) {
         if (entry.x == words[0] && entry.y == words[1] && entry.z == words[2] && entry.w >> 28 == token.length)
             return entry.w & 0xFFFFFFF;
         if (entry.w == 0) return NO_ID;
-        token.place = (token.place + 1) & (0xFFFFFFFFu >> job.short_shift);
+        token.place = (token.place + 1) & (0xFFFFFFFFu >> job.text.short_shift);
         token.entry = short_entry(job, token.place);
     }
 }
 
 // length 13..28; words are seven.
 DEVICE uint32_t find_long(const Job& job, const uint32_t* words, uint32_t length) {
-    uint32_t place = bucket_of(hash_long(words, length, job.seed), job.long_shift);
+    uint32_t place = bucket_of(hash_long(words, length, job.tokens.seed), job.text.long_shift);
     for (;;) {
-        const LongEntry& entry = job.long_tokens[place];
+        const LongEntry& entry = job.text.long_tokens[place];
         if (entry.meta == 0) return NO_ID;
         if (entry.meta >> 27 == length && same_words(entry.bytes, words, 7))
             return entry.meta & 0x7FFFFFF;
-        place = (place + 1) & (0xFFFFFFFFu >> job.long_shift);
+        place = (place + 1) & (0xFFFFFFFFu >> job.text.long_shift);
     }
 }
 
@@ -97,16 +97,16 @@ DEVICE uint32_t first_word(const uint8_t* text, uint32_t length) {
 
 // Any length from 29 on.
 DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
-    if (length > job.max_token) return NO_ID;
-    uint32_t hash = job.seed ^ length;
+    if (length > job.tokens.max_token) return NO_ID;
+    uint32_t hash = job.tokens.seed ^ length;
     for (uint32_t i = 0; i < length; i += 4) hash = hash_next(hash, first_word(text + i, length - i));
-    uint32_t mask = 0xFFFFFFFFu >> job.token_shift;
-    for (uint32_t place = bucket_of(hash, job.token_shift);; place = (place + 1) & mask) {
-        uint32_t id = job.token_places[place];
+    uint32_t mask = 0xFFFFFFFFu >> job.text.token_shift;
+    for (uint32_t place = bucket_of(hash, job.text.token_shift);; place = (place + 1) & mask) {
+        uint32_t id = job.text.token_places[place];
         if (id == NO_ID) return NO_ID;
-        uint32_t own = id & ((1u << 26) - 1), begin = job.token_begins[own], i = 0;
-        if (job.token_begins[own + 1] - begin != length) continue;
-        const uint8_t* token = job.token_bytes + begin;
+        uint32_t own = id & ((1u << 26) - 1), begin = job.tokens.token_begins[own], i = 0;
+        if (job.tokens.token_begins[own + 1] - begin != length) continue;
+        const uint8_t* token = job.tokens.token_bytes + begin;
         while (i < length && first_word(token + i, length - i) == first_word(text + i, length - i)) i += 4;
         if (i >= length) return id;
     }

@@ -69,9 +69,9 @@ struct Run {
 DEVICE Run run_at(const Job& job, const uint8_t* text, uint32_t length, const Places& same, uint32_t place) {
     Places rest = moved_down(same, place);
     uint32_t count = 1 + (~rest.low ? lowest_bit(~rest.low) : 64 + lowest_bit(~rest.high));
-    uint32_t byte = text[place], number = byte < 128 ? job.run_numbers[byte] : 0, end = place + count;
+    uint32_t byte = text[place], number = byte < 128 ? job.text.run_numbers[byte] : 0, end = place + count;
     if (number == 0) return {nullptr, 0, 0};
-    const uint32_t* row = job.run_rows + ((number - 1) * RUN_LENGTHS + count - MIN_RUN) * RUN_WORDS;
+    const uint32_t* row = job.text.run_rows + ((number - 1) * RUN_LENGTHS + count - MIN_RUN) * RUN_WORDS;
     uint32_t behind = place ? text[place - 1] & 0x7F : 0, in_front = end < length ? text[end] & 0x7F : 0;
     bool unsafe = row[0] == 0;
     if (place) unsafe |= row[RUN_BEHIND + behind / 32] >> behind % 32 & 1;

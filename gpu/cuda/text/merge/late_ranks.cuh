@@ -25,7 +25,7 @@ constexpr uint32_t NO_PAIR = 0xFFFFFFFF;
 constexpr uint32_t BOUND_BITS = 10, LATE = 0, HIGHEST = (1 << (32 - BOUND_BITS)) - 1;
 
 DEVICE uint32_t bounded(const Job& job, uint32_t rank) {
-    return rank == NO_RANK ? NO_RANK : rank << BOUND_BITS | __ldg(job.rank_bounds + rank);
+    return rank == NO_RANK ? NO_RANK : rank << BOUND_BITS | __ldg(job.text.rank_bounds + rank);
 }
 
 DEVICE uint32_t rank_of_bounded(uint32_t word) { return word >> BOUND_BITS; }

@@ -55,7 +55,7 @@ template <class Policy>
 DEVICE void find_begins(const Job& job, BinBegins& begins) {
     uint32_t bin = threadIdx.x;
     if (bin < 32) {
-        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<Policy>(bin, count);
+        uint32_t count = bin < NUM_BINS ? job.text.miss_counts[bin] : 0, lanes = lanes_that_merge<Policy>(bin, count);
         if (bin == 0) begins.lane_bits = lanes;
         uint32_t chunk_bits = lanes - lane_bits<Policy>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
@@ -68,7 +68,7 @@ DEVICE void find_begins(const Job& job, BinBegins& begins) {
         }
         if (bin < NUM_BINS) {
             begins.merged[bin] = rooms - room;
-            begins.misses[bin] = job.misses[bin];
+            begins.misses[bin] = job.text.misses[bin];
             begins.counts[bin] = count;
             begins.chunks[bin] = all_chunks - chunks;
         }
@@ -92,8 +92,8 @@ struct Mergers {
 // Notes how many ids a missed piece has.
 template <class Policy>
 DEVICE void note_count(const Job& job, uint32_t bin, uint32_t number, uint32_t count, uint64_t entry) {
-    job.merged_counts[bin][number] = count;
-    if (Policy::COUNTS_IDS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
+    job.text.merged_counts[bin][number] = count;
+    if (Policy::COUNTS_IDS) atomicAdd(job.text.tile_counts + unit_of_miss(entry), count - 1);
 }
 
 // Writes the ids of a merged piece, four at a time; returns how many there are.
@@ -141,12 +141,12 @@ template <class Policy, uint32_t LANES, uint32_t SLOTS>
 DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     Group<LANES> group(mergers.columns[threadIdx.x / 32]);
     uint32_t number = chunk.first + group.number, bin = chunk.bin;
-    const uint8_t* text = job.text + static_cast<uint32_t>(entry);
+    const uint8_t* text = job.batch.text + static_cast<uint32_t>(entry);
     uint32_t length = length_of_miss(entry);
     merge_piece<LANES, SLOTS, Policy>(merging(job, mergers.cache), group, text, length);
     if (length && group.member == 0) {
         uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
-        uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
+        uint32_t count = write_merged(job.text.symbol_ids, group, length, job.text.merged_ids + begin);
         note_count<Policy>(job, bin, number, count, entry);
     }
 }
@@ -177,7 +177,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
     uint32_t number = threadIdx.x / 32 * num_blocks + block;
     if (number >= chunks) return;
     bool draws = chunks > first_ones && threadIdx.x % 32 == 0;
-    uint32_t ticket = draws ? atomicAdd(job.merge_tickets, 1u) : chunks;
+    uint32_t ticket = draws ? atomicAdd(job.text.merge_tickets, 1u) : chunks;
     MissChunk chunk = chunk_of<Policy>(mergers.begins, number);
     uint64_t entry = entry_of<Policy>(mergers.begins, chunk);
     for (;;) {
@@ -185,7 +185,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
         bool is_last = number >= chunks;
         MissChunk next = is_last ? chunk : chunk_of<Policy>(mergers.begins, number);
         uint64_t next_entry = is_last ? 0 : entry_of<Policy>(mergers.begins, next);
-        if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
+        if (draws) ticket = atomicAdd(job.text.merge_tickets, 1u);
         merge_any_chunk<Policy>(job, mergers, chunk, entry);
         if (is_last) return;
         chunk = next;

@@ -25,7 +25,7 @@ struct Merging {
 };
 
 DEVICE Merging merging(const Job& job, const PairCache& cache) {
-    return {job, pair_table(job), job.byte_pairs, cache};
+    return {job, pair_table(job), job.text.byte_pairs, cache};
 }
 
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.

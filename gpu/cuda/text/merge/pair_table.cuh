@@ -25,8 +25,8 @@ struct PairTable {
 };
 
 DEVICE PairTable pair_table(const Job& job) {
-    return {reinterpret_cast<const uint4*>(job.pairs), static_cast<uint32_t>(job.pair_shift),
-            static_cast<uint32_t>(job.seed)};
+    return {reinterpret_cast<const uint4*>(job.text.pairs), static_cast<uint32_t>(job.text.pair_shift),
+            static_cast<uint32_t>(job.tokens.seed)};
 }
 
 // A pair to look up: its hash, and the two words of an entry left << 43 | right << 22 | rank 0.
@@ -88,8 +88,8 @@ struct PairCacheShared {
 // Fills the copies; every thread of the block calls it.
 DEVICE PairCache load_cache(const Job& job, PairCacheShared& cache) {
     constexpr uint32_t NUM_ASCII_WORDS = NUM_ASCII * NUM_ASCII / 8;
-    const uint4* ascii = reinterpret_cast<const uint4*>(job.ascii_pairs);
-    const uint4* filter = reinterpret_cast<const uint4*>(job.pair_filter);
+    const uint4* ascii = reinterpret_cast<const uint4*>(job.text.ascii_pairs);
+    const uint4* filter = reinterpret_cast<const uint4*>(job.text.pair_filter);
     for (uint32_t i = threadIdx.x; i < NUM_ASCII_WORDS; i += blockDim.x)
         reinterpret_cast<uint4*>(cache.ascii)[i] = ascii[i];
     for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)

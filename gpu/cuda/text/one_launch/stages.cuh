@@ -4,7 +4,7 @@
 // The stages for long runs and long pieces are not among them: where one is needed, STATUS_RARE says
 // so, and the answer is none. One block or a cluster has then done little, and the batch is encoded by
 // single launches; a grid stops there, and single launches go on from where it stopped. Where the batch
-// before needed them (job.leaves) it stops whatever it finds, and they are queued behind it at once:
+// before needed them (job.launch.leaves) it stops whatever it finds, and they are queued behind it at once:
 //
 //     take in   special   pretokenize   cut   look up   merge   compact   frame   put out
 //                                    ^      ^
@@ -48,13 +48,13 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
     DEVICE_METHOD void pretokenize() const {
         pretokenize_once(job, shared.pretokenize, block, num_blocks);
         wait();
-        if (!job.special_counts[COUNT_ACCEPTED]) return;
+        if (!job.special.special_counts[COUNT_ACCEPTED]) return;
         clear_special_stage(job, block, num_blocks);
         wait();
     }
 
     DEVICE_METHOD void cut() const {
-        Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
+        Filter filter = {job.text.borders, job.text.byte_borders, static_cast<uint32_t>(job.tokens.seed)};
         cut_text(job, filter, shared.certain, block, num_blocks);
         wait();
         if (!Policy::LONG_PIECES_ARE_SPLIT) return;  // Looking up finds what is long.
@@ -63,13 +63,13 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
     }
 
     // What a grid leaves to others.
-    DEVICE_METHOD uint64_t leaves() const { return Policy::LONG_PIECES_ARE_SPLIT ? job.leaves : 0; }
+    DEVICE_METHOD uint64_t leaves() const { return Policy::LONG_PIECES_ARE_SPLIT ? job.launch.leaves : 0; }
 
     // Whether a grid stops here, where `found` is not 0; all of its threads say the same. What it leaves it does
     // not look for.
     DEVICE_METHOD bool stops(uint64_t found, uint32_t why) const {
         if (!Policy::LONG_PIECES_ARE_SPLIT || !found || leaves()) return false;
-        if (block == 0 && threadIdx.x == 0) job.host_status[STATUS_RARE] = why;
+        if (block == 0 && threadIdx.x == 0) job.host.host_status[STATUS_RARE] = why;
         return true;
     }
 
@@ -87,15 +87,15 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
 
     DEVICE_METHOD void compact() const {
         uint64_t num_ids = sum_parts(job, shared.answer, block);
-        if (!job.framed) return answer_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
+        if (!job.launch.framed) return answer_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
         GroupSums<uint32_t> sums = {shared.answer.group_offsets, num_ids};
-        row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
-        write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.ids, block, num_blocks);
+        row_offsets_stage<SMALL_PARTS>(job, sums, job.answer.id_offsets, block, num_blocks);
+        write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.answer.ids, block, num_blocks);
         wait();
     }
 
     DEVICE_METHOD void put_out() const {
-        if (job.framed) put_out_stage(job, block, num_blocks);
+        if (job.launch.framed) put_out_stage(job, block, num_blocks);
     }
 };
 
@@ -105,16 +105,16 @@ DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, ui
     SmallLaunch<Threads, Policy> launch = {{job, shared, block, num_blocks}};
     if (Policy::LONG_PIECES_ARE_SPLIT) put_job(job, block);
     launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
-    if (job.num_rounds) launch.special();
+    if (job.launch.num_rounds) launch.special();
     if (launch.leaves() == RARE_RUNS) return;
     launch.pretokenize();
-    if (launch.stops(job.bad_tiles[0], RARE_RUNS)) return;
+    if (launch.stops(job.pretokenizer.bad_tiles[0], RARE_RUNS)) return;
     launch.cut();
-    if (launch.leaves() || launch.stops(job.window_counts[COUNT_WINDOWS], RARE_PIECES)) return;
+    if (launch.leaves() || launch.stops(job.text.window_counts[COUNT_WINDOWS], RARE_PIECES)) return;
     launch.look_up();
     launch.merge();
     launch.compact();
-    if (job.framed) launch.frame();
+    if (job.launch.framed) launch.frame();
     launch.put_out();
 }
 

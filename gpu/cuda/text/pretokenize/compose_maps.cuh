@@ -35,7 +35,7 @@ struct TileMaps {
         for (uint32_t i = 0; i < 32; i++) {
             functions[i] = __shfl_sync(ALL_LANES, behind, i);
             if (bad >> i & 1)
-                functions[i] = lane == ANYWHERE ? ANYWHERE : job.tile_function[(first + i) * 32ull + lane];
+                functions[i] = lane == ANYWHERE ? ANYWHERE : job.pretokenizer.tile_function[(first + i) * 32ull + lane];
         }
     }
 
@@ -56,7 +56,7 @@ struct TileMaps {
 DEVICE bool enter_stretch(const Job& job, RunsShared& shared, uint32_t first, bool has_good,
                           uint32_t& state) {
     uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, tile = first + threadIdx.x;
-    uint32_t before = ANYWHERE, behind = tile < num_tiles(job) ? job.tile_state[tile] : 0;
+    uint32_t before = ANYWHERE, behind = tile < num_tiles(job) ? job.pretokenizer.tile_state[tile] : 0;
     bool own_bad = behind == UNRESOLVED;
     uint32_t bad = __ballot_sync(ALL_LANES, own_bad);
     if (!__syncthreads_or(own_bad)) return false;
@@ -68,16 +68,16 @@ DEVICE bool enter_stretch(const Job& job, RunsShared& shared, uint32_t first, bo
     __syncthreads();
     for (uint32_t i = 0; i < warp; i++) state = shared.functions[i][state];
     if (bad) maps.follow(state, before);
-    if (own_bad && before != ANYWHERE) job.tile_entry[tile] = before;
+    if (own_bad && before != ANYWHERE) job.pretokenizer.tile_entry[tile] = before;
     for (uint32_t i = warp; i < blockDim.x / 32; i++) state = shared.functions[i][state];
     return __syncthreads_or(own_bad && state != ANYWHERE && threadIdx.x == blockDim.x - 1);
 }
 
 DEVICE void enter_runs_stage(const Job& job, RunsShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (!job.bad_tiles[0]) return;
+    if (!job.pretokenizer.bad_tiles[0]) return;
     uint32_t stretch = blockDim.x;
     for (uint32_t first = block * stretch; first < num_tiles(job); first += num_blocks * stretch) {
-        uint32_t next = first, state = first ? job.tile_state[first - 1] : 0;
+        uint32_t next = first, state = first ? job.pretokenizer.tile_state[first - 1] : 0;
         if (state == UNRESOLVED) state = ANYWHERE;
         while (enter_stretch(job, shared, next, next == first, state)) next += stretch;
     }

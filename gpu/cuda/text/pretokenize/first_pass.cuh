@@ -1,4 +1,4 @@
-// The pretokenizer's first pass over all tiles of a batch; job.bad_tiles[0] is 0 before it. What it does
+// The pretokenizer's first pass over all tiles of a batch; job.pretokenizer.bad_tiles[0] is 0 before it. What it does
 // not resolve is left to the slow way (text/pretokenize/tile_maps.cuh).
 //
 // Invariant: a good tile's start bits and the state behind it are right; every other tile is bad, and bad_tiles is not
@@ -23,16 +23,16 @@ struct PretokenizeShared {
 
 // Copies the automaton to shared memory; the whole block of THREADS calls it.
 template <uint32_t THREADS = BLOCK> DEVICE void load_entries(const Job& job, PretokenizeShared& shared) {
-    uint32_t count = (ROW_END + static_cast<uint32_t>(job.num_classes)) * ROW_STRIDE, fours = count / 4;
-    const uint4* from = reinterpret_cast<const uint4*>(job.entries);
+    uint32_t count = (ROW_END + static_cast<uint32_t>(job.pretokenizer.num_classes)) * ROW_STRIDE, fours = count / 4;
+    const uint4* from = reinterpret_cast<const uint4*>(job.pretokenizer.entries);
     uint4* to = reinterpret_cast<uint4*>(shared.entries);
     for (uint32_t i = threadIdx.x; i < fours; i += THREADS) to[i] = __ldg(from + i);
     uint32_t rest = 4 * fours + threadIdx.x;
-    if (rest < count) shared.entries[rest] = __ldg(job.entries + rest);
+    if (rest < count) shared.entries[rest] = __ldg(job.pretokenizer.entries + rest);
 }
 
 DEVICE Reader reader_of(const Job& job, const PretokenizeShared& shared) {
-    return {job.text, job.num_bytes, job.hard, shared.entries, job.class_pages, job.class_table};
+    return {job.batch.text, job.batch.num_bytes, job.batch.hard, shared.entries, job.pretokenizer.class_pages, job.pretokenizer.class_table};
 }
 
 template <uint32_t THREADS = BLOCK> DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
@@ -45,14 +45,14 @@ template <uint32_t THREADS = BLOCK> DEVICE Reader make_reader(const Job& job, Pr
 DEVICE uint32_t half_state(const Job& job, const Chunk& chunk, uint64_t end) {
     bool unresolved = __any_sync(ALL_LANES, !chunk.resolved);
     // The end of the data is near enough to be walked to.
-    bool empty = __all_sync(ALL_LANES, !chunk.starts) && end <= job.num_bytes;
+    bool empty = __all_sync(ALL_LANES, !chunk.starts) && end <= job.batch.num_bytes;
     return state_of(chunk.entry) | (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
 }
 
 // Writes half_states, and counts the halves with unresolved chunks: without these nobody asks what is far away.
 DEVICE void note_half(const Job& job, uint32_t half, uint32_t state) {
-    job.half_states[half] = state;
-    if (state & UNRESOLVED) atomicAdd(job.bad_tiles, 1);
+    job.pretokenizer.half_states[half] = state;
+    if (state & UNRESOLVED) atomicAdd(job.pretokenizer.bad_tiles, 1);
 }
 
 // The first pass: a thread a chunk, a warp half a tile.
@@ -60,9 +60,9 @@ DEVICE void pretokenize_chunks(const Job& job, const Reader& reader, uint32_t bl
     uint32_t chunks = num_tiles(job) * WORDS_A_TILE;
     for (uint32_t i = block * BLOCK + threadIdx.x; i < chunks; i += num_blocks * BLOCK) {
         Chunk chunk = {0, 0, true};
-        if (i * 64ull < job.num_bytes) {
+        if (i * 64ull < job.batch.num_bytes) {
             chunk = pretokenize_chunk(reader, i * 64ull, far_reach());
-            job.starts[i] = chunk.starts;
+            job.text.starts[i] = chunk.starts;
         }
         uint32_t state = half_state(job, chunk, (i + 1) * 64ull);
         if (lane_of_thread() == 31) note_half(job, i / 32, state);
@@ -74,11 +74,11 @@ constexpr uint32_t QUARTER = CHUNK / 4;
 template <class Reader>
 DEVICE Chunk pretokenize_quarter(const Job& job, const Reader& reader, uint64_t begin, const Reach& reach) {
     Chunk chunk = {0, 0, true};
-    if (begin < job.num_bytes) chunk = pretokenize_chunk<QUARTER>(reader, begin, reach);
+    if (begin < job.batch.num_bytes) chunk = pretokenize_chunk<QUARTER>(reader, begin, reach);
     uint64_t starts = chunk.starts << begin % CHUNK;
     starts |= __shfl_xor_sync(ALL_LANES, starts, 1);
     starts |= __shfl_xor_sync(ALL_LANES, starts, 2);
-    if (begin % CHUNK == 0 && begin < job.num_bytes) job.starts[begin / CHUNK] = starts;
+    if (begin % CHUNK == 0 && begin < job.batch.num_bytes) job.text.starts[begin / CHUNK] = starts;
     return chunk;
 }
 
@@ -140,7 +140,7 @@ DEVICE void pretokenize_once(const Job& job, const PretokenizeShared& shared, ui
     for (uint32_t i = block * BLOCK + threadIdx.x; i < quarters; i += num_blocks * BLOCK) {
         Chunk chunk = pretokenize_quarter(job, reader, static_cast<uint64_t>(i) * QUARTER, far_reach());
         bool unresolved = __any_sync(ALL_LANES, !chunk.resolved);
-        if (lane_of_thread() == 31 && unresolved) atomicAdd(job.bad_tiles, 1);
+        if (lane_of_thread() == 31 && unresolved) atomicAdd(job.pretokenizer.bad_tiles, 1);
     }
 }
 

@@ -26,7 +26,7 @@ constexpr uint32_t COMPOSED_TAKES = 1 << 10;   // Some character behind it, or i
 // What a character is to NFC (gpu/text/nfc_check.py); nothing where it is none.
 DEVICE uint32_t kind_of_character(const Job& job, uint32_t character) {
     if (character > 0x10FFFF) return 0;
-    return job.composed_rows[job.composed_pages[character >> 8] << 8 | (character & 0xFF)];
+    return job.pretokenizer.composed_rows[job.pretokenizer.composed_pages[character >> 8] << 8 | (character & 0xFF)];
 }
 
 // Whether NFC may change the later of two neighbours, or what is made of both.
@@ -50,16 +50,16 @@ DEVICE uint32_t character_from(const uint8_t* text) {
 DEVICE uint32_t kind_before(const Job& job, uint64_t place) {
     if (place == 0) return 0;
     uint64_t begin = place - 1;
-    while (begin > 0 && place - begin < 4 && (job.text[begin] & 0xC0) == 0x80) begin--;
-    return kind_of_character(job, character_from(job.text + begin));
+    while (begin > 0 && place - begin < 4 && (job.batch.text[begin] & 0xC0) == 0x80) begin--;
+    return kind_of_character(job, character_from(job.batch.text + begin));
 }
 
 // Whether NFC may change the character of several bytes that begins at a place.
 DEVICE bool may_change_at(const Job& job, uint64_t place) {
-    if (!(job.composed_leads >> (job.text[place] & 63) & 1)) return false;
-    uint32_t kind = kind_of_character(job, character_from(job.text + place));
+    if (!(job.pretokenizer.composed_leads >> (job.batch.text[place] & 63) & 1)) return false;
+    uint32_t kind = kind_of_character(job, character_from(job.batch.text + place));
     if (!(kind & ~COMPOSED_TAKES) || !may_change(kind_before(job, place), kind)) return false;
-    bool begins_row = static_cast<uint64_t>(job.row_begins[row_of(job, place)]) == place;
+    bool begins_row = static_cast<uint64_t>(job.rows.row_begins[row_of(job, place)]) == place;
     return !begins_row || kind & COMPOSED_CHANGES;
 }
 
@@ -67,14 +67,14 @@ DEVICE bool may_change_at(const Job& job, uint64_t place) {
 DEVICE void check_composed_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 16;
     uint64_t from = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
-    for (uint64_t begin = from; begin < job.num_bytes; begin += stride) {
-        uint4 vector = *reinterpret_cast<const uint4*>(job.text + begin);
+    for (uint64_t begin = from; begin < job.batch.num_bytes; begin += stride) {
+        uint4 vector = *reinterpret_cast<const uint4*>(job.batch.text + begin);
         // The top bit of a byte is left where the next one is set, too: a character of several bytes begins.
         const uint32_t words[4] = {vector.x & vector.x << 1, vector.y & vector.y << 1, vector.z & vector.z << 1,
                                    vector.w & vector.w << 1};
         for (uint32_t first = upper_bits(words); first; first &= first - 1) {
             uint64_t place = begin + lowest_bit(first);
-            if (place < job.num_bytes && may_change_at(job, place)) job.status[STATUS_NOT_COVERED] = 1;
+            if (place < job.batch.num_bytes && may_change_at(job, place)) job.answer.status[STATUS_NOT_COVERED] = 1;
         }
     }
 }

@@ -17,7 +17,7 @@ DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
         for (uint32_t i = PASS_LOADS; i-- > 0;) {
             uint32_t number = i * 32 + (threadIdx.x & 31), own = tile + number;
             uint64_t way = own * 32ull + state;
-            if (own >= tiles || job.tile_function[way] != state || job.tile_pending[way] != PENDING) first = number;
+            if (own >= tiles || job.pretokenizer.tile_function[way] != state || job.pretokenizer.tile_pending[way] != PENDING) first = number;
         }
         first = __reduce_min_sync(ALL_LANES, first);
         if (first < PASS_STEP) return tile + first - begin;
@@ -28,9 +28,9 @@ DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
 DEVICE bool is_committed(const Job& job, uint32_t tile, uint32_t state) {
     while (tile < num_tiles(job)) {
         uint64_t way = tile * 32ull + state;
-        uint32_t fate = job.tile_pending[way];
+        uint32_t fate = job.pretokenizer.tile_pending[way];
         if (fate != PENDING) return fate == COMMITTED;
-        uint32_t after = job.tile_function[way];
+        uint32_t after = job.pretokenizer.tile_function[way];
         tile += 1 + (after == state ? tiles_passed(job, tile + 1, state) : 0);
         state = after;
     }
@@ -55,29 +55,29 @@ DEVICE uint32_t fate_behind(const Job& job, const Reader& reader, uint32_t chunk
     if ((chunk + 1ull) * CHUNK >= reader.num_bytes)
         return step(reader.entries, ROW_END, entry) & OUT_COMMIT ? COMMITTED : DROPPED;
     if ((chunk + 1) % WORDS_A_TILE == 0) return PENDING;
-    return job.chunk_pending[(chunk + 1) * 32ull + state_of(entry)];
+    return job.pretokenizer.chunk_pending[(chunk + 1) * 32ull + state_of(entry)];
 }
 
 // A thread a chunk, a warp half a tile, of which the last pending place at most is decided behind it.
 DEVICE void redo_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
                              uint32_t num_blocks) {
-    if (!job.bad_tiles[0]) return;
+    if (!job.pretokenizer.bad_tiles[0]) return;
     Reader reader = make_reader(job, shared);
     uint32_t chunks = num_tiles(job) * WORDS_A_TILE, stride = num_blocks * BLOCK;
     for (uint32_t i = block * BLOCK + threadIdx.x; i < chunks; i += stride) {
-        if (!(job.half_states[i / 32] & UNRESOLVED)) continue;
-        uint32_t tile = i / WORDS_A_TILE, before = job.tile_entry[tile], fate = DROPPED;
+        if (!(job.pretokenizer.half_states[i / 32] & UNRESOLVED)) continue;
+        uint32_t tile = i / WORDS_A_TILE, before = job.pretokenizer.tile_entry[tile], fate = DROPPED;
         uint64_t begin = i * static_cast<uint64_t>(CHUNK), starts = 0, marked = 0;
         if (begin < reader.num_bytes) {
-            uint32_t entry = job.chunk_before[i * 32ull + before] << STATE_SHIFT;
+            uint32_t entry = job.pretokenizer.chunk_before[i * 32ull + before] << STATE_SHIFT;
             starts = redo_chunk(reader, begin, entry, marked);
             if (marked) fate = fate_behind(job, reader, i, entry);
         }
         if (__any_sync(ALL_LANES, fate == PENDING) &&
-            is_committed(job, tile + 1, job.tile_function[tile * 32ull + before]) && fate == PENDING)
+            is_committed(job, tile + 1, job.pretokenizer.tile_function[tile * 32ull + before]) && fate == PENDING)
             fate = COMMITTED;
         if (fate == COMMITTED) starts |= marked;
-        if (begin < reader.num_bytes) job.starts[i] = starts;
+        if (begin < reader.num_bytes) job.text.starts[i] = starts;
     }
 }
 

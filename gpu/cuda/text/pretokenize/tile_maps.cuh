@@ -43,21 +43,21 @@ struct MapShared {
 // Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
 // of that, a longer way back may tell: it matters only beside bad tiles.
 DEVICE bool is_bad(const Job& job, const Reader& reader, uint32_t tile, uint32_t& state) {
-    uint32_t first = job.half_states[2 * tile], second = job.half_states[2 * tile + 1];
+    uint32_t first = job.pretokenizer.half_states[2 * tile], second = job.pretokenizer.half_states[2 * tile + 1];
     if ((first | second) & UNRESOLVED) return true;
     if ((first & second & NO_STARTS) && has_marks(reader.entries)) return true;
     state = second & STATE_MASK;
     uint64_t end = (tile + 1ull) * TILE;
     if (end >= reader.num_bytes) state = 0;  // No tile follows.
-    if (state >= job.num_states) state = state_of(look_back(reader, end, FIRST_LOOKBACK * 16));
-    return state >= job.num_states;
+    if (state >= job.pretokenizer.num_states) state = state_of(look_back(reader, end, FIRST_LOOKBACK * 16));
+    return state >= job.pretokenizer.num_states;
 }
 
 // Says in tile_state what is behind a tile; whether it is to be mapped.
 DEVICE bool settle_tile(const Job& job, const Reader& reader, uint32_t tile) {
     uint32_t state = UNRESOLVED, other;
     bool bad = is_bad(job, reader, tile, state);
-    job.tile_state[tile] = bad ? UNRESOLVED : state;
+    job.pretokenizer.tile_state[tile] = bad ? UNRESOLVED : state;
     return bad || (tile && has_marks(reader.entries) && is_bad(job, reader, tile - 1, other));
 }
 
@@ -143,26 +143,26 @@ DEVICE void map_chunks(const Reader& reader, MapShared& shared, uint64_t begin, 
 // Chains the maps of a tile's chunks, a lane a state before the tile: the state before each chunk.
 DEVICE void chain_states(const Job& job, const MapShared& shared, uint32_t tile) {
     uint32_t lane = threadIdx.x & 31, state = lane;
-    uint8_t* before = job.chunk_before + tile * (WORDS_A_TILE * 32ull) + lane;
+    uint8_t* before = job.pretokenizer.chunk_before + tile * (WORDS_A_TILE * 32ull) + lane;
 #pragma unroll 8
     for (uint32_t i = 0; i < WORDS_A_TILE; i++) {
         before[i * 32] = state;
         state = shared.maps[i][state] & STATE_MASK;
     }
-    job.tile_function[tile * 32ull + lane] = state;
+    job.pretokenizer.tile_function[tile * 32ull + lane] = state;
 }
 
 // Chains them from the tile's end, a lane a state before a chunk: what becomes of a place pending there.
 DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) {
     uint32_t lane = threadIdx.x & 31, fate = PENDING;
-    uint8_t* pending = job.chunk_pending + tile * (WORDS_A_TILE * 32ull) + lane;
+    uint8_t* pending = job.pretokenizer.chunk_pending + tile * (WORDS_A_TILE * 32ull) + lane;
 #pragma unroll 8
     for (uint32_t i = WORDS_A_TILE; i-- > 0;) {
         uint32_t map = shared.maps[i][lane], later = __shfl_sync(ALL_LANES, fate, map & STATE_MASK);
         fate = map >> FATE_SHIFT == PENDING ? later : map >> FATE_SHIFT;
         pending[i * 32] = fate;
     }
-    job.tile_pending[tile * 32ull + lane] = fate;
+    job.pretokenizer.tile_pending[tile * 32ull + lane] = fate;
 }
 
 // Maps one tile, the whole block: a thread a chunk and state.
@@ -175,14 +175,14 @@ DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, ui
         *to = rows_at(reader, own, rest < 16 ? static_cast<uint32_t>(rest) : 16);
     }
     __syncthreads();
-    map_chunks(reader, shared, begin, static_cast<uint32_t>(job.num_states));
+    map_chunks(reader, shared, begin, static_cast<uint32_t>(job.pretokenizer.num_states));
     if (threadIdx.x / 32 == 0) chain_states(job, shared, tile);
     if (threadIdx.x / 32 == 1) chain_fates(job, shared, tile);
 }
 
 // Settles all tiles, a thread a tile, and maps those that are bad or follow a bad one.
 DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (!job.bad_tiles[0]) return;
+    if (!job.pretokenizer.bad_tiles[0]) return;
     Reader reader = make_reader<MAP_BLOCK>(job, shared.pretokenize);
     uint32_t tiles = num_tiles(job);
     for (uint32_t first = block; first < tiles; first += num_blocks * MAP_BLOCK) {

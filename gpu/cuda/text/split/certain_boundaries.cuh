@@ -54,11 +54,11 @@ struct Sixteen {
 };
 
 DEVICE Sixteen sixteen_at(const Job& job, uint64_t begin) {
-    if (begin >= job.num_bytes) return {{0, 0, 0, 0}, 0xFFFF, 0};
-    Sixteen here = {*reinterpret_cast<const uint4*>(job.text + begin),
-                    reinterpret_cast<const uint16_t*>(job.starts)[begin / CERTAIN_BYTES], 0};
-    if (job.num_bytes - begin < CERTAIN_BYTES) here.starts |= 0xFFFFu << (job.num_bytes - begin);
-    if (lane_of_thread() == 0 && begin) here.before = *reinterpret_cast<const uint32_t*>(job.text + begin - 4);
+    if (begin >= job.batch.num_bytes) return {{0, 0, 0, 0}, 0xFFFF, 0};
+    Sixteen here = {*reinterpret_cast<const uint4*>(job.batch.text + begin),
+                    reinterpret_cast<const uint16_t*>(job.text.starts)[begin / CERTAIN_BYTES], 0};
+    if (job.batch.num_bytes - begin < CERTAIN_BYTES) here.starts |= 0xFFFFu << (job.batch.num_bytes - begin);
+    if (lane_of_thread() == 0 && begin) here.before = *reinterpret_cast<const uint32_t*>(job.batch.text + begin - 4);
     return here;
 }
 
@@ -106,8 +106,8 @@ DEVICE void cut_sixteen(const Job& job, const Filter& filter, CertainWarp& warp,
     number -= count_bits(asked);
     *reinterpret_cast<uint4*>(warp.text + 4 + 4 * lane) = here.bytes;
     if (lane == 0) warp.text[3] = before;
-    if (lane == 31 && begin < job.num_bytes)
-        warp.text[4 + 128] = *reinterpret_cast<const uint32_t*>(job.text + begin + CERTAIN_BYTES);
+    if (lane == 31 && begin < job.batch.num_bytes)
+        warp.text[4 + 128] = *reinterpret_cast<const uint32_t*>(job.batch.text + begin + CERTAIN_BYTES);
     uint32_t next = number;
     for (uint32_t bits = asked; bits; bits &= bits - 1)
         warp.places[next++] = lane * CERTAIN_BYTES + lowest_bit(bits);
@@ -117,8 +117,8 @@ DEVICE void cut_sixteen(const Job& job, const Filter& filter, CertainWarp& warp,
     for (; asked; asked &= asked - 1, certain >>= 1)
         if (certain & 1) added |= asked & -asked;
     if (added) {
-        reinterpret_cast<uint16_t*>(job.starts)[begin / CERTAIN_BYTES] |= added;
-        if (job.cuts) reinterpret_cast<uint16_t*>(job.cuts)[begin / CERTAIN_BYTES] = added;
+        reinterpret_cast<uint16_t*>(job.text.starts)[begin / CERTAIN_BYTES] |= added;
+        if (job.text.cuts) reinterpret_cast<uint16_t*>(job.text.cuts)[begin / CERTAIN_BYTES] = added;
     }
     __syncwarp();
 }
@@ -128,7 +128,7 @@ DEVICE void cut_text(const Job& job, const Filter& filter, CertainWarp* warps, u
     uint64_t begin = (static_cast<uint64_t>(block) * blockDim.x + threadIdx.x) * CERTAIN_BYTES;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * blockDim.x * CERTAIN_BYTES;
     Sixteen here = sixteen_at(job, begin);
-    for (; begin - lane_of_thread() * CERTAIN_BYTES < job.num_bytes; begin += stride) {
+    for (; begin - lane_of_thread() * CERTAIN_BYTES < job.batch.num_bytes; begin += stride) {
         Sixteen next = sixteen_at(job, begin + stride);
         cut_sixteen(job, filter, warps[threadIdx.x / 32], begin, here);
         here = next;
@@ -136,11 +136,11 @@ DEVICE void cut_text(const Job& job, const Filter& filter, CertainWarp* warps, u
 }
 
 DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t block, uint32_t num_blocks) {
-    for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += CERTAIN_BLOCK) shared.borders[i] = job.borders[i];
+    for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += CERTAIN_BLOCK) shared.borders[i] = job.text.borders[i];
     for (uint32_t i = threadIdx.x; i < BYTE_BORDER_WORDS; i += CERTAIN_BLOCK)
-        shared.byte_borders[i] = job.byte_borders[i];
+        shared.byte_borders[i] = job.text.byte_borders[i];
     __syncthreads();
-    Filter filter = {shared.borders, shared.byte_borders, static_cast<uint32_t>(job.seed)};
+    Filter filter = {shared.borders, shared.byte_borders, static_cast<uint32_t>(job.tokens.seed)};
     cut_text(job, filter, shared.warps, block, num_blocks);
 }
 

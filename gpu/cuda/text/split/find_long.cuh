@@ -11,16 +11,16 @@ namespace warptok::text {
 // Adds a piece to the list; its windows follow those of the pieces before it.
 DEVICE void add_piece(const Job& job, uint32_t begin, uint32_t end) {
     uint32_t windows = num_windows(end - begin, WINDOW_STEP, WINDOW_OVERLAP);
-    uint64_t before = atomic_add(job.window_counts + COUNT_WINDOWS, ONE_ABOVE + windows);
-    job.long_pieces[before >> COUNT_SHIFT] = {begin, end, static_cast<uint32_t>(before), 0};
+    uint64_t before = atomic_add(job.text.window_counts + COUNT_WINDOWS, ONE_ABOVE + windows);
+    job.text.long_pieces[before >> COUNT_SHIFT] = {begin, end, static_cast<uint32_t>(before), 0};
 }
 
 // Lists a piece for cutting unless it is short or a token.
 DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     uint64_t length = end - begin;
     if (length <= MAX_PIECE || is_special_piece(job, begin)) return;
-    if (length <= job.max_token) {
-        uint32_t id = find_token(job, job.text + begin, length);
+    if (length <= job.tokens.max_token) {
+        uint32_t id = find_token(job, job.batch.text + begin, length);
         if (checked_id(job, id, begin, end) != NO_ID) return;
     }
     add_piece(job, begin, end);
@@ -44,13 +44,13 @@ struct FindShared {
 // The first pair of GAP_STEP words from `word` on, an even number, that holds a start; GAP_STEP if none
 // does. The whole warp calls it.
 DEVICE uint32_t filled_pair(const Job& job, uint64_t word) {
-    uint64_t total = (job.num_bytes + 63) / 64;
+    uint64_t total = (job.batch.num_bytes + 63) / 64;
     uint32_t lane = threadIdx.x & 31, first = GAP_STEP;
 #pragma unroll
     for (uint32_t i = GAP_LOADS; i-- > 0;) {
         uint64_t own = word + 64 * i + 2 * lane;
         uint4 pair = {0, 0, 0, 0};
-        if (own < total) pair = *reinterpret_cast<const uint4*>(job.starts + own);
+        if (own < total) pair = *reinterpret_cast<const uint4*>(job.text.starts + own);
         if (pair.x | pair.y | pair.z | pair.w) first = 64 * i + 2 * lane;
     }
     return __reduce_min_sync(ALL_LANES, first);
@@ -58,10 +58,10 @@ DEVICE uint32_t filled_pair(const Job& job, uint64_t word) {
 
 // The first start in a pair of words, num_bytes if there is none: what lies behind the data is no start.
 DEVICE uint64_t start_in_pair(const Job& job, uint64_t word) {
-    uint64_t bits = job.starts[word];
+    uint64_t bits = job.text.starts[word];
     if (bits) return word * 64 + lowest_bit(bits);
-    bits = (word + 1) * 64 < job.num_bytes ? job.starts[word + 1] : 0;
-    return bits ? (word + 1) * 64 + lowest_bit(bits) : job.num_bytes;
+    bits = (word + 1) * 64 < job.batch.num_bytes ? job.text.starts[word + 1] : 0;
+    return bits ? (word + 1) * 64 + lowest_bit(bits) : job.batch.num_bytes;
 }
 
 // Where the first piece from word `word` on begins, num_bytes if none does before word `limit`, which
@@ -71,29 +71,29 @@ DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t& word, uint64_t limi
         uint32_t pair = filled_pair(job, word);
         if (pair < GAP_STEP) return start_in_pair(job, word + pair);
     }
-    return job.num_bytes;
+    return job.batch.num_bytes;
 }
 
 // The same to the end of the data, the whole block; only its first thread gets to know.
 DEVICE uint64_t next_start_by_block(const Job& job, FindShared& shared, uint64_t word) {
     uint32_t warp = threadIdx.x / 32;
     if (threadIdx.x == 0) shared.first = NO_BYTE;
-    for (; word * 64 < job.num_bytes; word += BLOCK / 32 * GAP_STEP) {
+    for (; word * 64 < job.batch.num_bytes; word += BLOCK / 32 * GAP_STEP) {
         uint32_t pair = filled_pair(job, word + warp * GAP_STEP);
         if (!__syncthreads_or(pair < GAP_STEP)) continue;
         if (pair < GAP_STEP) atomicMin(&shared.first, warp * GAP_STEP + pair);
         __syncthreads();
         return start_in_pair(job, word + (threadIdx.x ? 0 : shared.first));
     }
-    return job.num_bytes;
+    return job.batch.num_bytes;
 }
 
 // Where the first piece of 32 words from word `word` on begins, num_bytes if none does; the whole warp
 // looks.
 DEVICE uint64_t start_in_words(const Job& job, uint64_t word) {
-    uint64_t own = word + (threadIdx.x & 31), bits = own * 64 < job.num_bytes ? job.starts[own] : 0;
+    uint64_t own = word + (threadIdx.x & 31), bits = own * 64 < job.batch.num_bytes ? job.text.starts[own] : 0;
     uint32_t found = __ballot_sync(ALL_LANES, bits != 0);
-    if (!found) return job.num_bytes;
+    if (!found) return job.batch.num_bytes;
     bits = __shfl_sync(ALL_LANES, bits, lowest_bit(found));
     return (word + lowest_bit(found)) * 64 + lowest_bit(bits);
 }
@@ -102,11 +102,11 @@ DEVICE uint64_t start_in_words(const Job& job, uint64_t word) {
 // knows that says `is_mine`. The whole warp looks. Returns 0 where that is left to the block.
 DEVICE uint64_t end_of_last(const Job& job, FindShared& shared, uint64_t word, uint64_t begin,
                             bool is_mine) {
-    uint64_t end = start_in_words(job, word), total = (job.num_bytes + 63) / 64;
+    uint64_t end = start_in_words(job, word), total = (job.batch.num_bytes + 63) / 64;
     word += 32;
-    if (end < job.num_bytes || word >= total) return end;
+    if (end < job.batch.num_bytes || word >= total) return end;
     end = next_start_by_warp(job, word, word + NEAR_WORDS < total ? word + NEAR_WORDS : total);
-    if (end < job.num_bytes || word >= total) return end;
+    if (end < job.batch.num_bytes || word >= total) return end;
     uint32_t slot = (threadIdx.x & 31) == 0 ? atomicAdd(&shared.count, 1) : 0;
     slot = __shfl_sync(ALL_LANES, slot, 0);
     if (slot >= MAX_GAPS) return next_start_by_warp(job, word, total);
@@ -123,13 +123,13 @@ DEVICE uint64_t end_of_last(const Job& job, FindShared& shared, uint64_t word, u
 //
 // That end may be megabytes away: a warp looks so far alone, then notes a Gap, and the block looks when all warps are done.
 DEVICE void find_long_stage(const Job& job, FindShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
+    uint64_t total = (job.batch.num_bytes + 63) / 64, lane = threadIdx.x & 31;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     if (threadIdx.x == 0) shared.count = 0;
     __syncthreads();
     for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) & ~31ull; first < total;
          first += stride) {
-        uint64_t word = first + lane, bits = word < total ? job.starts[word] : 0;
+        uint64_t word = first + lane, bits = word < total ? job.text.starts[word] : 0;
         uint32_t filled = __ballot_sync(ALL_LANES, bits != 0);
         if (!filled) continue;
         uint32_t behind = filled & (0xFFFFFFFEu << lane);

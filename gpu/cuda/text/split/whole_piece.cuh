@@ -26,26 +26,26 @@ DEVICE WholePiece whole_piece_of(const Job& job, uint32_t num_pieces, uint32_t n
     uint32_t low = 0, high = num_pieces - 1;
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (job.whole_pieces[middle].first <= number) low = middle;
+        if (job.text.whole_pieces[middle].first <= number) low = middle;
         else high = middle - 1;
     }
-    return job.whole_pieces[low];
+    return job.text.whole_pieces[low];
 }
 
 // Step 0: a part's bytes are its symbols. Blocks also clear the starts inside of pieces.
 DEVICE void begin_part(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t number) {
-    uint32_t num_pieces = job.window_counts[COUNT_WHOLE] >> COUNT_SHIFT, begin = all.begin_of(number);
+    uint32_t num_pieces = job.text.window_counts[COUNT_WHOLE] >> COUNT_SHIFT, begin = all.begin_of(number);
     for (uint32_t i = number; i < num_pieces; i += all.num_parts)
-        clear_starts(job, job.whole_pieces[i].begin + 1, job.whole_pieces[i].end, threadIdx.x, WHOLE_THREADS);
+        clear_starts(job, job.text.whole_pieces[i].begin + 1, job.text.whole_pieces[i].end, threadIdx.x, WHOLE_THREADS);
     uint32_t count = begin < all.total ? min_of(all.size, all.total - begin) : 0;
 #pragma unroll 1
     for (uint32_t i = begin + threadIdx.x; i < begin + count; i += WHOLE_THREADS) {
         WholePiece piece = whole_piece_of(job, num_pieces, i);
-        uint32_t place = piece.begin + (i - piece.first), byte = job.text[place];
+        uint32_t place = piece.begin + (i - piece.first), byte = job.batch.text[place];
         bool is_last = place + 1 == piece.end;
         all.symbols[i] = is_last ? byte | LAST_OF_PIECE : byte;
         all.places[i] = place;
-        all.ranks[i] = is_last ? NO_RANK : bounded(job, __ldg(job.byte_pairs + (byte | job.text[place + 1] << 8)));
+        all.ranks[i] = is_last ? NO_RANK : bounded(job, __ldg(job.text.byte_pairs + (byte | job.batch.text[place + 1] << 8)));
     }
     __syncthreads();
     describe(shared, all, all.parts[1][number], number, count);
@@ -94,10 +94,10 @@ DEVICE bool do_step(const Job& job, WholeShared& shared, const WholeSymbols& all
 
 // Blocks of WHOLE_THREADS. Each block ends with a part of the last step, of which there are as many.
 DEVICE void last_pieces_stage(const Job& job, WholeShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint64_t counts = job.window_counts[COUNT_WHOLE];
+    uint64_t counts = job.text.window_counts[COUNT_WHOLE];
     if (!counts || block >= MAX_PARTS) return;
     WholeSymbols all = whole_symbols(job, counts % ONE_ABOVE, min_of(num_blocks, MAX_PARTS));
-    Tickets tickets = {job.window_counts + COUNT_TICKETS, shared.ticket, all.num_parts};
+    Tickets tickets = {job.text.window_counts + COUNT_TICKETS, shared.ticket, all.num_parts};
     for (;;) {
         uint32_t ticket = tickets.take(), step = ticket / all.num_parts, number = ticket % all.num_parts;
         if (step == 0) begin_part(job, shared, all, number);

@@ -55,9 +55,9 @@ struct WholeSymbols {
 };
 
 DEVICE WholeSymbols whole_symbols(const Job& job, uint32_t total, uint32_t num_parts) {
-    WholePart* parts = reinterpret_cast<WholePart*>(job.misses[0]);
+    WholePart* parts = reinterpret_cast<WholePart*>(job.text.misses[0]);
     uint32_t size = ((total + num_parts - 1) / num_parts + 31) / 32 * 32;
-    return {job.records, job.merged_ids, job.merged_ids + total, {parts, parts + num_parts}, total, size, num_parts};
+    return {job.text.records, job.text.merged_ids, job.text.merged_ids + total, {parts, parts + num_parts}, total, size, num_parts};
 }
 
 // The pair in front of a tile.

@@ -29,7 +29,7 @@ DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t pl
     for (uint32_t i = 0; i < BACK_LOADS; i++, chunk -= 32) {
         uint32_t others = 0xFFFF;  // Bytes that are not of the run, a bit for each.
         if (lane <= chunk) {
-            uint4 bytes = reinterpret_cast<const uint4*>(job.text)[chunk - lane];
+            uint4 bytes = reinterpret_cast<const uint4*>(job.batch.text)[chunk - lane];
             const uint32_t words[4] = {nonzero_bytes(bytes.x ^ four), nonzero_bytes(bytes.y ^ four),
                                        nonzero_bytes(bytes.z ^ four), nonzero_bytes(bytes.w ^ four)};
             others = upper_bits(words);
@@ -47,15 +47,15 @@ DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t pl
 // front of it sooner than either merges with its like.
 DEVICE uint32_t first_token_of_run(const Job& job, const LongPiece& piece, uint32_t first) {
     if (first == piece.begin) return first;
-    uint32_t before = job.text[first - 1], byte = job.text[first], across = job.byte_pairs[byte << 8 | before];
-    bool is_sooner = across < job.byte_pairs[byte * 0x101] && across < job.byte_pairs[before * 0x101];
+    uint32_t before = job.batch.text[first - 1], byte = job.batch.text[first], across = job.text.byte_pairs[byte << 8 | before];
+    bool is_sooner = across < job.text.byte_pairs[byte * 0x101] && across < job.text.byte_pairs[before * 0x101];
     return is_sooner ? first + 1 : first;
 }
 
 // Where a window begins; the last one reaches to its piece's end.
 DEVICE uint32_t begin_of_window(const Job& job, const LongPiece& piece, uint32_t window) {
-    uint32_t place = piece.begin + (window - piece.first_window) * WINDOW_STEP, byte = job.text[place];
-    uint32_t step = job.run_steps[byte];
+    uint32_t place = piece.begin + (window - piece.first_window) * WINDOW_STEP, byte = job.batch.text[place];
+    uint32_t step = job.text.run_steps[byte];
     if (window == piece.first_window || !step) return place;
     uint32_t first = first_of_run(job, piece, place, byte);
     if (first < place) first = first_token_of_run(job, piece, first);
@@ -74,11 +74,11 @@ DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
 // Encodes a window, by the whole warp.
 DEVICE void encode_window(const Merging& how, WarpColumns<WINDOW_BYTES / 32>& columns, uint32_t number) {
     uint32_t number_of_piece = find_piece(how.job, number), lane = threadIdx.x & 31;
-    LongPiece piece = how.job.long_pieces[number_of_piece];
+    LongPiece piece = how.job.text.long_pieces[number_of_piece];
     if (lane == 0) window_of(how.job, number).piece = number_of_piece;
     uint32_t begin = begin_of_window(how.job, piece, number), length = min_of(WINDOW_BYTES, piece.end - begin);
     uint32_t places = length <= WINDOW_BYTES / 2 ? WINDOW_BYTES / 64 : WINDOW_BYTES / 32;
-    const uint8_t* text = how.job.text + begin;
+    const uint8_t* text = how.job.batch.text + begin;
     uint32_t word = words_of_places(merge_window(how, columns, text, length, places), places);
     if (lane == length / 32) word |= 1u << length % 32;
     Window& window = window_of(how.job, number);

@@ -46,11 +46,11 @@ struct Window {  // Places in the batch.
 
 // Windows lie where merged ids will: nothing is merged before all pieces are split.
 DEVICE Window& window_of(const Job& job, uint32_t window) {
-    return reinterpret_cast<Window*>(job.merged_ids)[window];
+    return reinterpret_cast<Window*>(job.text.merged_ids)[window];
 }
 
 // Of the whole batch, behind find_long.
-DEVICE uint32_t all_windows(const Job& job) { return static_cast<uint32_t>(job.window_counts[COUNT_WINDOWS]); }
+DEVICE uint32_t all_windows(const Job& job) { return static_cast<uint32_t>(job.text.window_counts[COUNT_WINDOWS]); }
 
 // How many windows cover a piece; the last one has more than `overlap` bytes unless it is the only one.
 DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) {
@@ -59,10 +59,10 @@ DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) 
 
 // The number of the piece that holds a window: the last one whose first window is not behind it.
 DEVICE uint32_t find_piece(const Job& job, uint32_t window) {
-    uint32_t low = 0, high = (job.window_counts[COUNT_WINDOWS] >> COUNT_SHIFT) - 1;
+    uint32_t low = 0, high = (job.text.window_counts[COUNT_WINDOWS] >> COUNT_SHIFT) - 1;
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (job.long_pieces[middle].first_window <= window) low = middle;
+        if (job.text.long_pieces[middle].first_window <= window) low = middle;
         else high = middle - 1;
     }
     return low;
@@ -70,7 +70,7 @@ DEVICE uint32_t find_piece(const Job& job, uint32_t window) {
 
 // The piece of a window.
 DEVICE LongPiece& piece_of_window(const Job& job, uint32_t window) {
-    return job.long_pieces[window_of(job, window).piece];
+    return job.text.long_pieces[window_of(job, window).piece];
 }
 
 DEVICE uint32_t last_window(const LongPiece& piece) {
@@ -80,21 +80,21 @@ DEVICE uint32_t last_window(const LongPiece& piece) {
 // Lists a piece to be merged whole, once.
 DEVICE void fail_piece(const Job& job, LongPiece& piece) {
     if (atomicAdd(&piece.failed, 1u)) return;
-    uint64_t before = atomic_add(job.window_counts + COUNT_WHOLE, ONE_ABOVE + (piece.end - piece.begin));
-    job.whole_pieces[before >> COUNT_SHIFT] = {piece.begin, piece.end, static_cast<uint32_t>(before)};
+    uint64_t before = atomic_add(job.text.window_counts + COUNT_WHOLE, ONE_ABOVE + (piece.end - piece.begin));
+    job.text.whole_pieces[before >> COUNT_SHIFT] = {piece.begin, piece.end, static_cast<uint32_t>(before)};
 }
 
 // Sets start bits: bit i of `bits` is the byte `place + i`.
 DEVICE void set_starts(const Job& job, uint64_t place, uint64_t bits) {
     uint32_t shift = place % 64;
-    if (bits << shift) atomic_or(job.starts + place / 64, bits << shift);
-    if (shift && bits >> (64 - shift)) atomic_or(job.starts + place / 64 + 1, bits >> (64 - shift));
+    if (bits << shift) atomic_or(job.text.starts + place / 64, bits << shift);
+    if (shift && bits >> (64 - shift)) atomic_or(job.text.starts + place / 64 + 1, bits >> (64 - shift));
 }
 
 // Start bits from a byte on, 64.
 DEVICE uint64_t starts_from(const Job& job, uint64_t place) {
-    uint64_t low = job.starts[place / 64] >> place % 64;
-    return place % 64 ? low | job.starts[place / 64 + 1] << (64 - place % 64) : low;
+    uint64_t low = job.text.starts[place / 64] >> place % 64;
+    return place % 64 ? low | job.text.starts[place / 64 + 1] << (64 - place % 64) : low;
 }
 
 // Takes the starts from `begin` to `end` back, of every `step`th word from number `first` on.
@@ -103,7 +103,7 @@ DEVICE_RARE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint
         uint64_t mask = ~0ull;
         if (begin > word * 64ull) mask <<= begin % 64;
         if (end - word * 64ull < 64) mask &= (1ull << end % 64) - 1;
-        if (begin < end) atomic_and(job.starts + word, ~mask);
+        if (begin < end) atomic_and(job.text.starts + word, ~mask);
     }
 }
 
