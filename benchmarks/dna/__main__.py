@@ -51,7 +51,7 @@ def time_shape(
     name: str,
     rows: Sequences,
 ) -> Iterator[dict[str, Any]]:
-    """All ways of one vocabulary on one shape.
+    """Time all ways of one vocabulary on one shape.
 
     Raises:
         SystemExit: one of them gives other ids than the witness.
@@ -84,7 +84,7 @@ def time_shape(
 
 
 def open_gpu(engine: str) -> GpuWays | None:
-    """The GPU, if it is wanted and there.
+    """Open the GPU, if the options ask for it and there is one.
 
     Raises:
         SystemExit: it is asked for and is not there.
@@ -101,7 +101,7 @@ def open_gpu(engine: str) -> GpuWays | None:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with dna/*.fa*; absent: random bases")
     parser.add_argument("--engine", choices=("auto", "cpu", "gpu"), default="auto")

@@ -74,7 +74,7 @@ def wake(device: str) -> None:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row of the table on the screen."""
+    """Format a row of the table."""
     shape, alone_us = "x".join(map(str, row["shape"])), row["alone"]["median_s"] * 1e6
     rates = f"{row['alone_per_s'] / 1e9:6.2f} G/s, in a row {row['in_a_row_per_s'] / 1e9:6.2f} G/s"
     return f"{shape:>12} {row['case']:34} {alone_us:8.0f} us {rates}"
@@ -83,7 +83,7 @@ def line(row: dict[str, Any]) -> str:
 def timed(
     work: Callable[[], object], num_ids: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Medians of both ways to wait."""
+    """Return medians of both ways to wait."""
     wait = torch.cuda.synchronize if arguments.device != "cpu" else lambda: None
     alone = clocked(lambda: (work(), wait()))
     once_s = min(alone(), alone())
@@ -124,12 +124,12 @@ class Inputs:
 
     @property
     def num_ids(self) -> int:
-        """Of all rows."""
+        """Count the ids of all rows."""
         return self.matrix.size
 
 
 def inputs_of(shape: tuple[int, int], device: str) -> Inputs:
-    """Random bases and N."""
+    """Make random rows of bases and N."""
     matrix = np.random.default_rng(0).choice(np.frombuffer(b"ACGTN", np.uint8), shape)
     pinned = torch.from_numpy(matrix)
     pinned = pinned.pin_memory() if device != "cpu" else pinned
@@ -143,7 +143,7 @@ def inputs_of(shape: tuple[int, int], device: str) -> Inputs:
 
 
 def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
-    """(name, work, ids) of everything that is timed of a shape."""
+    """List (name, work, ids) of everything that is timed for a shape."""
     inputs = inputs_of(shape, device)
     if device != "cpu":
         yield from memory_cases(inputs)
@@ -152,7 +152,7 @@ def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
 
 
 def memory_cases(inputs: Inputs) -> Iterator[Case]:
-    """What the bus and the memory take by themselves."""
+    """List copies over the bus and in memory."""
     target = torch.empty_like(inputs.pinned, device=inputs.device)
     copy = functools.partial(target.copy_, inputs.pinned, non_blocking=True)
     yield "copy to the device", copy, inputs.num_ids
@@ -161,7 +161,7 @@ def memory_cases(inputs: Inputs) -> Iterator[Case]:
 
 
 def layer_cases(inputs: Inputs) -> Iterator[Case]:
-    """From sequences to embeddings, by every path."""
+    """List the paths from sequences to embeddings."""
     embedding, matrix, pinned = inputs.embedding, inputs.matrix, inputs.pinned.numpy()
 
     gather, _ = gathered(embedding, embedding.weight.device)
@@ -189,7 +189,7 @@ def layer_cases(inputs: Inputs) -> Iterator[Case]:
 
 
 def ids_cases(inputs: Inputs) -> Iterator[Case]:
-    """From sequences to int32 ids."""
+    """List the paths from sequences to int32 ids."""
     forms = {
         "pinned bytes": inputs.pinned.numpy(),
         "bytes": inputs.matrix,
@@ -204,7 +204,7 @@ def ids_cases(inputs: Inputs) -> Iterator[Case]:
 
 
 def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weight: Any) -> None:
-    """Every id and every number of an embedding, and that no path fell back.
+    """Prove every id and every number of an embedding, and that no path fell back.
 
     Raises:
         SystemExit: one differs.
@@ -221,7 +221,7 @@ def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weigh
 
 
 def prove_ids(layer: EmbeddingLayer, sequences: Any, expected: Any) -> None:
-    """Every id of a call that embeds nothing.
+    """Prove every id of a call that embeds nothing.
 
     Raises:
         SystemExit: one differs.
@@ -231,7 +231,7 @@ def prove_ids(layer: EmbeddingLayer, sequences: Any, expected: Any) -> None:
 
 
 def ids_work_of(layer: EmbeddingLayer, sequences: Any) -> Callable[[], None]:
-    """One call whose ids stay on the device."""
+    """Make a call whose ids stay on the device."""
 
     def work() -> None:
         layer.ids_from_strings(sequences)
@@ -240,7 +240,7 @@ def ids_work_of(layer: EmbeddingLayer, sequences: Any) -> Callable[[], None]:
 
 
 def work_of(layer: EmbeddingLayer, sequences: Any, path: Any) -> Callable[[], None]:
-    """One call whose parts are dropped as they come."""
+    """Make a call whose parts are dropped as they come."""
 
     def work() -> None:
         for part in layer.embed_from_strings(sequences, path):

@@ -27,7 +27,7 @@ Ids = NDArray[Any]
 
 
 def cores() -> int:
-    """How many this machine has."""
+    """Count the cores of this machine."""
     return os.cpu_count() or 1
 
 
@@ -47,7 +47,7 @@ class Way:
 
 
 def kept(work: Callable[[], Any], bases: int, ids: Callable[[Any], Ids]) -> Way:
-    """A way by the wall clock whose result is kept for the proof."""
+    """Time a way by the wall clock and keep its result for the proof."""
     last: list[Any] = []
 
     def run() -> None:
@@ -58,7 +58,7 @@ def kept(work: Callable[[], Any], bases: int, ids: Callable[[Any], Ids]) -> Way:
 
 
 def front(rows: Sequences, bases: int | None = None) -> Sequences:
-    """The rows up to so many bases, FRONT_BASES by default, of which the last one is cut."""
+    """Take the rows up to so many bases, FRONT_BASES by default; the last one is truncated."""
     bases = bases or FRONT_BASES
     count = int(np.searchsorted(rows.offsets, bases))
     offsets = np.minimum(rows.offsets[: count + 1], bases)
@@ -72,7 +72,7 @@ def front_for_all_cores(rows: Sequences) -> int:
 
 
 def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict[str, Way]:
-    """Our CPU engine, from strings and from bytes."""
+    """List our CPU engine's ways, from strings and from bytes."""
     rows = front(rows) if isinstance(vocabulary.model, Bpe) else rows
     size = len(rows.data)
 
@@ -92,7 +92,7 @@ def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict
 def other_ways(
     vocabulary: Vocabulary, name: str, witness: Witness, rows: Sequences, data: Path | None
 ) -> Iterator[tuple[str, Way]]:
-    """Other libraries, and what Python and NumPy do by themselves."""
+    """List other libraries, Python and NumPy."""
     if isinstance(vocabulary.model, Characters):
         ids = joined(witness([chr(byte) for byte in range(128)]))
         table = bytes(np.resize(ids, 256).astype(np.uint8))
@@ -113,7 +113,7 @@ def other_ways(
 
 
 def slow_tokenizer(data: Path | None) -> Callable[[str], list[int]] | None:
-    """The Nucleotide Transformer's own tokenizer, where it is installed."""
+    """Load the Nucleotide Transformer's own tokenizer, if it is installed."""
     file = None if data is None else data / "dna_vocab/nt/nt_v2_vocab.txt"
     try:
         from transformers import EsmTokenizer
@@ -127,7 +127,7 @@ def slow_tokenizer(data: Path | None) -> Callable[[str], list[int]] | None:
 
 @contextmanager
 def gpu_ways(gpu: GpuWays, vocabulary: Vocabulary, rows: Sequences) -> Iterator[dict[str, Any]]:
-    """The GPU engine: kernels alone, to the device and to the host; and the copies."""
+    """List the GPU engine's ways: kernels alone, to the device and to the host; and copies."""
     size, pinned, texts = len(rows.data), gpu.pinned(rows.data), rows.texts
     with ExitStack() as stack:
         kernels = stack.enter_context(gpu.kernels(vocabulary, pinned, rows.offsets))

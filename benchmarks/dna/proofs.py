@@ -29,7 +29,7 @@ SEED = 11
 
 
 def joined(rows: Any) -> Ids:
-    """Rows of ids as one array."""
+    """Join rows of ids to one array."""
     return np.concatenate([np.zeros(0, np.int32), *(np.asarray(row, np.int32) for row in rows)])
 
 
@@ -51,13 +51,13 @@ class Prover:
             self._pool.shutdown(cancel_futures=True)
 
     def ids(self, name: str, rows: Sequences) -> Ids:
-        """What the witness of a vocabulary gives for all rows, joined."""
+        """Return the ids that the witness of a vocabulary gives to all rows, joined."""
         count = max(1, len(rows.offsets) // (4 * self.processes))
         parts = (rows.part(i, i + count) for i in range(0, len(rows.offsets) - 1, count))
         return joined(self._all(_ids_of, ((name, part, self.processes == 1) for part in parts)))
 
     def prove(self, engines: dict[str, Any], name: str, num_bases: int) -> dict[str, Any]:
-        """Every engine, and the CPU's, beside the witness on random and real rows.
+        """Compare every engine with the witness on random and real rows.
 
         Raises:
             SystemExit: an id differs.
@@ -78,7 +78,7 @@ class Prover:
         return proved
 
     def _all(self, work: Callable[..., Any], tasks: Any) -> Iterator[Any]:
-        """The results of all tasks, in order; a few more than there are processes are under way."""
+        """Yield the results of all tasks, in order."""
         if self._pool is None:
             yield from (work(*task) for task in tasks)
             return
@@ -92,12 +92,12 @@ class Prover:
 
 
 def batch_of(rows: Sequences) -> Batch:
-    """Rows whose ids are wanted without begin and end tokens."""
+    """Make a batch of rows without begin and end tokens."""
     return Batch(data=rows.data, offsets=rows.offsets, options=OWN)
 
 
 def _batches(pieces: Iterator[tuple[Sequences, Ids]]) -> Iterator[tuple[Sequences, Ids]]:
-    """Pieces put together, BATCH_BASES at a time."""
+    """Join pieces to batches of BATCH_BASES."""
     some: list[tuple[Sequences, Ids]] = []
     for piece in pieces:
         some.append(piece)
@@ -117,7 +117,7 @@ def _together(pieces: list[tuple[Sequences, Ids]]) -> tuple[Sequences, Ids]:
 
 @functools.cache
 def _witness(name: str, is_alone: bool) -> Witness:
-    """That of a vocabulary, with all cores if the process is alone."""
+    """Return the witness of a vocabulary, on all cores if the process is alone."""
     return witness_of(builtin.load(name), all_cores=is_alone)[1]
 
 
@@ -131,14 +131,14 @@ def _ids_of(name: str, rows: Sequences, is_alone: bool) -> Ids:
 
 
 def _prove_witness(data: Path | None, name: str, size: int) -> int:
-    """Hold a witness to the reference on the first rows; the bases compared."""
+    """Compare a witness with the reference on the first rows; return the bases compared."""
     (rows,) = proof_rows(data, size, (SEED, 0), size)
     texts = rows.texts[: int(np.searchsorted(rows.offsets, WITNESS_BASES))]
     return prove_witness(builtin.load(name), _witness(name, False), texts)
 
 
 def _piece(data: Path | None, name: str, number: int, size: int) -> tuple[Sequences, Ids]:
-    """Rows and their ids, in which the witness and the CPU engine agree.
+    """Return rows and their ids on which the witness and the CPU engine agree.
 
     Raises:
         SystemExit: they do not.

@@ -67,26 +67,26 @@ class Sequences:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The rows as strings."""
+        """Return the rows as strings."""
         text = self.data.tobytes().decode()
         return [text[b:e] for b, e in zip(self.offsets, self.offsets[1:], strict=False)]
 
     def part(self, begin: int, end: int) -> Sequences:
-        """Some of the rows."""
+        """Take some of the rows."""
         offsets = self.offsets[begin : end + 1]
         data = self.data[offsets[0] : offsets[-1]]
         return Sequences(self.name, data, offsets - offsets[0])
 
 
 def genome(data: Path | None) -> tuple[str, Bytes]:
-    """What bases are taken of, and these."""
+    """Return the name and the bases that sequences are taken from."""
     if data is not None and (data / ECOLI).is_file():
         return ECOLI, records(data / ECOLI)[0]
     return "random", ACGT[np.random.default_rng(1).integers(0, 4, RANDOM_BASES)]
 
 
 def sequences(shape: Shape, bases: Bytes) -> Sequences:
-    """Rows of one length from all over a genome, which is repeated where it is too short."""
+    """Take rows of one length from all over a genome, repeated where it is too short."""
     if not shape.bases:
         return Sequences(shape.name, bases, np.array([0, len(bases)]))
     size = shape.rows * shape.bases
@@ -96,7 +96,7 @@ def sequences(shape: Shape, bases: Bytes) -> Sequences:
 
 
 def records(path: Path) -> list[Bytes]:
-    """The sequences of a FASTA file, as they stand."""
+    """Read the sequences of a FASTA file."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     texts = [b"".join(record.split(b"\n")[1:]) for record in content.split(b">")[1:]]
     return [np.frombuffer(text.replace(b"\r", b""), np.uint8) for text in texts]
@@ -104,7 +104,7 @@ def records(path: Path) -> list[Bytes]:
 
 @functools.cache
 def genomes(data: Path | None) -> list[Bytes]:
-    """All FASTA files of the data folder."""
+    """Read all FASTA files of the data folder."""
     if data is None:
         return []
     paths = sorted(path for path in (data / "dna").glob("*.fa*") if ".fastq" not in path.name)
@@ -114,7 +114,7 @@ def genomes(data: Path | None) -> list[Bytes]:
 def proof_rows(
     data: Path | None, num_bases: int, seed: int | tuple[int, ...], most: int
 ) -> Iterator[Sequences]:
-    """Batches of random and real rows of all lengths, up to so many bases in all.
+    """Make batches of random and real rows of all lengths, up to so many bases in all.
 
     Four tenths are parts of real genomes, with their N and soft masked bases; one tenth repeats one
     to six bases; the others are random, every third with other letters strewn in or in runs.

@@ -65,7 +65,7 @@ class Sequences:
 
     @classmethod
     def of(cls, name: str, data: Bytes, bases: int) -> Sequences:
-        """Rows of so many bases each; 0: one row."""
+        """Make rows of so many bases each; 0: one row."""
         if not bases:
             return cls(name, data, np.array([0, len(data)]))
         offsets = np.arange(0, len(data) + 1, bases)
@@ -73,7 +73,7 @@ class Sequences:
 
     @classmethod
     def ragged(cls, name: str, data: Bytes, bases: int) -> Sequences:
-        """Rows of about so many bases."""
+        """Make rows of about so many bases."""
         lengths = np.random.default_rng(1).integers(
             bases // 2, bases * 3 // 2 + 1, len(data) // bases
         )
@@ -84,7 +84,7 @@ class Sequences:
 
 @functools.cache
 def vocabulary_of(name: str) -> Vocabulary:
-    """A vocabulary that is built in, or "motifs": random words among DNABERT-2's tokens."""
+    """Load a built-in vocabulary, or make "motifs": random words among DNABERT-2's tokens."""
     if name != "motifs":
         return load(name)
     base, chance = load("dnabert2"), np.random.default_rng(0)
@@ -102,7 +102,7 @@ def vocabulary_of(name: str) -> Vocabulary:
 
 
 def all_sequences(size: int) -> list[Sequences]:
-    """What is timed."""
+    """Make the sequences that are timed."""
     chance = np.random.default_rng(0)
     bases = chance.choice(np.frombuffer(b"ACGT", np.uint8), size)
     real = bases.copy()
@@ -137,7 +137,7 @@ def prove(engine: GpuEngine, name: str, sequences: Sequences, most: int = 1 << 2
 def time_kernels(
     engine: GpuEngine, clock: Clock, name: str, sequences: Sequences, bits: int
 ) -> dict[str, Any]:
-    """Seconds from text on the device to ids on the device, and the bytes moved."""
+    """Time from text on the device to ids on the device; return seconds and bytes moved."""
     data, offsets, processors = sequences.data, sequences.offsets, engine.processors
     with (
         engine.residents.using(vocabulary_of(name)) as resident,
@@ -164,7 +164,7 @@ def time_kernels(
 
 
 def copy_rate(device: Device, clock: Clock, size: int) -> float:
-    """Bytes a second of a copy in device memory, read and written."""
+    """Measure a copy in device memory: bytes a second, read and written."""
     source, to, stream = device.allocate(size), device.allocate(size), device.stream()
     samples = []
     for _ in range(WARMUPS + ROUNDS):
@@ -179,7 +179,7 @@ def copy_rate(device: Device, clock: Clock, size: int) -> float:
 
 
 def measure(device: Device, size: int) -> dict[str, Any]:
-    """All results, printed as they come."""
+    """Measure everything, and print each result."""
     engine, clock = GpuEngine(device, 64 * size + (1 << 30)), Clock(device)
     rate, results = copy_rate(device, clock, max(size, 1 << 20)), []
     print(f"copy {rate / GIGA:.0f} GB/s, read and written")
@@ -201,7 +201,7 @@ def measure(device: Device, size: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--megabytes", type=int, default=256)

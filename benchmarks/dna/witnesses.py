@@ -26,7 +26,7 @@ OWN = EncodeOptions(add_special_tokens=False)
 
 
 def witness_of(vocabulary: Vocabulary, *, all_cores: bool = True) -> tuple[str, Witness]:
-    """Its name, and what gives the ids of each row without begin and end tokens.
+    """Return the name of a witness, and its function: ids of rows without begin and end tokens.
 
     Args:
         vocabulary: whose ids these are.
@@ -48,7 +48,7 @@ def witness_of(vocabulary: Vocabulary, *, all_cores: bool = True) -> tuple[str, 
 
 
 def prove_witness(vocabulary: Vocabulary, witness: Witness, texts: Sequence[str]) -> int:
-    """Compare a witness with the reference; returns the bases compared.
+    """Compare a witness with the reference; return the bases compared.
 
     Raises:
         SystemExit: they differ.
@@ -71,7 +71,7 @@ def _by_tokenizers(vocabulary: Vocabulary, all_cores: bool) -> Witness:
 
 
 def _by_bytes(vocabulary: Vocabulary) -> Witness:
-    """Sequences are ASCII, and no letter of theirs begins a special token."""
+    """Encode by a table of bytes: sequences are ASCII without special tokens."""
     ids = np.zeros(128, np.int32)
     for byte in range(128):
         found = reference.encode(vocabulary, chr(byte), OWN).ids
@@ -89,7 +89,7 @@ def _words(vocabulary: Vocabulary, size: int) -> dict[str, int]:
 
 
 def _by_pattern(vocabulary: Vocabulary, model: Kmers) -> Witness:
-    """ACGTACGNNxy is ACGTAC, G, N, N and one unknown."""
+    """Encode by a pattern: ACGTACGNNxy is ACGTAC, G, N, N and one unknown."""
     known, letters = "".join(letter for letter, _ in model.letter_ids), model.letters
     pattern = re.compile(f"[{letters}]{{{model.k}}}|[{known}]|[^{known}]+")
     ids = _words(vocabulary, model.k) | dict(model.letter_ids)

@@ -26,13 +26,13 @@ from typing import Any
 from benchmarks.engine.bulk import HOST, KERNELS
 from benchmarks.engine.cliffs import CLIFFS
 from benchmarks.engine.cold_starts import STARTS
-from benchmarks.engine.contests import CORPORA, SHAPES
+from benchmarks.engine.comparisons import CORPORA, SHAPES
+from benchmarks.engine.competitors import ENGINES
 from benchmarks.engine.first_call import open_device
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.mixed_texts import mixed_texts
 from benchmarks.engine.proofs import Differs, Proofs
 from benchmarks.engine.published_vocabularies import NAMES, read_published
-from benchmarks.engine.rivals import ENGINES
 from benchmarks.engine.session import FULL, QUICK, TINY, Block, Session
 from benchmarks.engine.witnesses import Witnesses
 from benchmarks.support.corpora import CORPORA as TEXTS
@@ -66,7 +66,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of text/ and vocab/")
     parser.add_argument("--out", type=Path, default=RESULTS / "engine.json")
@@ -85,7 +85,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def pieces_of(vocabulary: Vocabulary) -> list[bytes]:
-    """Tokens to make random text of, special ones of all kinds among them."""
+    """Return tokens to make random text of, special ones of all kinds among them."""
     tokens = [token for token in vocabulary.tokens if token]
     special = [token.content.encode() for token in vocabulary.special_tokens]
     times = len(tokens) // SPECIAL_EVERY // max(1, len(special)) + 1
@@ -93,7 +93,7 @@ def pieces_of(vocabulary: Vocabulary) -> list[bytes]:
 
 
 def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> None:
-    """The data folder's files, all that the blocks will time, and mixed text.
+    """Prove the data folder's files, all texts of the blocks, and mixed text.
 
     Raises:
         Differs: an id is not the witness's.
@@ -112,7 +112,7 @@ def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> Non
 
 
 def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> dict[str, Any]:
-    """Prove, time, and give the document of results; each block is written as it ends.
+    """Prove, time, and make the document of results; each block is written when it ends.
 
     Raises:
         Differs: an id of ours is not the witness's.
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
 
 
 def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[str, Any]:
-    """Everything that was measured and all that is needed to measure it again."""
+    """Make the document: what was measured, and what is needed to measure it again."""
     return {
         "command": command,
         "machine": device_facts(session.gpu.device.info) | machine(PACKAGES),
@@ -161,19 +161,19 @@ def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[st
 
 
 def partial_of(out: Path) -> Path:
-    """Where the blocks that are done lie while others are being timed."""
+    """Return the path of the results of the blocks that have ended."""
     return out.with_suffix(".partial.json")
 
 
 def command_of(args: argparse.Namespace, argv: list[str] | None) -> str:
-    """The command, without where things lie on this machine."""
+    """Return the command without paths of this machine."""
     names = {str(args.data): "FOLDER", str(args.out): "FILE.json"}
     given = sys.argv[1:] if argv is None else argv
     return " ".join(["python -m benchmarks.engine", *(names.get(word, word) for word in given)])
 
 
 def as_text(document: dict[str, Any]) -> str:
-    """JSON with a line for each row."""
+    """Write JSON with a line for each row."""
 
     def lines(value: Any) -> str:
         if isinstance(value, list):

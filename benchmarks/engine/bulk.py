@@ -21,14 +21,14 @@ POISON = 0xFF  # Of no vocabulary's id; what a way does not write is seen.
 
 
 def every_pair(session: Session) -> list[Pair]:
-    """All vocabularies on all corpora."""
+    """List all vocabularies on all corpora."""
     return [
         (timed, text) for text in session.chosen_corpora for timed in session.vocabularies.values()
     ]
 
 
 def time_kernels(session: Session) -> list[Row]:
-    """Text on the device to ids on the device, the vocabulary's tables there and no memo."""
+    """Time from text on the device to ids on the device."""
     return [row for text in session.chosen_corpora for row in _kernels_of(session, text)]
 
 
@@ -64,7 +64,7 @@ class _Stream:
 
 
 def time_host(session: Session) -> list[Row]:
-    """Pinned text to ids on the device and in pinned memory; and the call on ordinary memory."""
+    """Time from pinned text to ids on the device and in pinned memory, and ordinary calls."""
     return [
         row
         for stream in _streams(session)
@@ -74,7 +74,7 @@ def time_host(session: Session) -> list[Row]:
 
 
 def _streams(session: Session) -> Iterator[_Stream]:
-    """One of each corpus; pinned memory is taken once, for the longest."""
+    """Make a stream of each corpus; pinned memory is taken once, for the longest."""
     gpu, texts = session.gpu, session.chosen_corpora
     times = [max(1, session.sizes.stream_bytes // len(text.data)) for text in texts]
     longest = max((len(text.data) * n for text, n in zip(texts, times, strict=True)), default=0)
@@ -114,13 +114,13 @@ def _host_of(session: Session, stream: _Stream, timed: Published) -> list[Row]:
         row = _row(len(text.data if name == CALL else pinned), text.name, timed, samples[name])
         row |= {"way": name, "copies_gb_per_s": rates}
         rows.append(row | {"copy_ratio": row["gb_per_s"] / rates[COPY]})
-    told = ", ".join(f"{row['way']} {row['gb_per_s']:.1f}" for row in rows)
-    session.log(f"{text.name} {timed.name}: copy {rates[COPY]:.1f}, pinned to {told} GB/s")
+    figures = ", ".join(f"{row['way']} {row['gb_per_s']:.1f}" for row in rows)
+    session.log(f"{text.name} {timed.name}: copy {rates[COPY]:.1f}, pinned to {figures} GB/s")
     return rows
 
 
 def _require_each(session: Session, timed: Published, text: Text, ids: Ids, times: int) -> None:
-    """Raises Differs where a stream's ids are not those of its text so many times over."""
+    """Refuse a stream whose ids are not those of its text so many times over (Differs)."""
     once = ids[: len(ids) // times]
     session.proofs.require(timed, text, once)
     if len(once) * times != len(ids) or (ids.reshape(times, -1) != once).any():

@@ -64,7 +64,7 @@ class Bus:
         self.outward.synchronize()
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.device.free(self.on_device)
         self.device.free_pinned(self.pinned)
 
@@ -77,8 +77,8 @@ def measure(bus: Bus, call: Call) -> dict[str, Any]:
     """
     for _ in range(2):
         answer = call.run()
-        for got, wanted in zip(answer, call.right, strict=True):
-            if not np.array_equal(got, wanted):
+        for got, expected in zip(answer, call.right, strict=True):
+            if not np.array_equal(got, expected):
                 raise SystemExit(f"{call.name}: another answer, nothing is timed")
     num_in, num_out = (sum(a.nbytes for a in arrays) for arrays in (call.given, answer))
     del answer, got
@@ -98,22 +98,22 @@ def measure(bus: Bus, call: Call) -> dict[str, Any]:
 def work(
     data: Path, names: Collection[str], corpora: Collection[str]
 ) -> Iterator[tuple[str, type[Any], Text]]:
-    """Some vocabularies, the narrowest dtype of their ids, and texts of some corpora."""
+    """Yield some vocabularies, the narrowest dtype of their ids, and texts of some corpora."""
     for name in names:
         for corpus in TEXTS.get(name, ("bases",)):
             for shape in SHAPES if corpus in corpora else ():
                 yield name, NARROW.get(name, np.int32), make_text(corpus, data, *shape)
 
 
-def told(row: dict[str, Any]) -> str:
-    """A line of the table."""
+def table_line(row: dict[str, Any]) -> str:
+    """Format a line of the table."""
     call_ms, bus_ms = (1e3 * row[of]["median_s"] for of in ("seconds", "copies"))
     what = f"{row['vocabulary']} {row['corpus']} {row['rows']} rows: {row['call']}"
     return f"{what:64} {call_ms:8.3f} ms, copies {bus_ms:8.3f}: {row['times_the_bus']:6.2f}"
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of text/ and vocab/")
     parser.add_argument("--out", type=Path, required=True)
@@ -134,7 +134,7 @@ def main(argv: list[str] | None = None) -> None:
             for call in calls_of(engine, memory, vocabulary, text, right, narrow):
                 if args.calls.search(call.name):
                     results.append(about_text | measure(bus, call))
-                    print(told(results[-1]), flush=True)
+                    print(table_line(results[-1]), flush=True)
     about = device_facts(device.info) | machine(PACKAGES)
     args.out.write_text(json.dumps({"machine": about, "results": results}, indent=1))
 

@@ -37,12 +37,12 @@ class Memory:
         self.device, self._taken = device, list[Bytes]()
 
     def empty(self, num_bytes: int) -> Bytes:
-        """uint8[num_bytes], anything in them."""
+        """Take pinned uint8[num_bytes], not initialized."""
         self._taken.append(self.device.allocate_pinned(max(1, num_bytes)))
         return self._taken[-1][:num_bytes]
 
     def copy(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The same, pinned."""
+        """Copy an array to pinned memory."""
         memory = self.empty(array.nbytes)
         memory[:] = array.view(np.uint8)
         return memory.view(array.dtype)
@@ -60,7 +60,7 @@ class Call:
     """A call of the engine.
 
     Attributes:
-        name: what is asked, and where what it is given lies.
+        name: the call, and where its arguments lie.
         given: the arrays that it is given.
         run: does it once and returns its answer.
         right: the answer.
@@ -73,12 +73,12 @@ class Call:
 
 
 def num_once(rows: int, row_bytes: int) -> int:
-    """Rows of about so many bytes that are repeated."""
+    """Count the rows of about so many bytes that are repeated."""
     return min(rows, 1 << (ONCE_BYTES // row_bytes).bit_length() - 1)
 
 
 def make_text(name: str, data: Path, rows: int, row_bytes: int) -> Text:
-    """Rows of a corpus, or of random bases, of which there are `ONCE_BYTES` again and again."""
+    """Make rows of a corpus, or of random bases: `ONCE_BYTES` of them again and again."""
     once = num_once(rows, row_bytes)
     if name == "bases":
         drawn = numbers(1, ONCE_BYTES // 8).view(np.uint8) & 3
@@ -89,7 +89,7 @@ def make_text(name: str, data: Path, rows: int, row_bytes: int) -> Text:
 
 
 def right_answers(vocabulary: Vocabulary, text: Text) -> Right:
-    """What the CPU engine says of the rows: ids, their offsets, counts and spans."""
+    """Compute the rows' ids, offsets, counts and spans by the CPU engine."""
     num_rows = len(text.offsets) - 1
     rows = num_once(num_rows, round(len(text.data) / num_rows))
     times = num_rows // rows
@@ -114,7 +114,7 @@ def calls_of(
     right: Right,
     narrow: type[Any],
 ) -> Iterator[Call]:
-    """All that is timed on a text."""
+    """List the calls that are timed on a text."""
     for place in ("pinned", "ordinary"):
         keep = memory.copy if place == "pinned" else np.copy
         yield from _encode_calls(engine, vocabulary, text, right, narrow, keep, place)
@@ -160,12 +160,12 @@ def _encode_calls(
     yield Call(f"encode_ids, {place}", given, encode_ids, (ids, offsets))
     yield Call(f"encode, {place}", given, lambda: encode(CONTENT, np.int32), (ids, offsets))
     if narrow is not np.int32:
-        wanted = ids.astype(narrow), offsets
+        right_arrays = ids.astype(narrow), offsets
         bits = f"{8 * np.dtype(narrow).itemsize} bits"
-        yield Call(f"encode, {bits}, {place}", given, lambda: encode(CONTENT, narrow), wanted)
-        yield Call(f"stream, {bits}, {place}", given, lambda: stream(narrow), wanted)
-    wanted = ids, offsets, right["spans"]
-    yield Call(f"encode, spans, {place}", given, lambda: encode(SPANS, np.int32), wanted)
+        yield Call(f"encode, {bits}, {place}", given, lambda: encode(CONTENT, narrow), right_arrays)
+        yield Call(f"stream, {bits}, {place}", given, lambda: stream(narrow), right_arrays)
+    right_arrays = ids, offsets, right["spans"]
+    yield Call(f"encode, spans, {place}", given, lambda: encode(SPANS, np.int32), right_arrays)
 
 
 def _other_calls(

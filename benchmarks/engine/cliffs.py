@@ -19,7 +19,7 @@ NUM_ROWS, ROW_BYTES = 1_024, 2_000
 
 
 def alone(session: Session) -> list[Text]:
-    """Each as one text."""
+    """Make each slow text as a batch of its own."""
     return [
         one_row(name, data)
         for size in session.sizes.cliff_bytes
@@ -28,13 +28,13 @@ def alone(session: Session) -> list[Text]:
 
 
 def usual(session: Session) -> Text:
-    """A batch of English."""
+    """Make a batch of English."""
     num_rows = min(NUM_ROWS, session.sizes.corpus_bytes // ROW_BYTES)
     return cut_rows("batch", session.corpus(CORPUS).data, num_rows, ROW_BYTES)
 
 
 def odd(session: Session) -> list[Text]:
-    """The batch with one such text in its middle."""
+    """Make the batch with a slow text in its middle."""
     batch, texts = usual(session), []
     middle = len(batch.offsets) // 2
     place = int(batch.offsets[middle])
@@ -48,13 +48,13 @@ def odd(session: Session) -> list[Text]:
 
 
 def pairs(session: Session) -> list[Pair]:
-    """All vocabularies on all of these texts."""
+    """List all vocabularies on all of these texts."""
     texts = [*alone(session), usual(session), *odd(session)]
     return [(timed, text) for timed in session.vocabularies.values() for text in texts]
 
 
 def time_cliffs(session: Session) -> list[Row]:
-    """GB/s of each text alone; how many times as long as without it a batch takes."""
+    """Measure GB/s of each text alone, and the slowdown of a batch that holds it."""
     rows: list[Row] = []
     for timed in session.vocabularies.values():
         rows += [_alone(session, timed, text) for text in alone(session)]

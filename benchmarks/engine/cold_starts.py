@@ -24,7 +24,7 @@ CACHES = ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
 def text() -> Text:
-    """What is asked."""
+    """Return the text that is encoded."""
     data = np.frombuffer(TEXT.encode(), np.uint8)
     offsets = np.array([0, len(data)])
     return Text("first answer", data, offsets, offsets)
@@ -35,13 +35,13 @@ def _built_in(session: Session) -> list[Published]:
 
 
 def pairs(session: Session) -> list[Pair]:
-    """The first answers."""
-    asked = text()
-    return [(timed, asked) for timed in _built_in(session)]
+    """List the first answers."""
+    first_text = text()
+    return [(timed, first_text) for timed in _built_in(session)]
 
 
 def time_starts(session: Session) -> list[Row]:
-    """For each vocabulary, with warm and with empty caches of compiled kernels."""
+    """Start each vocabulary with warm and with empty caches of compiled kernels."""
     rows: list[Row] = []
     for timed in _built_in(session):
         kinds = zip(("cached", "compiled"), session.sizes.num_starts, strict=True)
@@ -57,7 +57,7 @@ def time_starts(session: Session) -> list[Row]:
 
 
 def _start(session: Session, timed: Published, empty: bool) -> dict[str, float]:
-    """Seconds to each step of a fresh process, whose answer is proved."""
+    """Time each step of a fresh process, whose answer is proved."""
     command = [sys.executable, "-m", "benchmarks.engine.first_call", timed.name]
     with tempfile.TemporaryDirectory(dir=session.scratch) as folder:
         caches = dict.fromkeys(CACHES, folder) if empty else {}

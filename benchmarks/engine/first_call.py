@@ -19,7 +19,7 @@ WORKSPACE_BYTES = 1 << 30
 
 
 def open_device(emulate: bool) -> Any:
-    """The GPU, or its emulation, which proves and times nothing but the benchmark itself.
+    """Open the GPU, or its emulation, which tests the benchmark itself.
 
     Raises:
         DeviceUnavailable: there is no GPU.
@@ -34,7 +34,7 @@ def open_device(emulate: bool) -> Any:
 
 
 def answer(vocabulary: str, emulate: bool) -> dict[str, Any]:
-    """The ids of the text, and when each step was done."""
+    """Encode the text, and note when each step ends."""
     from gpu.engine import GpuEngine
     from vocabularies.builtin import load
 

@@ -56,7 +56,7 @@ class _DeviceMemory:
         self.address = device.allocate(num_bytes)
 
     def in_use(self) -> AbstractContextManager[None]:
-        """It stays."""
+        """Keep the memory, which nobody closes."""
         return nullcontext()
 
     def read(self, offset: int, out: Bytes) -> None:
@@ -72,7 +72,7 @@ class _DeviceMemory:
         stream.synchronize()
 
     def close(self) -> None:
-        """Give it back."""
+        """Release the memory."""
         self.device.free(self.address)
 
 
@@ -118,18 +118,18 @@ class GpuWays:
         self.clock = Clock(device)
 
     def encode(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> tuple[Ids, Int64s]:
-        """The public call for bulk: bytes and ids in ordinary memory."""
+        """Encode bytes in ordinary memory by the public call for bulk."""
         return self.engine.encode_ids(vocabulary, data, offsets)
 
     def pinned(self, data: Bytes) -> Bytes:
-        """A copy in pinned memory."""
+        """Copy data to pinned memory."""
         memory = self.device.allocate_pinned(len(data))
         memory[:] = data
         return memory
 
     @contextmanager
     def kernels(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Kernels]:
-        """A batch on the device; a workspace is its own meanwhile."""
+        """Put a batch on the device, in a workspace of its own."""
         engine = self.engine
         with engine.residents.using(vocabulary) as resident:
             size = len(data), len(offsets) - 1
@@ -142,21 +142,21 @@ class GpuWays:
     def stream(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: NDArray[Any]
     ) -> NDArray[Any]:
-        """The ids, in the front of `out`; without a copy where data and out are pinned."""
+        """Encode into the front of `out`; without a copy where data and out are pinned."""
         ends = encode_stream(self.engine, vocabulary, data, offsets, out)
         return out[: int(ends[-1])]
 
     def narrow(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
     ) -> NDArray[Any]:
-        """The same in as few bytes as ids need: uint16 where they fit, else int32."""
+        """Encode to uint16 ids where they fit, else int32."""
         dtype = np.uint16 if len(vocabulary) <= MOST_UINT16 else np.int32
         return self.stream(vocabulary, data, offsets, out.view(dtype))
 
     def to_pinned(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
     ) -> dict[str, Way]:
-        """From pinned text to ids in pinned `out`, int32 and uint16 where they fit."""
+        """Encode pinned text to pinned `out`, int32 and uint16 where they fit."""
         last: dict[str, Any] = {}
 
         def stream() -> None:
@@ -172,7 +172,7 @@ class GpuWays:
 
     @contextmanager
     def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
-        """From pinned text to all its ids, int32, in one array on the device."""
+        """Encode pinned text to int32 ids in one array on the device."""
         batch = Batch(data=data, offsets=offsets)
         with self.batch_to_device(vocabulary, lambda: batch, len(data)) as way:
             yield way
@@ -181,7 +181,7 @@ class GpuWays:
     def batch_to_device(
         self, vocabulary: Vocabulary, make: Callable[[], Batch], num_bytes: int
     ) -> Iterator[Way]:
-        """The same from a batch of so many bytes that is made anew each time."""
+        """Encode a batch of so many bytes, made anew each time, to the device."""
         d_ids, num_ids = _DeviceIds(self.device.allocate(4 * num_bytes), num_bytes), 0
 
         def run() -> None:
@@ -204,7 +204,7 @@ class GpuWays:
 
     @contextmanager
     def from_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
-        """From text on the device to all its ids, int32, in one array there."""
+        """Encode text on the device to int32 ids in one array there."""
         text, out = (_DeviceMemory(self.device, size) for size in (len(data), 4 * len(data)))
         text.write(data)
         rows = SharedRows(SharedText(text, 0, len(data)), offsets, out, 0, out.num_bytes)
@@ -227,7 +227,7 @@ class GpuWays:
 
     @contextmanager
     def copies(self, pinned: Bytes) -> Iterator[dict[str, Run]]:
-        """Copies of the same bytes to the device and back, and from memory to memory."""
+        """Copy the same bytes to the device and back, and from memory to memory."""
         size, stream = len(pinned), self.device.stream()
         d_copy = self.device.allocate(size)
         back, plain = self.device.allocate_pinned(size), np.empty(size, np.uint8)

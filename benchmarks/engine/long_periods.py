@@ -38,12 +38,12 @@ Merges = list[tuple[bytes, bytes]]
 
 
 def of_letters(unit: bytes) -> Merges:
-    """Each merge adds a letter."""
+    """Make merges that each add a letter."""
     return [(unit[:i], unit[i : i + 1]) for i in range(1, len(unit))]
 
 
 def of_halves(unit: bytes) -> Merges:
-    """Two halves each, short ones first."""
+    """Make merges of two halves each, short ones first."""
     made: dict[tuple[bytes, bytes], None] = {}
 
     def make(part: bytes) -> None:
@@ -61,7 +61,7 @@ WAYS = {"halves": of_halves, "letters": of_letters}
 
 
 def vocabulary_of(unit: bytes, way: str) -> tuple[Vocabulary, Tokenizer]:
-    """The vocabulary, and what `tokenizers` makes of the same merges."""
+    """Make the vocabulary, and the same merges in `tokenizers`."""
     merges = WAYS[way](unit) + [(unit * 2**i, unit * 2**i) for i in range(TIMES)]
     tokens = [bytes([byte]) for byte in range(256)]
     tokens += dict.fromkeys(left + right for left, right in merges)
@@ -73,7 +73,7 @@ def vocabulary_of(unit: bytes, way: str) -> tuple[Vocabulary, Tokenizer]:
 
 
 def row_of(ways: GpuWays, text: Text, vocabulary: Vocabulary, witness: Tokenizer) -> dict[str, Any]:
-    """The figures of one text.
+    """Measure one text.
 
     Raises:
         SystemExit: an id differs.
@@ -91,7 +91,7 @@ def row_of(ways: GpuWays, text: Text, vocabulary: Vocabulary, witness: Tokenizer
 
 
 def run(device: Device, periods: Sequence[int], sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """All rows."""
+    """Measure all texts."""
     rows = []
     ways = GpuWays(device, 20 << 30)
     for period in periods:
@@ -110,7 +110,7 @@ def run(device: Device, periods: Sequence[int], sizes: Sequence[int]) -> list[di
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()

@@ -28,7 +28,7 @@ CODE_POINTS = (
 
 
 def mixed_texts(folder: Path, pieces: Sequence[bytes], total: int) -> Iterator[Text]:
-    """At least `total` bytes in chunks; each differs, and is the same on every machine.
+    """Make at least `total` bytes in chunks; each differs, and is the same on every machine.
 
     Args:
         folder: the data folder, of which every text is used.
@@ -56,7 +56,7 @@ def mixed_texts(folder: Path, pieces: Sequence[bytes], total: int) -> Iterator[T
 
 
 def code_points(size: int, seed: int) -> Bytes:
-    """Runs of 1 to 16 code points of a block, and then of another."""
+    """Make runs of 1 to 16 code points of a block, and then of another."""
     count = size // 2
     drawn = numbers(seed, count // 8 + 1)
     lengths = 1 + ((drawn >> np.uint64(32)) % np.uint64(16)).astype(np.int64)
@@ -70,7 +70,7 @@ def code_points(size: int, seed: int) -> Bytes:
 
 
 def of_pieces(pieces: Sequence[bytes], size: int, seed: int) -> Bytes:
-    """Random pieces one behind the other, what is not UTF-8 left out."""
+    """Join random pieces, without what is not UTF-8."""
     mean = max(1, sum(map(len, pieces)) // len(pieces))
     chosen = (numbers(seed, 2 * size // mean + 2) % np.uint64(len(pieces))).tolist()
     joined = b"".join([pieces[i] for i in chosen]).decode(errors="ignore").encode()
@@ -78,26 +78,26 @@ def of_pieces(pieces: Sequence[bytes], size: int, seed: int) -> Bytes:
 
 
 def whole(data: Bytes, size: int) -> Bytes:
-    """The first bytes up to a character's end."""
+    """Take the first bytes up to a character's end."""
     if len(data) <= size:
         return data
     return data[: int(character_begins(data, np.array([size]))[0])]
 
 
 def blocks(data: Bytes) -> list[Bytes]:
-    """Parts of whole characters."""
+    """Cut parts of whole characters."""
     places = character_begins(data, np.arange(0, len(data), BLOCK_BYTES))
     return np.split(data, places[1:].tolist())
 
 
 def shuffled(parts: Sequence[Bytes], seed: int) -> Bytes:
-    """The parts in a random order."""
+    """Shuffle the parts."""
     order = np.argsort(numbers(seed, len(parts)), kind="stable").tolist()
     return np.concatenate([parts[i] for i in order])
 
 
 def random_rows(data: Bytes, seed: int) -> Int64s:
-    """Where rows begin: from empty ones to some of 64 KiB."""
+    """Choose where rows begin: from empty ones to some of 64 KiB."""
     drawn = numbers(seed, len(data) // 100 + 8)
     limits = np.array([3, 40, 200, 1000, 1000, 2000, 4000, 1 << 14], np.uint64)
     limit = limits[(drawn % np.uint64(8)).astype(np.intp)]

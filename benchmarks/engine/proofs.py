@@ -83,13 +83,13 @@ class Proofs:
         expected = json.loads(path.read_text()) if path.exists() else {}
         for timed in vocabularies:
             record = Proved(timed.name, EXPECTED)
-            for name, wanted in expected.get(timed.name, {}).items():
+            for name, digest in expected.get(timed.name, {}).items():
                 if not name.startswith("text/"):
                     continue
                 text = (folder / name).read_bytes()
                 batch = Batch.from_bytes([text], ORDINARY)
                 ids = self.engine.encode(timed.vocabulary, batch).ids
-                if (len(ids), ids_digest(ids)) != (wanted["n_tokens"], wanted["sha256"]):
+                if (len(ids), ids_digest(ids)) != (digest["n_tokens"], digest["sha256"]):
                     raise Differs(f"{timed.name} on {name}: not the ids of {EXPECTED}")
                 record.add(1, len(ids), {EXPECTED: len(text)})
             self.records.append(record)
@@ -100,9 +100,9 @@ class Proofs:
         Raises:
             Differs: they are not equal.
         """
-        wanted = [pair for pair in pairs if self._key(*pair) not in self._proved]
-        asked = [self.witnesses.ask(timed.witness, text) for timed, text in wanted]
-        for (timed, text), parts in zip(wanted, asked, strict=True):
+        unproved = [pair for pair in pairs if self._key(*pair) not in self._proved]
+        answers = [self.witnesses.ask(timed.witness, text) for timed, text in unproved]
+        for (timed, text), parts in zip(unproved, answers, strict=True):
             ids, answered = self._compare(timed, text, parts)
             self._proved[self._key(timed, text)] = len(ids), ids_digest(ids)
             record = Proved(timed.name, text.name)
@@ -121,8 +121,8 @@ class Proofs:
         waiting: deque[tuple[Text, list[Iterator[Part]]]] = deque()
 
         def compare() -> None:
-            text, asked = waiting.popleft()
-            for timed, parts in zip(vocabularies, asked, strict=True):
+            text, answers = waiting.popleft()
+            for timed, parts in zip(vocabularies, answers, strict=True):
                 ids, answered = self._compare(timed, text, parts)
                 totals[timed.name].add(len(text.offsets) - 1, len(ids), answered)
             self.witnesses.forget(text)

@@ -1,4 +1,4 @@
-"""The vocabularies that are timed, and what the other libraries are told about them.
+"""The vocabularies that are timed, and how other libraries load them.
 
 tiktoken gets the published rank file, and pattern and special tokens as the data folder has them;
 libraries that read a tokenizer.json get the one that we write.
@@ -33,12 +33,12 @@ class Published:
 
     @property
     def json(self) -> str:
-        """Its tokenizer.json."""
+        """Read its tokenizer.json."""
         return self.witness.tokenizer_json.read_text()
 
 
 def read_published(name: str, data: Path, scratch: Path) -> Published:
-    """A vocabulary by its name; a tokenizer.json for others is put in the scratch folder.
+    """Read a vocabulary by its name, and write its tokenizer.json to the scratch folder.
 
     Raises:
         FileNotFoundError: a file of the data folder is not there.

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine.competitors import ENGINES
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.proofs import Pair, Proofs
 from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.rivals import ENGINES
 from benchmarks.support.corpora import make_corpus
 from benchmarks.support.texts import Text
 
@@ -88,19 +88,19 @@ class Session:
     corpora: dict[str, Text] = field(default_factory=dict)
 
     def corpus(self, name: str) -> Text:
-        """A corpus, made once."""
+        """Make a corpus, once."""
         if name not in self.corpora:
             self.corpora[name] = make_corpus(name, self.data, self.sizes.corpus_bytes)
         return self.corpora[name]
 
     @property
     def chosen_corpora(self) -> list[Text]:
-        """Those that are timed."""
+        """Return the corpora that are timed."""
         return [self.corpus(name) for name in self.corpus_names]
 
     @property
     def main_vocabularies(self) -> list[Published]:
-        """Those of `main`."""
+        """Return the vocabularies of `main`."""
         return [self.vocabularies[name] for name in self.main if name in self.vocabularies]
 
 

@@ -22,7 +22,7 @@ Named = Iterator[tuple[str, Bytes]]
 
 
 def _drawn(seed: int, count: int, low: int, high: int) -> np.ndarray:
-    """int64[count] from `low` to `high`."""
+    """Draw int64[count] from `low` to `high`."""
     return low + (numbers(seed, count) % np.uint64(high - low + 1)).astype(np.int64)
 
 
@@ -31,7 +31,7 @@ def _bytes(content: bytes) -> Bytes:
 
 
 def _runs(alphabet: bytes, lengths: np.ndarray, seed: int) -> Bytes:
-    """A run of each length, of letters that differ from their neighbours if there are two."""
+    """Make a run of each length, of letters that differ from their neighbours if there are two."""
     steps = _drawn(seed, len(lengths), 1, max(1, len(alphabet) - 1))
     return np.repeat(_bytes(alphabet)[np.cumsum(steps) % len(alphabet)], lengths)
 
@@ -45,7 +45,7 @@ def _single(size: int) -> Named:
 
 
 def _odd(size: int) -> Named:
-    """Every so many bytes of a run are another one."""
+    """Make a run with another letter every so many bytes."""
     for run, other in ("-=", "=-", " \n", "\t ", "aB", "*/"):
         for every in (2, 3, 7, 17, 33, 65, 129, 144, 300, 1000, 3000):
             yield (
@@ -55,7 +55,7 @@ def _odd(size: int) -> Named:
 
 
 def _behind(size: int) -> Named:
-    """Runs behind runs."""
+    """Make runs after runs."""
     for seed, (name, alphabet) in enumerate(ALPHABETS.items(), 10):
         for length in LENGTHS:
             counts = np.full(size // length + 1, length)
@@ -72,7 +72,7 @@ def _behind(size: int) -> Named:
 
 
 def _periods(_: int) -> Named:
-    """A few random letters again and again."""
+    """Repeat a few random letters."""
     for seed, (name, alphabet) in enumerate(ALPHABETS.items(), 30):
         for period in (2, 3, 4, 5, 7, 11, 16, 31, 33, 40, 63, 64, 65, 97, 128, 150, 200):
             unit = _bytes(alphabet)[_drawn(seed + period, period, 0, len(alphabet) - 1)]
@@ -80,7 +80,7 @@ def _periods(_: int) -> Named:
 
 
 def _tokens(size: int, tokens: Sequence[bytes]) -> Named:
-    """Tokens of one alphabet one behind the other, each so often."""
+    """Join tokens of one alphabet, each so often."""
     for seed, (name, alphabet) in enumerate(ALPHABETS.items(), 90):
         letters = frozenset(alphabet)
         own = [token for token in tokens if len(token) > 1 and letters.issuperset(token)]
@@ -108,7 +108,7 @@ def _others(_: int) -> Named:
 
 
 def slow_texts(size: int, tokens: Sequence[bytes], wanted: Collection[str] = ()) -> Iterator[Text]:
-    """Texts of `size` bytes or a few less, most of them one row; those that are wanted, or all.
+    """Make texts of about `size` bytes, most of them one row; the chosen ones, or all.
 
     `tokens` are a vocabulary's.
     """

@@ -32,7 +32,7 @@ from gpu.batch.transfer import fetch, launch_each
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
 
-WANTED = 5.0  # GB/s.
+SLOW_BELOW = 5.0  # GB/s.
 FRONT = 12_000  # Bytes whose ids are tiktoken's; all of them for the slowest.
 SLOWEST, PROVED, ROUNDS = 12, 2, 3
 COUNTERS = ("pieces", "windows", "whole", "whole_bytes")
@@ -75,12 +75,12 @@ def times_of_kernels(ways: GpuWays, kernels: Kernels) -> dict[str, float]:
     return {name: round(us, 1) for name, us in taken.items() if us >= 8}
 
 
-def hunt(ways: GpuWays, published: Published, size: int, wanted: Sequence[str] = ()) -> list[Any]:
-    """A row of each text of this size, or of those that are wanted."""
+def hunt(ways: GpuWays, published: Published, size: int, names: Sequence[str] = ()) -> list[Any]:
+    """A row of each text of this size, or of those named."""
     rows: list[Any] = []
     tokens = [token for token in published.vocabulary.tokens if token]
-    fronts = {text.name: text for text in slow_texts(FRONT, tokens, wanted)}
-    for text in slow_texts(size, tokens, wanted):
+    fronts = {text.name: text for text in slow_texts(FRONT, tokens, names)}
+    for text in slow_texts(size, tokens, names):
         prove(ways, published, fronts[text.name])
         with ways.kernels(published.vocabulary, text.data, text.offsets) as kernels:
             kernels.run()
@@ -89,21 +89,22 @@ def hunt(ways: GpuWays, published: Published, size: int, wanted: Sequence[str] =
             rate = per_second(len(text.data), [kernels.run() for _ in range(ROUNDS)])
             row = {"text": text.name, "vocabulary": published.name, "bytes": len(text.data)}
             row |= {"gb_per_s": round(rate, 2), "ids_sha256": digest, "counters": counted}
-            if rate < WANTED:
+            if rate < SLOW_BELOW:
                 row["kernels_us"] = times_of_kernels(ways, kernels)
         rows.append(row)
-    if not wanted:
+    if not names:
         slowest = sorted(rows, key=lambda row: row["gb_per_s"])[:PROVED]
         for text in slow_texts(size, tokens, [row["text"] for row in slowest]):
             prove(ways, published, text)
     return rows
 
 
-def told(rows: list[Any]) -> None:
+def print_rows(rows: list[Any]) -> None:
     """Print the slowest and the kernels that the slow ones are in."""
-    slow = [row for row in rows if row["gb_per_s"] < WANTED]
+    slow = [row for row in rows if row["gb_per_s"] < SLOW_BELOW]
     first = rows[0]
-    print(f"{first['vocabulary']}, {first['bytes']:,} B: {len(slow)} of {len(rows)} under {WANTED}")
+    count = f"{len(slow)} of {len(rows)} under {SLOW_BELOW}"
+    print(f"{first['vocabulary']}, {first['bytes']:,} B: {count}")
     for row in sorted(rows, key=lambda row: row["gb_per_s"])[:SLOWEST]:
         top = sorted(row.get("kernels_us", {}).items(), key=lambda item: -item[1])[:5]
         print(
@@ -117,18 +118,19 @@ def told(rows: list[Any]) -> None:
 
 
 def run(device: Device, data: Path, names: Sequence[str], sizes: Sequence[int]) -> list[Any]:
-    """All rows."""
+    """Time all texts of the vocabularies; larger sizes only of those that were slow."""
     rows: list[Any] = []
     ways = GpuWays(device, 20 << 30)
     with tempfile.TemporaryDirectory() as scratch:
         for name in names:
-            published, wanted = read_published(name, data, Path(scratch)), []
+            published = read_published(name, data, Path(scratch))
+            slow_names: list[str] = []
             for size in sizes:
-                found = hunt(ways, published, size, wanted)
-                told(found)
+                found = hunt(ways, published, size, slow_names)
+                print_rows(found)
                 rows += found
-                wanted = [row["text"] for row in found if row["gb_per_s"] < WANTED]
-                if not wanted:
+                slow_names = [row["text"] for row in found if row["gb_per_s"] < SLOW_BELOW]
+                if not slow_names:
                     break
     ways.engine.close()
     return rows

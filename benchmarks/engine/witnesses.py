@@ -1,4 +1,4 @@
-"""What tiktoken says the ids are, asked on all cores; where it gives up, what others say.
+"""Asks tiktoken for ids on all cores, and other libraries where it gives up.
 
 These are Hugging Face tokenizers and, where its regular expressions give up, too, fastokens.
 A text goes to the processes as a file that all of them read, its answers come back as digests.
@@ -54,7 +54,7 @@ class Part:
     Attributes:
         ids_sha256: of all ids as little-endian int32.
         counts_sha256: of each text's number of ids as int64.
-        library: which one said so, with its version.
+        library: the library that answered, with its version.
     """
 
     first: int
@@ -153,7 +153,7 @@ def _begin(environment: dict[str, str]) -> None:
 
 
 class Witnesses:
-    """The processes, which start when they are first asked, and the files they read.
+    """The processes, which start at the first question, and the files they read.
 
     Args:
         folder: for those files.

@@ -1,1 +1,7 @@
-"""The service over HTTP and gRPC."""
+"""The service over HTTP and gRPC, as a process of its own on loopback.
+
+`http` times small requests beside `plain_server`, `frontends` several front ends beside one,
+`bulk_apis` large bodies beside echoes, `shared_regions` shared memory, `long_fasta` a stream of
+any length; `load` and `training_job` time requests beside other work, `soak` counts what is lost
+under faults. Clients run on cores that the service does not use.
+"""

@@ -62,7 +62,7 @@ def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) 
 
 
 def check(ids: NDArray[Any], rows: Text, vocabulary: str, who: str) -> None:
-    """Raises SystemExit where the ids of the first rows are not the CPU engine's."""
+    """Exit where the ids of the first rows are not the CPU engine's."""
     count = int(np.searchsorted(rows.offsets, PROVED_BYTES))
     part = rows.offsets[: count + 1]
     batch = Batch(data=rows.data[: part[-1]], offsets=part)

@@ -1,8 +1,7 @@
 """What the benchmarks share, and what their results become.
 
-- `results`: reads the JSON files of benchmarks/results.
-- `figures`: writes the table of docs/performance.md from them.
-- `plot`: draws docs/images from them, with the charts of `charts` on the page of `svg`.
-
-Every figure of the table and of the pictures comes from a result file; none is typed in.
+`texts` and `corpora` make the texts, `timing`, `gpu_clock`, `closed_loop` and `open_loop` time,
+`service_process` runs the service, `machine` describes the machine. `results` and `runs` read what
+was written; `figures` writes the tables of docs/performance.md, `plot` (with `charts` and `svg`)
+the pictures of docs/images.
 """

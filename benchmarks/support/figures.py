@@ -40,8 +40,8 @@ NAMES = {
     "gena_lm_t2t_32k": "GENA-LM",
     "motifs": "BPE with motifs",
 }
-RIVALS = ("gigatoken", "fastokens", "tiktoken", "tokenizers")
-DNA_RIVALS = {
+COMPETITORS = ("gigatoken", "fastokens", "tiktoken", "tokenizers")
+DNA_COMPETITORS = {
     "bytes.translate": "bytes.translate",
     "transformers EsmTokenizer": "transformers",
     "tokenizers, all cores": "tokenizers",
@@ -62,7 +62,7 @@ class Figure:
 
     Attributes:
         limit: what the machine allows; a figure may be compared with it as a share.
-        rival: the best of the others that do the same.
+        competitor: the best of the others that do the same.
     """
 
     run: Run
@@ -70,25 +70,25 @@ class Figure:
     unit: str
     ours: Measured
     limit: Beside | None = None
-    rival: Beside | None = None
+    competitor: Beside | None = None
 
     def line(self) -> str:
         """The line as Markdown."""
         factor, unit = _scale(self.ours.value) if self.unit == "s" else (1.0, self.unit)
-        ours, spread, limit, rival = self.ours.times(factor), "", "", ""
+        ours, spread, limit, competitor = self.ours.times(factor), "", "", ""
         if ours.low != ours.high:
             spread = f"{short(ours.low)}–{short(ours.high)}"
         if self.limit is not None:
             share = 100 * self.ours.value / self.limit.value
             limit = f"{short(factor * self.limit.value)} {self.limit.name} ({share:.0f} %)"
-        if self.rival is not None:
-            rival = f"{short(factor * self.rival.value)} {self.rival.name}"
+        if self.competitor is not None:
+            competitor = f"{short(factor * self.competitor.value)} {self.competitor.name}"
         cells = (
             self.what,
             f"**{short(ours.value)}** {unit}",
             spread,
             limit,
-            rival,
+            competitor,
             self.run.card(),
             f"[{self.run.key}](#runs)",
         )
@@ -222,7 +222,7 @@ def _calls() -> Iterator[Figure]:
             f"CPU: GPT-2, {name}, 64 MiB",
             "GB/s",
             gigas(row["bytes"], row["warm"]["seconds"]),
-            rival=_fastest(rows),
+            competitor=_fastest(rows),
         )
     for num_rows, row_bytes, name in (
         (1, 200, "one text of 200 bytes"),
@@ -241,7 +241,7 @@ def _calls() -> Iterator[Figure]:
                     f"{words}: GPT-2, {name}",
                     "s",
                     seconds(row["warm"]["seconds"]),
-                    rival=_quickest(rows),
+                    competitor=_quickest(rows),
                 )
     yield from _bulk_calls()
     for kernels, name in (("cached", "kernels compiled before"), ("compiled", "nothing compiled")):
@@ -270,7 +270,7 @@ def _bulk_calls() -> Iterator[Figure]:
 
 
 def _fastest(rows: list[Row]) -> Beside | None:
-    others = [row for row in rows if row["engine"] in RIVALS and "warm" in row]
+    others = [row for row in rows if row["engine"] in COMPETITORS and "warm" in row]
     best = max(others, key=lambda row: float(row["warm"]["gb_per_s"]), default=None)
     return None if best is None else Beside(best["engine"], best["warm"]["gb_per_s"])
 
@@ -307,7 +307,7 @@ def _dna() -> Iterator[Figure]:
             bus = Beside("bus", only(rows, way="copy host_to_device")["gb_per_s"])
             others = [
                 Beside(name, each["gb_per_s"])
-                for other, name in DNA_RIVALS.items()
+                for other, name in DNA_COMPETITORS.items()
                 for each in select(rows, way=other)
             ]
             yield Figure(
@@ -362,7 +362,7 @@ def _service() -> Iterator[Figure]:
                 f"{load}{words}",
                 unit,
                 of_rounds(each["warptok"][field] for each in rounds),
-                rival=Beside(
+                competitor=Beside(
                     "plain FastAPI", of_rounds(each["plain"][field] for each in rounds).value
                 ),
             )
@@ -433,7 +433,7 @@ def _bulk_bodies() -> Iterator[Figure]:
         "JSON, HyenaDNA, 1 MiB",
         "GB/s",
         gigas(row["bytes"], row["seconds"]),
-        rival=Beside("plain FastAPI", plain["gb_per_s"]),
+        competitor=Beside("plain FastAPI", plain["gb_per_s"]),
     )
 
 
@@ -445,7 +445,7 @@ def _learning() -> Iterator[Figure]:
             f"CPU: {row['corpus']}, {row['ids']:,} ids, plain BPE",
             "s",
             seconds(row["ours_wall"]),
-            rival=Beside("tokenizers", row["tokenizers_wall"]["median_s"]),
+            competitor=Beside("tokenizers", row["tokenizers_wall"]["median_s"]),
         )
     row = only(
         document["asked"], merge_harmful=True, rule="global", corpus="genomes, 10,000 motifs"

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
-    """Processor, cores, versions of packages, commit and date.
+    """Describe processor, cores, versions of packages, commit and date.
 
     The commit is what SOURCE_COMMIT says, for a copy without history; else that of the checkout.
     """
@@ -31,7 +31,7 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 
 def device_facts(info: Any) -> dict[str, Any]:
-    """Name, memory and drivers of a device; `info` is a gpu.runtime.device.DeviceInfo."""
+    """Describe a device: name, memory and drivers; `info` is a gpu.runtime.device.DeviceInfo."""
     asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
     return {
         "device": info.name,
@@ -49,7 +49,7 @@ def _version(name: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """What a program prints; "" where it is not there or fails."""
+    """Return what a program prints; "" where it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

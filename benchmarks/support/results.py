@@ -32,23 +32,23 @@ class Measured:
     high: float
 
     def times(self, factor: float) -> Measured:
-        """The same in another unit."""
+        """Convert to another unit."""
         return Measured(self.value * factor, self.low * factor, self.high * factor)
 
 
 def load(name: str, folder: Path = FOLDER) -> Row:
-    """The document of a result file."""
+    """Load the document of a result file."""
     document: Row = json.loads((folder / name).read_text())
     return document
 
 
 def select(rows: Iterable[Row], /, **wanted: object) -> list[Row]:
-    """The rows whose fields are the wanted ones."""
+    """Select the rows whose fields have these values."""
     return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
 
 def only(rows: Iterable[Row], /, **wanted: object) -> Row:
-    """The single row whose fields are the wanted ones.
+    """Select the single row whose fields have these values.
 
     Raises:
         LookupError: there is none, or more than one.
@@ -60,34 +60,34 @@ def only(rows: Iterable[Row], /, **wanted: object) -> Row:
 
 
 def exactly(value: float) -> Measured:
-    """A figure without a spread."""
+    """Make a figure without a spread."""
     return Measured(value, value, value)
 
 
 def seconds(summary: Row) -> Measured:
-    """The time of a summary."""
+    """Read the time of a summary."""
     return Measured(summary["median_s"], summary["q1_s"], summary["q3_s"])
 
 
 def rate(amount: float, summary: Row) -> Measured:
-    """An amount for each second of a summary."""
+    """Divide an amount by each second of a summary."""
     taken = seconds(summary)
     return Measured(amount / taken.value, amount / taken.high, amount / taken.low)
 
 
 def gigas(amount: float, summary: Row) -> Measured:
-    """An amount for each second of a summary, in units of 10**9."""
+    """Divide an amount by each second of a summary, in units of 10**9."""
     return rate(amount / GIGA, summary)
 
 
 def of_rounds(values: Iterable[float]) -> Measured:
-    """The median of a few rounds, the least and the most of them."""
+    """Return the median of a few rounds with their least and most."""
     known = sorted(values)
     return Measured(statistics.median(known), known[0], known[-1])
 
 
 def card(document: Row) -> str:
-    """The GPU of a run with its processor's cores, or the cores alone."""
+    """Name the GPU of a run with its processor's cores, or the cores alone."""
     about = document.get("machine", document)
     device = about.get("device") or about.get("gpu") or document.get("alone", {}).get("device")
     if not device:

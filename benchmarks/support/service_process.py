@@ -34,13 +34,13 @@ class Running:
     log: Path
 
     def get(self, path: str) -> bytes:
-        """The body of a GET."""
+        """Get the body of a GET."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
             body: bytes = answer.read()
         return body
 
     def counters(self) -> Counters:
-        """All samples of /metrics by name and label values."""
+        """Read all samples of /metrics by name and label values."""
         samples: Counters = {}
         for family in text_string_to_metric_families(self.get("/metrics").decode()):
             for sample in family.samples:
@@ -48,18 +48,18 @@ class Running:
         return samples
 
     def resident_bytes(self) -> int:
-        """Memory of the process that is in RAM."""
+        """Read the memory of the process that is in RAM."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def scheduled_s(self) -> tuple[float, float]:
-        """Seconds that the event loop's thread ran, and waited for a core that others had."""
+        """Read the seconds that the event loop's thread ran, and waited for a core."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/schedstat")
         ran, waited, _ = path.read_text().split()
         return int(ran) / 1e9, int(waited) / 1e9
 
     def terminate(self) -> int:
-        """Send SIGTERM and wait; the exit code."""
+        """Send SIGTERM, wait, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_S)
 

@@ -52,19 +52,19 @@ class Text:
 
 
 def one_row(name: str, data: Bytes) -> Text:
-    """The bytes as one row."""
+    """Make the bytes one row."""
     return Text(name, data, np.array([0, len(data)], np.int64), borders_in(data))
 
 
 def repeated(text: Text, times: int) -> Text:
-    """The rows so many times over: their ids are, too."""
+    """Repeat the rows: their ids repeat, too."""
     whole = np.arange(times)[:, None] * len(text.data) + text.offsets[None, :-1]
     offsets = np.append(whole, times * len(text.data)).astype(np.int64)
     return Text(text.name, np.tile(text.data, times), offsets, offsets)
 
 
 def borders_in(data: Bytes) -> Int64s:
-    """int64[K + 1]: about every 64 KiB a border between an ASCII letter and a blank behind it.
+    """Find about every 64 KiB a border between an ASCII letter and a blank after it.
 
     Every rule that is timed here ends a pretoken there, whatever stands around.
     """
@@ -77,7 +77,7 @@ def borders_in(data: Bytes) -> Int64s:
 
 
 def character_begins(data: Bytes, places: Int64s) -> Int64s:
-    """Each place moved back to where its character begins."""
+    """Move each place back to where its character begins."""
     moved = places.copy()
     for _ in range(3):
         inside = (moved > 0) & (moved < len(data))
@@ -86,7 +86,7 @@ def character_begins(data: Bytes, places: Int64s) -> Int64s:
 
 
 def cut_rows(name: str, data: Bytes, num_rows: int, row_bytes: int) -> Text:
-    """The first bytes as rows of about `row_bytes`, whole characters each."""
+    """Cut the first bytes into rows of about `row_bytes`, whole characters each."""
     places = np.arange(num_rows + 1, dtype=np.int64) * row_bytes
     offsets = character_begins(data, np.minimum(places, len(data)))
     return Text(name, data[: int(offsets[-1])], offsets, offsets)

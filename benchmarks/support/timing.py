@@ -18,7 +18,7 @@ MAX_SAMPLES = 2_000
 
 
 def clocked(work: Callable[[], object]) -> Run:
-    """The work by the wall clock."""
+    """Time work by the wall clock."""
 
     def run() -> float:
         begin = perf_counter()
@@ -47,7 +47,7 @@ def take_turns(
 
 
 def summary(samples: Seconds) -> dict[str, float]:
-    """Median, quartiles and extremes."""
+    """Summarize samples by median, quartiles and extremes."""
     low, middle, high = (
         statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else samples * 3
     )
@@ -62,5 +62,5 @@ def summary(samples: Seconds) -> dict[str, float]:
 
 
 def per_second(num_bytes: int, samples: Seconds) -> float:
-    """GB/s (10**9 bytes) of the median."""
+    """Return GB/s (10**9 bytes) of the median."""
     return num_bytes / statistics.median(samples) / GIGA

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.engine import __main__, gpu_calls, rivals, witnesses
+from benchmarks.engine import __main__, competitors, gpu_calls, witnesses
 from benchmarks.engine.proofs import Differs, NotProved, Proofs
 from benchmarks.engine.published_vocabularies import read_published
 from benchmarks.engine.session import TINY
@@ -67,7 +67,7 @@ def document(folder, tmp_path_factory):
     ids = encode(GPT2, text, EncodeOptions(add_special_tokens=False, special="plain")).ids
     expected = {"gpt2": {name: {"n_tokens": len(ids), "sha256": expected_digest(ids)}}}
     (folder / "expected.json").write_text(json.dumps(expected))
-    original = rivals._tiktoken
+    original = competitors._tiktoken
 
     def sabotaged(num_threads):
         def load_one(timed):
@@ -80,8 +80,8 @@ def document(folder, tmp_path_factory):
     arguments = ["--data", str(folder), "--out", str(out), "--prove-bytes", str(PROVE_BYTES)]
     arguments += ["--vocabularies", "gpt2", "--main", "gpt2", "--corpora", "hostile"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rivals, "_tiktoken", sabotaged)
-        patch.setattr(rivals.os, "sched_getaffinity", lambda _: {0, 1})
+        patch.setattr(competitors, "_tiktoken", sabotaged)
+        patch.setattr(competitors.os, "sched_getaffinity", lambda _: {0, 1})
         __main__.main([*arguments, "--emulate"])
     return json.loads(out.read_text())
 

@@ -86,7 +86,7 @@ def test_a_line_has_its_spread_its_share_and_the_other() -> None:
     ],
 )
 def test_times_stand_in_the_unit_that_can_be_read(time_s: float, words: str, other: str) -> None:
-    line = Figure(runs.HTTP, "it", "s", exactly(time_s), rival=Beside("other", 2e-6)).line()
+    line = Figure(runs.HTTP, "it", "s", exactly(time_s), competitor=Beside("other", 2e-6)).line()
     assert words in line
     assert f"| {other} other |" in line
 

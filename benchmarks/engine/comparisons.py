@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.engine.bus import Bus
+from benchmarks.engine.competitors import GPU_NARROW, GPU_PINNED, Absent, Competitor, competitors
 from benchmarks.engine.proofs import Differs, Pair
 from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.rivals import GPU_NARROW, GPU_PINNED, Absent, Rival, rivals
 from benchmarks.engine.session import Block, Row, Session, Shape
 from benchmarks.support.texts import Text, character_begins, cut_rows, one_row
 from benchmarks.support.timing import Run, Seconds, clocked, per_second, summary, take_turns
@@ -32,7 +32,7 @@ CORPUS = "english"
 
 
 def shape_text(session: Session, shape: Shape) -> Text:
-    """All batches of a shape, one behind the other."""
+    """Make all batches of a shape, one after the other."""
     rows, row_bytes = shape
     name, data = f"{rows} x {row_bytes} B", session.corpus(CORPUS).data
     if row_bytes > LONG_ROW:
@@ -43,38 +43,38 @@ def shape_text(session: Session, shape: Shape) -> Text:
 
 
 def corpus_pairs(session: Session) -> list[Pair]:
-    """The main vocabularies on all corpora."""
+    """List the main vocabularies on all corpora."""
     return [(timed, text) for text in session.chosen_corpora for timed in session.main_vocabularies]
 
 
 def shape_pairs(session: Session) -> list[Pair]:
-    """The main vocabularies on all shapes."""
+    """List the main vocabularies on all shapes."""
     texts = [shape_text(session, shape) for shape in session.sizes.shapes]
     return [(timed, text) for timed in session.main_vocabularies for text in texts]
 
 
 def time_corpora(session: Session) -> list[Row]:
-    """From text in memory to ids in memory, for every engine."""
+    """Time every engine from text in memory to ids in memory."""
     rows: list[Row] = []
     for timed, text in corpus_pairs(session):
-        contest = Contest(session, timed, text, len(text.offsets) - 1)
-        rows += contest.rows({"corpus": text.name}, WARM_ROUNDS, 0.0, with_copies=True)
+        comparison = Comparison(session, timed, text, len(text.offsets) - 1)
+        rows += comparison.rows({"corpus": text.name}, WARM_ROUNDS, 0.0, with_copies=True)
     return rows
 
 
 def time_shapes(session: Session) -> list[Row]:
-    """Seconds of a call, for every engine and shape."""
+    """Time a call of every engine and shape."""
     rows: list[Row] = []
     sizes = session.sizes
     for timed in session.main_vocabularies:
         for shape in sizes.shapes:
-            contest = Contest(session, timed, shape_text(session, shape), shape[0])
-            told = {"rows": shape[0], "row_bytes": shape[1], "batches": len(contest.batches)}
-            rows += contest.rows(told, sizes.rounds, sizes.slice_s)
+            comparison = Comparison(session, timed, shape_text(session, shape), shape[0])
+            where = {"rows": shape[0], "row_bytes": shape[1], "batches": len(comparison.batches)}
+            rows += comparison.rows(where, sizes.rounds, sizes.slice_s)
     return rows
 
 
-class Contest:
+class Comparison:
     """One vocabulary, and batches of one kind.
 
     Args:
@@ -95,40 +95,44 @@ class Contest:
     def rows(
         self, where: Row, rounds: int, slice_s: float, *, with_copies: bool = False
     ) -> list[Row]:
-        """All engines' results; `where` is put into each.
+        """Compare all engines; `where` is put into each row.
 
         With copies those from and to pinned memory say what copies of as many bytes take, both
         ways at once.
         """
         results: list[Row] = []
         warm: dict[str, Run] = {}
-        kept: list[tuple[Row, Rival]] = []
-        for rival in rivals(self.session.gpu, self.session.sizes.front_bytes):
-            if rival.name not in self.session.engines:
+        kept: list[tuple[Row, Competitor]] = []
+        for competitor in competitors(self.session.gpu, self.session.sizes.front_bytes):
+            if competitor.name not in self.session.engines:
                 continue
-            row: Row = {"engine": rival.name, "cores": rival.cores, "vocabulary": self.timed.name}
+            row: Row = {
+                "engine": competitor.name,
+                "cores": competitor.cores,
+                "vocabulary": self.timed.name,
+            }
             results.append(row | where)
-            call = self._begin(rival, results[-1])
+            call = self._begin(competitor, results[-1])
             if call is not None:
-                warm[rival.key] = call
-                kept.append((results[-1], rival))
-        moving = [row for row, rival in kept if rival.name in (GPU_PINNED, GPU_NARROW)]
+                warm[competitor.key] = call
+                kept.append((results[-1], competitor))
+        moving = [row for row, competitor in kept if competitor.name in (GPU_PINNED, GPU_NARROW)]
         with self._copies(moving if with_copies else []) as copies:
             samples = take_turns(warm | copies, rounds, slice_s)
-        for row, rival in kept:
-            row["warm"] = _rate(row["bytes"], samples[rival.key])
+        for row, competitor in kept:
+            row["warm"] = _rate(row["bytes"], samples[competitor.key])
         for row in moving if with_copies else []:
             row["copies"] = _rate(row["bytes"], samples[_copies_of(row)])
-        told = ", ".join(
-            f"{rival.key} {row['warm']['gb_per_s']:.3f} ({_short(row['warm']['seconds'])})"
-            for row, rival in kept
+        figures = ", ".join(
+            f"{competitor.key} {row['warm']['gb_per_s']:.3f} ({_short(row['warm']['seconds'])})"
+            for row, competitor in kept
         )
-        self.session.log(f"{self.name} {self.timed.name}, GB/s: {told}")
+        self.session.log(f"{self.name} {self.timed.name}, GB/s: {figures}")
         return results
 
     @contextmanager
     def _copies(self, rows: list[Row]) -> Iterator[dict[str, Run]]:
-        """For each row copies of the bytes that its engine is given and gives."""
+        """Time copies of the bytes that each row's engine takes and gives."""
         if not rows:
             yield {}
             return
@@ -139,8 +143,8 @@ class Contest:
                 for row in rows
             }
 
-    def _begin(self, rival: Rival, row: Row) -> Run | None:
-        """First calls, compared with the proved ids; then the warm call.
+    def _begin(self, competitor: Competitor, row: Row) -> Run | None:
+        """Make the first calls, compare them with the proved ids, and return the warm call.
 
         A library that is absent, gives up or gives other ids has none, and its row says so.
 
@@ -149,16 +153,16 @@ class Contest:
         """
         first: Seconds = []
         try:
-            row["version"] = rival.version()
-            batches = [_front(batch, rival.most_bytes) for batch in self.batches]
-            forms = [rival.form(batch) for batch in batches]
-            for _ in range(rival.num_loads if len(forms) == 1 else 1):
-                encode, given = rival.load(self.timed), list[Any]()
+            row["version"] = competitor.version()
+            batches = [_front(batch, competitor.most_bytes) for batch in self.batches]
+            forms = [competitor.form(batch) for batch in batches]
+            for _ in range(competitor.num_loads if len(forms) == 1 else 1):
+                encode, given = competitor.load(self.timed), list[Any]()
                 first.append(clocked(partial(_keep, given, encode, forms[0]))())
                 answer = given.pop()
-                self._compare(rival, batches[0], 0, as_ids(answer))
+                self._compare(competitor, batches[0], 0, as_ids(answer))
             for number, form in enumerate(forms[1:], 1):
-                self._compare(rival, batches[number], number, as_ids(encode(form)))
+                self._compare(competitor, batches[number], number, as_ids(encode(form)))
         except (Absent, ImportError) as error:
             row["status"] = f"absent: {error}"
             return None
@@ -166,18 +170,18 @@ class Contest:
             row["status"] = f"differs: {error}"
             return None
         except (ValueError, RuntimeError) as error:
-            if rival.is_ours:
+            if competitor.is_ours:
                 raise
             row["status"] = f"cannot: {error}"[:200]
             return None
         num_bytes = len(batches[0].data)
         row |= {"status": "exact", "bytes": num_bytes, "first": _rate(num_bytes, first)}
-        if rival.name in (GPU_PINNED, GPU_NARROW):
+        if competitor.name in (GPU_PINNED, GPU_NARROW):
             row["bytes_out"] = answer.nbytes
         turns = itertools.cycle(forms)
         return clocked(lambda: encode(next(turns)))
 
-    def _compare(self, rival: Rival, given: Text, number: int, ids: Ids) -> None:
+    def _compare(self, competitor: Competitor, given: Text, number: int, ids: Ids) -> None:
         """Whether the ids of a batch or of its front are the proved ones."""
         right = self.right[number]
         if given is not self.batches[number]:  # Ids of a front are the first ones of the whole.
@@ -185,10 +189,10 @@ class Contest:
             right = right[: len(gpu.encode(vocabulary, given.data, given.offsets)[0])]
         if np.array_equal(ids, right):
             return
-        told = f"{rival.key}, {self.timed.name} on {self.name}"
-        if rival.is_ours:
-            raise Differs(told)
-        raise _OtherIds(f"{told}: {len(ids)} ids, {len(right)} are right")
+        case = f"{competitor.key}, {self.timed.name} on {self.name}"
+        if competitor.is_ours:
+            raise Differs(case)
+        raise _OtherIds(f"{case}: {len(ids)} ids, {len(right)} are right")
 
 
 class _OtherIds(Exception):
@@ -196,7 +200,7 @@ class _OtherIds(Exception):
 
 
 def as_ids(answer: Any) -> Ids:
-    """int32[T] of whatever a library gave: an array, rows of arrays or of numbers, encodings."""
+    """Convert a library's answer to int32[T]: an array, rows of arrays or numbers, encodings."""
     if isinstance(answer, np.ndarray):
         return answer.astype(np.int32)
     if hasattr(answer, "layout"):
@@ -215,7 +219,7 @@ def _keep(given: list[Any], encode: Callable[[Any], Any], form: Any) -> None:
 
 
 def _batches(text: Text, num_rows: int) -> Iterator[Text]:
-    """Neighbouring rows, so many at a time."""
+    """Yield neighbouring rows, so many at a time."""
     for first in range(0, len(text.offsets) - 1, num_rows):
         offsets = text.offsets[first : first + num_rows + 1]
         begin, end = int(offsets[0]), int(offsets[-1])
@@ -225,7 +229,7 @@ def _batches(text: Text, num_rows: int) -> Iterator[Text]:
 
 
 def _front(text: Text, most_bytes: float) -> Text:
-    """The front of a text, up to a border; the text itself where it is short enough."""
+    """Take the front of a text, up to a border; the text itself where it is short enough."""
     if len(text.data) <= most_bytes:
         return text
     last = max(1, int(np.searchsorted(text.borders, most_bytes, "right")) - 1)

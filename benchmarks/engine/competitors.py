@@ -41,7 +41,7 @@ class Absent(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class Competitor:
     """An engine.
 
     Attributes:
@@ -83,25 +83,29 @@ class Rival:
             raise Absent(self.package) from error
 
 
-def rivals(gpu: GpuWays, front_bytes: int) -> tuple[Rival, ...]:
-    """All of them; what does tens of megabytes a second gets `front_bytes` of a text.
+def competitors(gpu: GpuWays, front_bytes: int) -> tuple[Competitor, ...]:
+    """List all engines; those of tens of megabytes a second get `front_bytes` of a text.
 
     What does hundreds gets a few times as many.
     """
     cores = len(os.sched_getaffinity(0))
     return (
-        Rival(GPU_PINNED, "", "all", _pinned(gpu), _gpu(gpu, _stream, anew=True), COLD_LOADS),
-        Rival(GPU_NARROW, "", "all", _pinned(gpu), _gpu(gpu, _narrow, anew=True), COLD_LOADS),
-        Rival(GPU_CALL, "", "all", _rows, _gpu(gpu, _encode_ids)),
-        Rival(GPU_ENCODE, "", "all", _rows, _gpu(gpu, _encode)),
-        Rival(CPU_ENGINE, "", "all", _texts, _cpu_engine, most_bytes=16 * front_bytes),
-        Rival("fastokens", "fastokens", "all", _strings, _fastokens, most_bytes=16 * front_bytes),
-        Rival("gigatoken", "gigatoken", "all", _gigatoken_form, _gigatoken, COLD_LOADS),
-        Rival("tiktoken", "tiktoken", "1", _strings, _tiktoken(1), most_bytes=front_bytes),
-        Rival(
+        Competitor(GPU_PINNED, "", "all", _pinned(gpu), _gpu(gpu, _stream, anew=True), COLD_LOADS),
+        Competitor(GPU_NARROW, "", "all", _pinned(gpu), _gpu(gpu, _narrow, anew=True), COLD_LOADS),
+        Competitor(GPU_CALL, "", "all", _rows, _gpu(gpu, _encode_ids)),
+        Competitor(GPU_ENCODE, "", "all", _rows, _gpu(gpu, _encode)),
+        Competitor(CPU_ENGINE, "", "all", _texts, _cpu_engine, most_bytes=16 * front_bytes),
+        Competitor(
+            "fastokens", "fastokens", "all", _strings, _fastokens, most_bytes=16 * front_bytes
+        ),
+        Competitor("gigatoken", "gigatoken", "all", _gigatoken_form, _gigatoken, COLD_LOADS),
+        Competitor("tiktoken", "tiktoken", "1", _strings, _tiktoken(1), most_bytes=front_bytes),
+        Competitor(
             "tiktoken", "tiktoken", "all", _strings, _tiktoken(cores), most_bytes=2 * front_bytes
         ),
-        Rival("tokenizers", "tokenizers", "all", _strings, _tokenizers, most_bytes=front_bytes),
+        Competitor(
+            "tokenizers", "tokenizers", "all", _strings, _tokenizers, most_bytes=front_bytes
+        ),
     )
 
 
@@ -119,12 +123,12 @@ def _rows(text: Text) -> Text:
 
 
 def _texts(text: Text) -> Text:
-    """Parts as rows, so that all cores have something to do."""
+    """Make rows of parts, so that all cores have work."""
     return replace(text, offsets=text.borders)
 
 
 def _pinned(gpu: GpuWays) -> Callable[[Text], Any]:
-    """The text and room for its ids in pinned memory."""
+    """Put the text and room for its ids into pinned memory."""
     return lambda text: (
         replace(text, data=gpu.pinned(text.data)),
         gpu.device.allocate_pinned(4 * len(text.data)),
@@ -134,7 +138,7 @@ def _pinned(gpu: GpuWays) -> Callable[[Text], Any]:
 def _gpu(
     gpu: GpuWays, encode: Callable[[GpuWays, Published, Any], Any], *, anew: bool = False
 ) -> Callable[[Published], Callable[[Any], Any]]:
-    """Ours; `anew` takes the vocabulary from the device first."""
+    """Make a call of our engine; `anew` takes the vocabulary from the device first."""
 
     def load(timed: Published) -> Callable[[Any], Any]:
         if anew:
@@ -178,7 +182,7 @@ def _cpu_engine(timed: Published) -> Callable[[Text], Any]:
 
 
 def _fastokens(timed: Published) -> Callable[[list[str]], Ids]:
-    """Its call for bulk."""
+    """Make its call for bulk."""
     tokenizer = importlib.import_module("fastokens").Tokenizer.from_json_str(_known(timed))
     return lambda texts: np.frombuffer(
         tokenizer.encode_batch_flat(texts, False, False)[0], np.int32
@@ -186,7 +190,7 @@ def _fastokens(timed: Published) -> Callable[[list[str]], Ids]:
 
 
 def _gigatoken_form(text: Text) -> Any:
-    """One buffer, which it splits itself, or rows."""
+    """Give it one buffer, which it splits itself, or rows."""
     if text.rows_are_texts:
         return _parts(text)
     return importlib.import_module("gigatoken").BytesSource(text.data.tobytes())
@@ -198,7 +202,7 @@ def _gigatoken(timed: Published) -> Callable[[Any], Any]:
 
 
 def _tiktoken(num_threads: int) -> Callable[[Published], Callable[[list[str]], Any]]:
-    """Its call for batches with a thread a core, or on one the one for a text."""
+    """Make its call for batches with a thread a core, or on one core the call for a text."""
 
     def load(timed: Published) -> Callable[[list[str]], Any]:
         encoding = tiktoken_encoding(timed.witness)
@@ -217,7 +221,7 @@ def _tokenizers(timed: Published) -> Callable[[list[str]], Any]:
 
 
 def _known(timed: Published) -> str:
-    """A tokenizer.json; cl100k with llama3's pattern, which those libraries know by heart.
+    """Return a tokenizer.json; cl100k has llama3's pattern, which those libraries recognize.
 
     They differ only in white space at the end of a text.
     """
