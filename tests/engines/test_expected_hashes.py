@@ -26,8 +26,14 @@ DNA = (
     *("dnabert2", "gena_lm_t2t_32k", "gpn", "nt_v1", "nt_v2", "hyenadna", "caduceus", "evo_bytes"),
     *("dnabert1_3mer", "dnabert1_6mer", "mtdna6_linear", "mtdna6_circular"),
 )
+BUILT_IN_TEXT = ("gpt2", "cl100k_base", "o200k_base")
+LETTER_BPE = ("dnabert2", "gena_lm_t2t_32k")
 ORDINARY = EncodeOptions(add_special_tokens=False, special="plain")
 NORMALIZATION = "text/normalization_strings_half_a.txt"
+
+
+def slow_if(is_slow: bool) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.slow,) if is_slow else ()
 
 
 def vocabulary_of(name: str) -> Vocabulary:
@@ -54,7 +60,9 @@ def test_no_vocabulary_of_the_data_is_left_out():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", LLM)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=slow_if(name not in BUILT_IN_TEXT)) for name in LLM]
+)
 def test_texts_have_the_expected_ids(engine, name):
     files = expected().get(name, {})
     if not files:
@@ -83,7 +91,9 @@ def test_texts_have_the_expected_ids(engine, name):
         assert ids_digest(rows[file]) == known[file]["sha256"], file
 
 
-@pytest.mark.parametrize("name", DNA)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=slow_if(name in LETTER_BPE)) for name in DNA]
+)
 def test_sequences_have_the_expected_ids(name):
     files = expected().get(name, {})
     if not files:
