@@ -27,7 +27,8 @@ DEVICE uint4 philox(uint64_t key, uint4 counter) {
 
 DEVICE uint4 random_words(const Job& job, uint64_t row, uint32_t number, uint32_t purpose) {
     uint64_t of_row = job.augmentation.first_row + row;
-    return philox(job.augmentation.random_seed, {number, purpose, static_cast<uint32_t>(of_row), static_cast<uint32_t>(of_row >> 32)});
+    return philox(job.augmentation.random_seed,
+                  {number, purpose, static_cast<uint32_t>(of_row), static_cast<uint32_t>(of_row >> 32)});
 }
 
 // The upper 64 bits of a product.

@@ -7,14 +7,14 @@
 //     frame.cuh          begin and end tokens, truncation and spans                            here
 //     store_answer.cuh   the answer of a small batch to pinned host memory                     text/kernels.cu
 //
-// gpu/kernels/families.py launches the kernels of framing behind those that write ids and id_offsets, the last two where spans
-// are asked for. What always holds: they know rows and ids, but nothing of how ids are made.
+// gpu/kernels/families.py launches the kernels of framing behind those that write ids and id_offsets, the last two
+// where spans are asked for. What always holds: they know rows and ids, but nothing of how ids are made.
 //
 // Launch: BLOCK threads, any number of blocks.
 #include "batch/frame.cuh"
 
-// A block the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors, row_refused -> num_tokens,
-// kept, framed_offsets, frame_states, status.
+// A block the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors,
+// row_refused -> num_tokens, kept, framed_offsets, frame_states, status.
 KERNEL __launch_bounds__(BLOCK) frame_rows(const Job* job) {
     wait_for_kernel_before();
     SHARED ScanShared shared;

@@ -11,7 +11,8 @@ template <class Id> DEVICE void narrow_ids_stage(const Job& job, uint32_t block,
     constexpr uint32_t IDS_A_WORD = 4 / sizeof(Id), BITS = 8 * sizeof(Id);
     uint64_t total = job.answer.status[STATUS_NUM_IDS], stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     uint32_t* words = reinterpret_cast<uint32_t*>(job.answer.narrow_ids);
-    for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word * IDS_A_WORD < total; word += stride) {
+    for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word * IDS_A_WORD < total;
+         word += stride) {
         uint32_t ids = 0;
         for (uint32_t i = 0; i < IDS_A_WORD && word * IDS_A_WORD + i < total; i++)
             ids |= static_cast<uint32_t>(static_cast<Id>(job.answer.ids[word * IDS_A_WORD + i])) << BITS * i;

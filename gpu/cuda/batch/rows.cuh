@@ -47,20 +47,22 @@ DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, 
     return high;
 }
 
-// The number of the first row that does not begin before a place of the text; a warp calls it. Rows of about one length are
-// found by two reads: among 1,024 where their mean length says that it is, else as above.
+// The number of the first row that does not begin before a place of the text; a warp calls it. Rows of about one length
+// are found by two reads: among 1,024 where their mean length says that it is, else as above.
 DEVICE uint64_t first_row_not_before(const Job& job, uint64_t place) {
     constexpr uint32_t EACH = 32, NEAR = 32 * EACH;
     uint64_t num_rows = job.batch.num_rows, lane = threadIdx.x & 31;
     if (num_rows > NEAR) {
         float share = static_cast<float>(place) / static_cast<float>(job.batch.num_bytes);
-        uint64_t guess = static_cast<uint64_t>(share * static_cast<float>(num_rows)), base = guess < NEAR / 2 ? 0 : guess - NEAR / 2;
+        uint64_t guess = static_cast<uint64_t>(share * static_cast<float>(num_rows)),
+                 base = guess < NEAR / 2 ? 0 : guess - NEAR / 2;
         if (base > num_rows - NEAR) base = num_rows - NEAR;
         bool before = static_cast<uint64_t>(job.rows.row_begins[base + EACH * lane + EACH - 1]) < place;
         uint32_t count = count_bits(__ballot_sync(ALL_LANES, before));
         base += EACH * count;
         if (0 < count && count < 32)
-            return base + count_bits(__ballot_sync(ALL_LANES, static_cast<uint64_t>(job.rows.row_begins[base + lane]) < place));
+            return base + count_bits(__ballot_sync(ALL_LANES,
+                                                   static_cast<uint64_t>(job.rows.row_begins[base + lane]) < place));
     }
     return first_not_before_by_warp(job.rows.row_begins, num_rows, place);
 }
@@ -70,8 +72,8 @@ DEVICE uint64_t row_of(const Job& job, uint64_t place) {
     return last_not_behind(job.rows.row_begins, job.batch.num_rows, place);
 }
 
-// The row of a place that is in row `row` or behind it, of rows that begin at `begins`: mostly this one or one of the next;
-// behind many empty ones it is looked for.
+// The row of a place that is in row `row` or behind it, of rows that begin at `begins`: mostly this one or one of the
+// next; behind many empty ones it is looked for.
 DEVICE uint64_t row_from(const int64_t* begins, uint64_t num_rows, uint64_t row, uint64_t place) {
     constexpr uint32_t NEXT = 4;
     for (uint32_t i = 0; i < NEXT; i++, row++)

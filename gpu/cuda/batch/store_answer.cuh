@@ -15,7 +15,9 @@ DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
         if (error != NO_BYTE) job.host.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
     }
     uint64_t rare = 0;
-    if (job.pretokenizer.bad_tiles) rare = (job.pretokenizer.bad_tiles[0] ? RARE_RUNS : 0) | (job.text.window_counts[COUNT_WINDOWS] ? RARE_PIECES : 0);
+    if (job.pretokenizer.bad_tiles)
+        rare =
+            (job.pretokenizer.bad_tiles[0] ? RARE_RUNS : 0) | (job.text.window_counts[COUNT_WINDOWS] ? RARE_PIECES : 0);
     if (first < 8 && first != STATUS_NOT_UTF8)
         job.host.host_status[first] = job.answer.status[first] | (first == STATUS_RARE ? rare : 0);
 }
@@ -41,8 +43,10 @@ DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first
 // Puts ids out behind so many others, of 32, 16 or 8 bits.
 DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_t count, uint64_t first,
                     uint64_t stride) {
-    if (job.answer.id_bits == 16) put_lines(reinterpret_cast<uint16_t*>(job.host.host_ids) + behind, ids, count, first, stride);
-    else if (job.answer.id_bits == 8) put_lines(reinterpret_cast<uint8_t*>(job.host.host_ids) + behind, ids, count, first, stride);
+    if (job.answer.id_bits == 16)
+        put_lines(reinterpret_cast<uint16_t*>(job.host.host_ids) + behind, ids, count, first, stride);
+    else if (job.answer.id_bits == 8)
+        put_lines(reinterpret_cast<uint8_t*>(job.host.host_ids) + behind, ids, count, first, stride);
     else put_lines(job.host.host_ids + behind, ids, count, first, stride);
 }
 

@@ -17,7 +17,8 @@ struct TextCopies {
 
     // Before the first copy; the block waits for its threads behind it.
     DEVICE_METHOD void begin() const {
-        if (threadIdx.x < 2) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(place_of(barriers + threadIdx.x)) : "memory");
+        if (threadIdx.x < 2)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(place_of(barriers + threadIdx.x)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
     }
 
@@ -35,8 +36,11 @@ struct TextCopies {
         uint32_t barrier = place_of(barriers + taken % 2), parity = taken / 2 % 2, is_there = 0;
         taken++;
         while (!is_there)
-            asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                         : "=r"(is_there) : "r"(barrier), "r"(parity) : "memory");
+            asm volatile(
+                "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                : "=r"(is_there)
+                : "r"(barrier), "r"(parity)
+                : "memory");
     }
 #else
     DEVICE_METHOD void begin() const {}

@@ -5,8 +5,8 @@
 #pragma once
 #include "common/platform.cuh"
 
-// Puts sixteen bytes into shared memory. The compiler makes four stores of some such, of which lanes side by side wait for
-// each other.
+// Puts sixteen bytes into shared memory. The compiler makes four stores of some such, of which lanes side by side wait
+// for each other.
 DEVICE void stage_vector(void* to, const uint4& words) {
 #ifdef __CUDACC__
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),

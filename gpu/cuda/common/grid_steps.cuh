@@ -6,8 +6,8 @@
 //
 //     parts of a step   0 1 2      block 0 takes 0 and 2, block 1 takes 1, block 2 none: all wait for 2
 //
-// Where nobody knows beforehand how many steps there are, and all have as many parts, parts have tickets: the numbers of
-// the parts of all steps one behind the other.
+// Where nobody knows beforehand how many steps there are, and all have as many parts, parts have tickets: the numbers
+// of the parts of all steps one behind the other.
 //
 //     three parts  ticket  0 1 2   3 4 5   6 7 8 ...      4 is part 1 of step 1: it waits until 0, 1 and 2 are done
 //

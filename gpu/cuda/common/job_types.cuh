@@ -2,7 +2,8 @@
 #pragma once
 #include "common/platform.cuh"
 
-struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id; see text/lookup/token_tables.cuh.
+// A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id; see text/lookup/token_tables.cuh.
+struct ShortEntry {
     uint32_t bytes[3], meta;
 };
 

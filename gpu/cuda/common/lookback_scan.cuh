@@ -6,9 +6,9 @@
 //
 //     values 3 1 | 4 1 | 5      sums before 0 3 | 4 8 | 9, and 14 at the end
 //
-// A tile has a *state*, one word, so that whoever reads it sees a sum and what it is of together. It is 0, then the tile's
-// own sum, then the sum of all up to its end; the second is never taken back. A tile looks back to the nearest one of the
-// last kind, 32 states at a time, lane 0 at the tile before:
+// A tile has a *state*, one word, so that whoever reads it sees a sum and what it is of together. It is 0, then the
+// tile's own sum, then the sum of all up to its end; the second is never taken back. A tile looks back to the nearest
+// one of the last kind, 32 states at a time, lane 0 at the tile before:
 //
 //     tile        5          6          7          8                looks back at 7, 6, 5
 //     state       to end 40  sum 3      sum 9      ?                before it are 40 + 3 + 9
@@ -39,8 +39,8 @@ DEVICE uint64_t sum_of_warp(uint64_t value) {
     return value;
 }
 
-// The sum of all tiles before one; a whole warp calls it. Waits for states that are 0: their tiles were taken before, by
-// blocks that run. In front of the first tile are sums to the end of nothing.
+// The sum of all tiles before one; a whole warp calls it. Waits for states that are 0: their tiles were taken before,
+// by blocks that run. In front of the first tile are sums to the end of nothing.
 DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
     uint64_t lane = threadIdx.x & 31, before = 0;
     for (uint64_t end = tile; end; end -= end < 32 ? end : 32) {

@@ -171,13 +171,14 @@ DEVICE uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(chosen) : "r"(low), "r"(high), "r"(selector));
 #else
     uint64_t bytes = static_cast<uint64_t>(high) << 32 | low;
-    for (uint32_t i = 0; i < 4; i++) chosen |= static_cast<uint32_t>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
+    for (uint32_t i = 0; i < 4; i++)
+        chosen |= static_cast<uint32_t>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
 #endif
     return chosen;
 }
 
-// The first thing of a kernel that is launched early (gpu/runtime/dependent_launch.py): waits for all that the kernel before it
-// in its stream does.
+// The first thing of a kernel that is launched early (gpu/runtime/dependent_launch.py): waits for all that the kernel
+// before it in its stream does.
 DEVICE void wait_for_kernel_before() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -215,8 +216,8 @@ DEVICE uint32_t upper_bits(const uint32_t* words) {
     return bits;
 }
 
-// Copies sixteen bytes to shared memory. The thread waits for them with wait_for_copies, until at most GROUPS of what it
-// closed with end_copies are on their way.
+// Copies sixteen bytes to shared memory. The thread waits for them with wait_for_copies, until at most GROUPS of what
+// it closed with end_copies are on their way.
 DEVICE void copy_to_shared(void* to, const void* from) {
 #ifdef __CUDACC__
     uint32_t place = static_cast<uint32_t>(__cvta_generic_to_shared(to));

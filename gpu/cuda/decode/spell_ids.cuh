@@ -74,8 +74,10 @@ DEVICE uint32_t token_meta(const Job& job, uint64_t id) {
     return id < job.tokens.num_ids ? __ldg(job.decode.token_table + 4 * id) : NO_BYTES;
 }
 
-enum class SpellPass { FIRST, AGAIN };           // AGAIN: without the rows in which the first one met an id without bytes.
-enum class SpelledTokens { APART, OVERLAPPING };  // OVERLAPPING: k-mers, which may share letters with the ones before them.
+// AGAIN: without the rows in which the first one met an id without bytes.
+enum class SpellPass { FIRST, AGAIN };
+// OVERLAPPING: k-mers, which may share letters with the ones before them.
+enum class SpelledTokens { APART, OVERLAPPING };
 
 // The token of an id, without bytes where it or its row has none; notes ids that mean nothing.
 template <SpellPass PASS>
@@ -105,7 +107,8 @@ DEVICE bool overlaps_kmer(const Job& job, uint64_t place, uint64_t row_begin, ui
         uint64_t id = decode_id(job, place);
         uint32_t before;
         if (is_kmer(job, id, before))
-            return before % static_cast<uint32_t>(job.kmers.kmer_of_shared) == number / static_cast<uint32_t>(job.kmers.kmer_of_stride);
+            return before % static_cast<uint32_t>(job.kmers.kmer_of_shared) ==
+                   number / static_cast<uint32_t>(job.kmers.kmer_of_stride);
         bool hidden = job.decode.skip_special && (token_meta(job, id) & IS_SPECIAL);
         if (!hidden || id == job.kmers.kmer_unknown_id) return false;
     }

@@ -5,9 +5,9 @@
 //     accept_special    the tokens that count; hard boundaries around them                          accept.cuh
 //     clear_special     behind the pretokenizer: starts inside of accepted tokens go
 //
-// gpu/kernels/families.py launches them behind mark_rows and validate; those named `again` run only for vocabularies of two
-// rounds, accept_whole for those of letters with tokens that only a whole stretch is. What always holds: no other stage looks
-// across a hard boundary, and cut_certain cuts no token of the vocabulary.
+// gpu/kernels/families.py launches them behind mark_rows and validate; those named `again` run only for vocabularies of
+// two rounds, accept_whole for those of letters with tokens that only a whole stretch is. What always holds: no other
+// stage looks across a hard boundary, and cut_certain cuts no token of the vocabulary.
 //
 // Launch: BLOCK threads, any number of blocks.
 #include "special/accept.cuh"

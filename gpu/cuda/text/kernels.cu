@@ -1,10 +1,10 @@
-// The kernels of byte-level BPE but for those that cut pieces (text/split/kernels.cu) and merge them (text/merge/kernels.cu), in the
-// order in which they run (gpu/kernels/families.py); see docs/internals/text-bpe.md.
+// The kernels of byte-level BPE but for those that cut pieces (text/split/kernels.cu) and merge them
+// (text/merge/kernels.cu), in the order in which they run (gpu/kernels/families.py); see docs/internals/text-bpe.md.
 //
-// Above each kernel, here and in the other files, stands who takes what, which fields of the Job it reads, and behind an
-// arrow which ones it writes. `tables` are those of the vocabulary. A launch has any number of blocks, which go on in steps of
-// the whole grid, unless it says otherwise; gpu/kernels/catalog.py has the numbers. Kernels of a name that ends with 16 or 8 are
-// those above them with ids of so many bits.
+// Above each kernel, here and in the other files, stands who takes what, which fields of the Job it reads, and behind
+// an arrow which ones it writes. `tables` are those of the vocabulary. A launch has any number of blocks, which go on
+// in steps of the whole grid, unless it says otherwise; gpu/kernels/catalog.py has the numbers. Kernels of a name that
+// ends with 16 or 8 are those above them with ids of so many bits.
 #include "text/compact/compact_to_host.cuh"
 #include "batch/narrow_ids.cuh"
 #include "batch/store_answer.cuh"
@@ -54,9 +54,9 @@ KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     compact_stage(*job, reinterpret_cast<uint16_t*>(job->answer.narrow_ids), begins, blockIdx.x, gridDim.x);
 }
 
-// A block a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids,
-// row_begins, starts, row_errors, row_refused, bad_tiles, window_counts, tables -> host_ids, host_offsets, host_errors,
-// host_status, status.
+// A block a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts,
+// merged_counts, merged_ids, row_begins, starts, row_errors, row_refused, bad_tiles, window_counts, tables -> host_ids,
+// host_offsets, host_errors, host_status, status.
 KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;

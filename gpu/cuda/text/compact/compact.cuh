@@ -94,7 +94,9 @@ template <class Count> struct GroupSums {
     uint64_t num_ids;
 };
 
-DEVICE GroupSums<uint64_t> sums_of(const Job& job) { return {job.text.group_offsets, job.answer.status[STATUS_NUM_IDS]}; }
+DEVICE GroupSums<uint64_t> sums_of(const Job& job) {
+    return {job.text.group_offsets, job.answer.status[STATUS_NUM_IDS]};
+}
 
 // The ids of one unit of those before another in its group, a lane's.
 DEVICE uint32_t ids_of_lane(const Job& job, uint32_t unit) {
@@ -184,15 +186,15 @@ DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t b
     else write_units<1>(job, begins, job.text.group_offsets, ids, block, num_blocks);
 }
 
-// The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp takes
-// neighbouring rows, and counts on from row to row of a tile.
+// The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp
+// takes neighbouring rows, and counts on from row to row of a tile.
 //
 //     unit          |  piece piece piece piece . . .    a unit of a tile, whose first piece is number `before`
 //     ids of each   |    1     3     1     2
 //     row begins                     ^                  two pieces are before it: 4 ids behind the unit's first one
 //
-// `counted` is the byte up to which the tile's pieces are counted (`pieces`), and `ids` those of the pieces from the part's
-// first one up to there. They begin anew with a tile, and `ids` with a part.
+// `counted` is the byte up to which the tile's pieces are counted (`pieces`), and `ids` those of the pieces from the
+// part's first one up to there. They begin anew with a tile, and `ids` with a part.
 template <uint32_t PARTS, class Count>
 DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int64_t* offsets, uint32_t block,
                               uint32_t num_blocks) {

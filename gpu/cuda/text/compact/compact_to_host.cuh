@@ -13,7 +13,8 @@
 namespace warptok::text {
 
 struct AnswerShared {
-    uint32_t sums[32], group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];  // Of each block: the ids before every tile.
+    // Of each block: the ids before every tile.
+    uint32_t sums[32], group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];
     int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
 };
 
@@ -24,8 +25,8 @@ DEVICE uint64_t sum_parts(const Job& job, AnswerShared& shared, uint32_t block) 
     return num_ids;
 }
 
-DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids, uint32_t block,
-                         uint32_t num_blocks) {
+DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids,
+                         uint32_t block, uint32_t num_blocks) {
     static_assert(SMALL_PARTS == WARPS, "a warp a part, and what is before a tile's first one is added up");
     const uint32_t* before = shared.group_offsets;
     for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
@@ -40,8 +41,8 @@ DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& 
 }
 
 // All of it behind sum_parts.
-DEVICE void answer_stage(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids, uint32_t block,
-                         uint32_t num_blocks) {
+DEVICE void answer_stage(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids,
+                         uint32_t block, uint32_t num_blocks) {
     answer_tiles(job, shared, begins, num_ids, block, num_blocks);
     // What follows is done while they are on their way.
     GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};

@@ -27,7 +27,8 @@ DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShar
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
     if (warp < 2) {
         uint64_t row = job.batch.num_rows + 1;
-        if (tile + warp < num_tiles(job)) row = first_not_before_by_warp(job.rows.row_begins, row, (tile + warp) * TILE);
+        if (tile + warp < num_tiles(job))
+            row = first_not_before_by_warp(job.rows.row_begins, row, (tile + warp) * TILE);
         if (lane == 0) shared.rows[warp] = row;
     } else if (warp == 2) {
         uint32_t unit = static_cast<uint32_t>(tile) * (is_small_batch(job) ? SMALL_PARTS : 1);

@@ -47,7 +47,8 @@ DEVICE uint32_t bin_of(uint32_t length) {
     return length <= 64 ? 6 : 7;
 }
 
-// A missed piece as its tile notes it: number in the tile | bin << TILE_BIN | place among the tile's of its bin << TILE_PLACE.
+// A missed piece as its tile notes it:
+// number in the tile | bin << TILE_BIN | place among the tile's of its bin << TILE_PLACE.
 constexpr uint32_t TILE_BIN = 12, TILE_PLACE = 16;
 static_assert(TILE <= 1 << TILE_BIN, "a piece's number");
 
@@ -56,13 +57,15 @@ struct LookUpShared {
     alignas(16) uint32_t text[TILE / 4 + 8];     // And 32 bytes behind the tile.
     uint16_t begins[TILE];                       // Where each piece begins in the tile.
     uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes, in any order.
-    uint32_t misses[TILE / 4 + 1];               // Pieces that are no token, in any order: all have four bytes and more.
+    // Pieces that are no token, in any order: all have four bytes and more.
+    uint32_t misses[TILE / 4 + 1];
     uint32_t bin_counts[NUM_BINS];               // How many misses there are of each bin,
     uint32_t bin_begins[NUM_BINS];               // and the place of the first one in the list of all tiles.
     uint32_t part_ids[SMALL_PARTS];              // See PartIds.
     uint32_t scratch[BLOCK / 32 + 1];
     uint32_t num_misses, num_later;
-    uint32_t end;                                // Where the last piece ends, from the tile's begin on: maybe far behind it.
+    // Where the last piece ends, from the tile's begin on: maybe far behind it.
+    uint32_t end;
     uint32_t has_special;                        // Not 0: the batch has special tokens.
 };
 
@@ -184,10 +187,11 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
 //
 //     pieces          The _quick _brown _internationalization      numbers 0 1 2 3
 //     records         464 2068   7586   .                          known at once
-//     later                             3                          more than MAX_SHORT bytes: a miss of bin 4, if it is one
+//     later                             3                          of more than MAX_SHORT bytes: maybe a miss of bin 4
 //     miss_counts     of bin 4: 7 before, 8 with it                so its record is MISS | 4 << BIN_SHIFT | 7
 //
-// Where a launch is latency bound, a thread asks for its next piece while it handles one; others have no registers for that.
+// Where a launch is latency bound, a thread asks for its next piece while it handles one; others have no registers for
+// that.
 template <class Policy>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);

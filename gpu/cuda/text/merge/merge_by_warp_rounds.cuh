@@ -17,8 +17,8 @@
 
 namespace warptok::text {
 
-// A *chain* is pairs of one rank, one directly behind the other, of which every other one is merged. What a lane knows of the
-// last pair at its places:
+// A *chain* is pairs of one rank, one directly behind the other, of which every other one is merged. What a lane knows
+// of the last pair at its places:
 constexpr uint32_t LAST_PASSED = 0;        // It stays,
 constexpr uint32_t LAST_TAKEN = 1;         // it is merged, so that the next one of its chain stays;
 constexpr uint32_t LAST_WAITS = 2;         // it is in no chain that is merged in this round.
@@ -32,8 +32,8 @@ struct Chains {
     uint32_t state;            // LAST_*, if not all do.
 };
 
-// Looks at the pairs of a lane; those of `limit` or more are none. First the heads of chains, which are taken; then the pairs
-// that go on with a chain of a lane before (`open`); then all that follow the lane's own heads.
+// Looks at the pairs of a lane; those of `limit` or more are none. First the heads of chains, which are taken; then the
+// pairs that go on with a chain of a lane before (`open`); then all that follow the lane's own heads.
 template <uint32_t MOST>
 DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
                              uint32_t limit) {
@@ -58,8 +58,9 @@ DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& p
     return chains;
 }
 
-// The pairs at a lane's places that a round merges: lower than `limit` and than those beside them. A chain that comes from a
-// lane before is followed by counting: a lane all of whose pairs are of it turns taken and passed around if they are odd.
+// The pairs at a lane's places that a round merges: lower than `limit` and than those beside them. A chain that comes
+// from a lane before is followed by counting: a lane all of whose pairs are of it turns taken and passed around if they
+// are odd.
 //
 //     lane        0       1       2
 //     ranks       9 5 5   5 5 5   5 8        a chain of six, from the first 5 on
@@ -167,7 +168,8 @@ DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& column
     for (uint32_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < total; number += 32) {
         uint32_t owner = lane_of_item(up_to, number), bits = __shfl_sync(ALL_LANES, changed, owner);
         uint32_t passed = number - __shfl_sync(ALL_LANES, up_to - count, owner);
-        uint32_t its_alive = __shfl_sync(ALL_LANES, alive, owner), behind = __shfl_sync(ALL_LANES, others.behind, owner);
+        uint32_t its_alive = __shfl_sync(ALL_LANES, alive, owner),
+                 behind = __shfl_sync(ALL_LANES, others.behind, owner);
         if (number >= total) continue;
 #pragma unroll 1
         for (; passed; passed--) bits &= bits - 1;

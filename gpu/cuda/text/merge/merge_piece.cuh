@@ -59,7 +59,8 @@ DEVICE void ask_all_pairs(const Merging& merging, const Group<LANES>& group, con
 }
 
 // Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
-// those places that are covered otherwise; returns its lowest key. Where the launch is latency bound it asks for all pairs at once.
+// those places that are covered otherwise; returns its lowest key. Where the launch is latency bound it asks for all
+// pairs at once.
 template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length,
                             const Places& covered) {
@@ -77,7 +78,8 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 group.word(place + i) = byte_of(bytes.four, i) | 1u << WORD_BITS;
-                if (pairs >> i & 1) keys[i] = key_of(Policy::IS_LATENCY_BOUND ? fours[slot].ranks[i] : ranks[i], place + i);
+                if (pairs >> i & 1)
+                    keys[i] = key_of(Policy::IS_LATENCY_BOUND ? fours[slot].ranks[i] : ranks[i], place + i);
                 lowest = min_of(lowest, keys[i]);
             }
         }

@@ -1,5 +1,5 @@
-// A window of up to 32 * MOST bytes while a warp encodes it (text/merge/merge_by_warp_rounds.cuh): its symbols, the ranks of its pairs, and what
-// each lane knows of its own.
+// A window of up to 32 * MOST bytes while a warp encodes it (text/merge/merge_by_warp_rounds.cuh): its symbols, the
+// ranks of its pairs, and what each lane knows of its own.
 //
 // Each lane owns 8, 16 or 32 `places`. What lies at the places of the others it learns by votes and
 // shuffles, except symbols and ranks, which all may read.

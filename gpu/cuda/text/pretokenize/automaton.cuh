@@ -31,7 +31,8 @@ constexpr DEVICE Reach near_reach() { return {128, 112}; }
 constexpr uint32_t ROW_STRIDE = 33;        // Entries from row to row: odd, so that threads in one state use all banks.
 constexpr uint32_t ANYWHERE = 31;          // The state of who knows nothing.
 
-// Bits of an entry, as gpu/text/pretokenizer_automaton.py has them: the state that follows, and what is known of it and of the step to it.
+// Bits of an entry, as gpu/text/pretokenizer_automaton.py has them: the state that follows, and what is known of it and
+// of the step to it.
 constexpr uint32_t OPEN_PREV = 1;          // OUT_START_PREV may still come,
 constexpr uint32_t OPEN_PENDING = 2;       // or OUT_COMMIT, and no OUT_MARK before it.
 constexpr uint32_t STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;

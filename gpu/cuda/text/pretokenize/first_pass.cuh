@@ -32,7 +32,8 @@ template <uint32_t THREADS = BLOCK> DEVICE void load_entries(const Job& job, Pre
 }
 
 DEVICE Reader reader_of(const Job& job, const PretokenizeShared& shared) {
-    return {job.batch.text, job.batch.num_bytes, job.batch.hard, shared.entries, job.pretokenizer.class_pages, job.pretokenizer.class_table};
+    return {job.batch.text, job.batch.num_bytes,          job.batch.hard,
+            shared.entries, job.pretokenizer.class_pages, job.pretokenizer.class_table};
 }
 
 template <uint32_t THREADS = BLOCK> DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
@@ -90,7 +91,8 @@ DEVICE StagedReader stage_rows(const Reader& reader, uint8_t* rows, uint64_t beg
     uint64_t first = begin ? begin - AROUND_TILE : 0, end = begin + TILE + AROUND_TILE;
     for (uint64_t place = first + threadIdx.x * 16; place < end; place += BLOCK * 16) {
         uint64_t rest = place < reader.num_bytes ? reader.num_bytes - place : 0;
-        uint4 four = {ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u};
+        uint4 four = {ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u,
+                      ROW_INNER * 0x01010101u};
         if (rest) four = rows_at(reader, place, rest < 16 ? static_cast<uint32_t>(rest) : 16);
         *reinterpret_cast<uint4*>(rows + (place - first)) = four;
     }

@@ -17,7 +17,9 @@ DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
         for (uint32_t i = PASS_LOADS; i-- > 0;) {
             uint32_t number = i * 32 + (threadIdx.x & 31), own = tile + number;
             uint64_t way = own * 32ull + state;
-            if (own >= tiles || job.pretokenizer.tile_function[way] != state || job.pretokenizer.tile_pending[way] != PENDING) first = number;
+            if (own >= tiles || job.pretokenizer.tile_function[way] != state ||
+                job.pretokenizer.tile_pending[way] != PENDING)
+                first = number;
         }
         first = __reduce_min_sync(ALL_LANES, first);
         if (first < PASS_STEP) return tile + first - begin;

@@ -121,7 +121,8 @@ DEVICE uint64_t end_of_last(const Job& job, FindShared& shared, uint64_t word, u
 //     starts     . 1 . 1 .   . . . . .   . . 1 . .   . . . . .                . . . . . ... 1
 //     pieces           |-----------------|   lane 0's      |---- lane 2's: end_of_last finds its end ----|
 //
-// That end may be megabytes away: a warp looks so far alone, then notes a Gap, and the block looks when all warps are done.
+// That end may be megabytes away: a warp looks so far alone, then notes a Gap, and the block looks when all warps are
+// done.
 DEVICE void find_long_stage(const Job& job, FindShared& shared, uint32_t block, uint32_t num_blocks) {
     uint64_t total = (job.batch.num_bytes + 63) / 64, lane = threadIdx.x & 31;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;

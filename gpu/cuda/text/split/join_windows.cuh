@@ -1,4 +1,5 @@
-// Joins the windows of a piece where neighbours meet, and splits it there; a piece with a seam is listed to be merged whole.
+// Joins the windows of a piece where neighbours meet, and splits it there; a piece with a seam is listed to be merged
+// whole.
 //
 //     window 0      |-------------|               from the piece's begin to window 1's joint
 //     window 1             |-------------|        from its joint to window 2's
@@ -12,7 +13,8 @@
 namespace warptok::text {
 
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
-// where they do not. By a thread, from the last word of the overlap to the first, as a border's next one may be in another.
+// where they do not. By a thread, from the last word of the overlap to the first, as a border's next one may be in
+// another.
 DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
     uint32_t distance = second.begin - first.begin, overlap = WINDOW_BYTES - distance;  // No first one is shorter.
     bool is_next_common = false;  // Of the next border of either, behind the word that is looked at.
@@ -51,8 +53,8 @@ DEVICE uint32_t bits_below(uint32_t end) {
     return end - first >= 32 ? 0xFFFFFFFFu : (1u << (end - first)) - 1;
 }
 
-// Splits where a window says so, from where it is entered to where the next one is; false where that is backwards. By the
-// whole warp, a lane a word.
+// Splits where a window says so, from where it is entered to where the next one is; false where that is backwards. By
+// the whole warp, a lane a word.
 DEVICE bool write_window(const Job& job, const LongPiece& piece, uint32_t number) {
     const Window& window = window_of(job, number);
     uint32_t to = number == last_window(piece) ? piece.end : window_of(job, number + 1).joint, from = window.joint;

@@ -9,9 +9,10 @@
 //                 ab c d .  ef gh . . i jk l .
 //
 // A part says of itself (WholePart) what the others must know in the next round: its first symbols, which rank its last
-// pairs have, and the lowest of all. So a round is one step, and a part is worked on by one block (text/split/whole_piece_round.cuh).
-// Which one does not matter: blocks take tickets (common/grid_steps.cuh). The symbols lie in `records`, their places and their pairs'
-// ranks in `merged_ids`, and what parts say of themselves in `misses`, which nobody uses yet.
+// pairs have, and the lowest of all. So a round is one step, and a part is worked on by one block
+// (text/split/whole_piece_round.cuh). Which one does not matter: blocks take tickets (common/grid_steps.cuh). The
+// symbols lie in `records`, their places and their pairs' ranks in `merged_ids`, and what parts say of themselves in
+// `misses`, which nobody uses yet.
 //
 // Invariant: between two steps enc of the pieces is what merging gives that goes on from the symbols of all parts, and
 // each part has said of itself what they are.
@@ -45,7 +46,8 @@ DEVICE void begin_part(const Job& job, WholeShared& shared, const WholeSymbols& 
         bool is_last = place + 1 == piece.end;
         all.symbols[i] = is_last ? byte | LAST_OF_PIECE : byte;
         all.places[i] = place;
-        all.ranks[i] = is_last ? NO_RANK : bounded(job, __ldg(job.text.byte_pairs + (byte | job.batch.text[place + 1] << 8)));
+        all.ranks[i] =
+            is_last ? NO_RANK : bounded(job, __ldg(job.text.byte_pairs + (byte | job.batch.text[place + 1] << 8)));
     }
     __syncthreads();
     describe(shared, all, all.parts[1][number], number, count);

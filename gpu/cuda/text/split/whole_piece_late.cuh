@@ -1,4 +1,5 @@
-// Late ranks of whole pieces (text/merge/late_ranks.cuh): whether one of the lowest rank's pairs is loud, and how they grow then.
+// Late ranks of whole pieces (text/merge/late_ranks.cuh): whether one of the lowest rank's pairs is loud, and how they
+// grow then.
 #pragma once
 #include "text/split/whole_piece_round.cuh"
 #include "text/merge/late_ranks.cuh"
@@ -26,8 +27,8 @@ DEVICE_RARE bool ask_part(const Job& job, WholeShared& shared, const WholeSymbol
     return __syncthreads_or(loud);
 }
 
-// The symbols of all parts while one thread goes through them: those in front of `next` are a stack, each where it was or
-// further in front in its part.
+// The symbols of all parts while one thread goes through them: those in front of `next` are a stack, each where it was
+// or further in front in its part.
 struct WholeStack {
     const WholeSymbols& all;
     WholePart* parts;       // `count`: symbols of a part that are left, up to the one that is read.
@@ -69,7 +70,8 @@ DEVICE_RARE void grow_whole(const Job& job, WholeShared& shared, const WholeSymb
     shared.parts[0].count = 0;
     while (stack.find_next()) {
         uint32_t part = stack.part, symbol = all.symbols[stack.next()], place = all.places[stack.next()];
-        uint32_t own = all.ranks[stack.next()], before = NO_RANK, behind = own == NO_RANK ? NO_RANK : rank_of_bounded(own);
+        uint32_t own = all.ranks[stack.next()], before = NO_RANK,
+                 behind = own == NO_RANK ? NO_RANK : rank_of_bounded(own);
         bool grows = behind == rank;
         stack.read++;
         for (uint32_t lowest = behind; lowest <= rank; lowest = min_of(before, behind)) {

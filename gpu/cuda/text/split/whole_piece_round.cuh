@@ -1,7 +1,8 @@
-// A round of whole pieces (text/split/whole_piece.cuh): the pairs of a part that are merged at once, by a block, a thread a
-// symbol.
+// A round of whole pieces (text/split/whole_piece.cuh): the pairs of a part that are merged at once, by a block, a
+// thread a symbol.
 //
-// The rules are those of text/merge/merge_by_warp_rounds.cuh. A round has three steps; what a step finds are bits of symbols:
+// The rules are those of text/merge/merge_by_warp_rounds.cuh. A round has three steps; what a step finds are bits of
+// symbols:
 //
 //     ranks     7   3   9   5   5   5   8       limit 9
 //     heads     1   1   .   1   .   .   .       lower than the pair in front
@@ -9,8 +10,9 @@
 //     merged    .   1   .   1   .   1   .       every other one behind a head, but none in front of a lower pair
 //     left      a  bc  de  fg  h                side by side again; new pairs are looked up
 //
-// A tile is as many symbols as there are threads. The last 32 are only looked at, since what becomes of a pair follows from the two behind it; they begin the next
-// tile. Behind the part's last symbol stand the first ones of the parts behind it.
+// A tile is as many symbols as there are threads. The last 32 are only looked at, since what becomes of a pair follows
+// from the two behind it; they begin the next tile. Behind the part's last symbol stand the first ones of the parts
+// behind it.
 //
 //     part       . . . . . . . . . . . . . . . . . . . | . . .        three of the next parts
 //     tile 0     |- - - - - - - - . .|
@@ -32,13 +34,15 @@ constexpr uint32_t TILE_DONE = WHOLE_THREADS - 32;  // Symbols of a tile that ar
 constexpr uint32_t MAX_PARTS = 256;
 constexpr uint32_t NUM_FIRST = 3;                   // Symbols behind a part that it looks at.
 constexpr uint32_t LAST_OF_PIECE = 1u << 31;        // Of a symbol: nothing merges across its end.
-constexpr uint32_t NOT_ASKED = 0, QUIET = 1, LOUD = 2;  // Whether a pair of the lowest rank is loud (text/merge/late_ranks.cuh).
+// Whether a pair of the lowest rank is loud (text/merge/late_ranks.cuh).
+constexpr uint32_t NOT_ASKED = 0, QUIET = 1, LOUD = 2;
 
 struct WholePart {  // What a part says of itself.
     uint32_t count;                  // Of its symbols. If it is 0, what follows says nothing, but `lowest` and `bound`.
     uint32_t lowest, bound;          // Of its pairs, bounded; each pair is its first symbol's.
     uint32_t last_symbol, last;      // Its last symbol, its last pair's rank.
-    uint32_t tail, front;            // How many pairs at its end have that rank; the rank in front of them if not all do.
+    // How many pairs at its end have that rank; the rank in front of them if not all do.
+    uint32_t tail, front;
     uint32_t loud;
     uint32_t symbols[NUM_FIRST], ranks[NUM_FIRST];  // Of its first symbols.
 };
@@ -57,7 +61,8 @@ struct WholeSymbols {
 DEVICE WholeSymbols whole_symbols(const Job& job, uint32_t total, uint32_t num_parts) {
     WholePart* parts = reinterpret_cast<WholePart*>(job.text.misses[0]);
     uint32_t size = ((total + num_parts - 1) / num_parts + 31) / 32 * 32;
-    return {job.text.records, job.text.merged_ids, job.text.merged_ids + total, {parts, parts + num_parts}, total, size, num_parts};
+    return {job.text.records, job.text.merged_ids, job.text.merged_ids + total, {parts, parts + num_parts}, total, size,
+            num_parts};
 }
 
 // The pair in front of a tile.
@@ -154,7 +159,8 @@ DEVICE Held find_merged(WholeShared& shared, const WholeSymbols& all, const Whol
     uint32_t count = shared.parts[number].count, at = all.begin_of(number) + i;
     Held held = {LAST_OF_PIECE, NO_RANK, 0, 0, false};
     if (i < count) held.symbol = all.symbols[at], held.rank = all.ranks[at], held.place = all.places[at];
-    else if (i - count < NUM_FIRST) held.symbol = shared.ahead_symbols[i - count], held.rank = shared.ahead_ranks[i - count];
+    else if (i - count < NUM_FIRST)
+        held.symbol = shared.ahead_symbols[i - count], held.rank = shared.ahead_ranks[i - count];
     uint32_t* ranks = shared.ranks[tile % 2];
     shared.symbols[tile % 2][threadIdx.x] = held.symbol;
     ranks[threadIdx.x] = held.rank;
@@ -196,8 +202,9 @@ DEVICE uint32_t merged_of_tile(const WholeShared& shared, uint32_t tile, uint32_
     return last | (FIRST_MERGED + rank_of_bounded(shared.ranks[tile % 2][i]));
 }
 
-// Writes the symbols that are left of a tile, `gone` places in front of where they were; returns how many are gone up to
-// its end. Of the tile's symbols only those are read here which are in shared memory: others may have been written by now.
+// Writes the symbols that are left of a tile, `gone` places in front of where they were; returns how many are gone up
+// to its end. Of the tile's symbols only those are read here which are in shared memory: others may have been written
+// by now.
 DEVICE uint32_t merge_tile(const Job& job, const WholeShared& shared, const WholeSymbols& all, const Held& held,
                            uint32_t number, uint32_t tile, uint32_t gone) {
     uint32_t lane = threadIdx.x & 31, word = threadIdx.x / 32, left = shared.parts[number].count - tile * TILE_DONE;

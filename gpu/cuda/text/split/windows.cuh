@@ -47,7 +47,8 @@ DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t pl
 // front of it sooner than either merges with its like.
 DEVICE uint32_t first_token_of_run(const Job& job, const LongPiece& piece, uint32_t first) {
     if (first == piece.begin) return first;
-    uint32_t before = job.batch.text[first - 1], byte = job.batch.text[first], across = job.text.byte_pairs[byte << 8 | before];
+    uint32_t before = job.batch.text[first - 1], byte = job.batch.text[first],
+             across = job.text.byte_pairs[byte << 8 | before];
     bool is_sooner = across < job.text.byte_pairs[byte * 0x101] && across < job.text.byte_pairs[before * 0x101];
     return is_sooner ? first + 1 : first;
 }
@@ -63,7 +64,8 @@ DEVICE uint32_t begin_of_window(const Job& job, const LongPiece& piece, uint32_t
     return window == last_window(piece) && piece.end - begin > WINDOW_BYTES ? begin + step : begin;
 }
 
-// The word of 32 boundaries that has this lane's number, from those of lanes' places, 8, 16 or 32 each; by the whole warp.
+// The word of 32 boundaries that has this lane's number, from those of lanes' places, 8, 16 or 32 each; by the whole
+// warp.
 DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
     uint32_t lane = threadIdx.x & 31, lanes = 32 / places, word = bits << (places * (lane % lanes));  // Of a word.
     for (uint32_t distance = 1; distance < lanes; distance *= 2) word |= __shfl_xor_sync(ALL_LANES, word, distance);

@@ -1,21 +1,23 @@
 // Splits long pieces at boundaries of their own encoding, so that what is looked up and merged is short.
 //
 // A boundary of enc(s) may be split: enc of the two sides, joined, is enc(s) (docs/internals/text-bpe.md, Substrings).
-// Windows of a long piece are encoded apart, each overlapping the next. Where both results of an overlap have the same two
-// boundaries one after the other they are joined: every two neighbouring tokens of the outcome are neighbours in some
-// window's result, and so the outcome is the encoding (Pairs decide). Where two windows do not meet is a *seam*:
+// Windows of a long piece are encoded apart, each overlapping the next. Where both results of an overlap have the same
+// two boundaries one after the other they are joined: every two neighbouring tokens of the outcome are neighbours in
+// some window's result, and so the outcome is the encoding (Pairs decide). Where two windows do not meet is a *seam*:
 //
 //     windows        of 512 bytes, a warp each, one every 256      text/split/windows.cuh, text/split/join_windows.cuh
 //     whole pieces   all pieces with a seam, the grid, in rounds   text/split/whole_piece.cuh
 //
-// Example, windows of 8: boundaries of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have 4 and 7, so the piece
-// is split at 0 2 4 7 9.
+// Example, windows of 8: boundaries of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have 4 and 7, so the
+// piece is split at 0 2 4 7 9.
 //
-// Two windows *meet* at a boundary of both if the next boundary of either is one of both, too. With bits for the boundaries
-// of both and for those of either: if the lowest bit of `either`, which is either & (0 - either), is in `both`.
+// Two windows *meet* at a boundary of both if the next boundary of either is one of both, too. With bits for the
+// boundaries of both and for those of either: if the lowest bit of `either`, which is either & (0 - either), is in
+// `both`.
 //
 //     first      . | . . | . . | . |
-//     second     | . . . | . | . | .        they meet at 4, behind which 6 is next; not at 6: 8 is the second one's alone
+//     second     | . . . | . | . | .        they meet at 4, behind which 6 is next;
+//                                            not at 6: 8 is the second one's alone
 //
 // Every field of a window is written by one kernel and read by later ones only:
 //
@@ -23,8 +25,8 @@
 //     check_windows    joint where it meets the window before
 //     write_borders    reads them, and sets the start bits
 //
-// Invariant: a piece that has failed is in whole_pieces once, and last_pieces sets all start bits inside of it anew; all
-// other pieces have the start bits of their encoding behind write_borders.
+// Invariant: a piece that has failed is in whole_pieces once, and last_pieces sets all start bits inside of it anew;
+// all other pieces have the start bits of their encoding behind write_borders.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "text/merge/merge_piece.cuh"
