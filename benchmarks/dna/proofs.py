@@ -37,7 +37,8 @@ class Prover:
     """Witnesses in so many processes; in this one if that is 1. A context manager."""
 
     def __init__(self, data: Path | None, processes: int) -> None:
-        self.data, self.processes = data, processes
+        self.data = data
+        self.processes = processes
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:

@@ -51,7 +51,8 @@ class Bus:
 
     def __init__(self, device: Device, most_bytes: int) -> None:
         self.device = device
-        self.inward, self.outward = device.stream(), device.stream()
+        self.inward = device.stream()
+        self.outward = device.stream()
         self.on_device = device.allocate(most_bytes)
         self.pinned = device.allocate_pinned(most_bytes)
 

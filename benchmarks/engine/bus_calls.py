@@ -34,7 +34,8 @@ class Memory:
     """Pinned arrays, until the end of a `with` block."""
 
     def __init__(self, device: Device) -> None:
-        self.device, self._taken = device, list[Bytes]()
+        self.device = device
+        self._taken = list[Bytes]()
 
     def empty(self, num_bytes: int) -> Bytes:
         """Take pinned uint8[num_bytes], not initialized."""

@@ -85,7 +85,9 @@ class Comparison:
     """
 
     def __init__(self, session: Session, timed: Published, text: Text, num_rows: int) -> None:
-        self.session, self.timed, self.name = session, timed, text.name
+        self.session = session
+        self.timed = timed
+        self.name = text.name
         ids, offsets = session.gpu.encode(timed.vocabulary, text.data, text.offsets)
         session.proofs.require(timed, text, ids)
         self.batches = list(_batches(text, num_rows))

@@ -52,7 +52,8 @@ class _DeviceMemory:
     on_device = True
 
     def __init__(self, device: Device, num_bytes: int) -> None:
-        self.device, self.num_bytes = device, num_bytes
+        self.device = device
+        self.num_bytes = num_bytes
         self.address = device.allocate(num_bytes)
 
     def in_use(self) -> AbstractContextManager[None]:

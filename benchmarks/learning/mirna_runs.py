@@ -58,7 +58,8 @@ class Kept:
     """The cells that have ended, one a line of a file: what a second call need not measure."""
 
     def __init__(self, path: Path, plan: Plan) -> None:
-        self.path, self.plan = path, plan
+        self.path = path
+        self.plan = plan
         self.cells: dict[Cell, Measured] = {}
         for line in path.read_text().splitlines() if path.exists() else ():
             row = json.loads(line)

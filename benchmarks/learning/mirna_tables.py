@@ -72,8 +72,15 @@ def _motifs(document: Document) -> str:
             )
         )
     head = (
-        *("tokenizer", "ids", "compression", "distortion", "split rate", "preserved, %"),
-        *("tokens a seed", "distortion, seeds anywhere", "distortion, seeds cut out"),
+        "tokenizer",
+        "ids",
+        "compression",
+        "distortion",
+        "split rate",
+        "preserved, %",
+        "tokens a seed",
+        "distortion, seeds anywhere",
+        "distortion, seeds cut out",
     )
     return "## What becomes of the seeds (bases 2-8)\n\n" + _table(head, rows)
 
@@ -112,8 +119,12 @@ def _lookups(document: Document) -> str:
         for found in document["lookups"]
     ]
     head = (
-        *("task, trained on", "tested on", "always the largest class, %"),
-        *("class in training, %", "same sequence in training, %", "its seed looked up, %"),
+        "task, trained on",
+        "tested on",
+        "always the largest class, %",
+        "class in training, %",
+        "same sequence in training, %",
+        "its seed looked up, %",
     )
     return "## Without a classifier\n\n" + _table(head, rows)
 

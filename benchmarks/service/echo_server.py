@@ -28,7 +28,8 @@ class Echo(asyncio.BufferedProtocol):
     """One connection: a number, so many bytes, and the same bytes back; then it is closed."""
 
     def __init__(self) -> None:
-        self.buffer, self.size = bytearray(HEAD_BYTES), 0
+        self.buffer = bytearray(HEAD_BYTES)
+        self.size = 0
         self.has_head = False
 
     def connection_made(self, transport: Any) -> None:
@@ -50,7 +51,8 @@ class Echo(asyncio.BufferedProtocol):
                 self.transport.write(view[begin : begin + SEND_BYTES])
             self.transport.close()
             return
-        self.has_head, self.size = True, 0
+        self.has_head = True
+        self.size = 0
         num_expected = int.from_bytes(self.buffer, "little")
         if num_expected not in buffers:
             buffers[num_expected] = bytearray(num_expected)

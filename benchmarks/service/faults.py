@@ -59,7 +59,9 @@ class Faults:
     """
 
     def __init__(self, port: int, headers: Sequence[Headers], books: Books, seed: float) -> None:
-        self.port, self.headers, self.books = port, headers, books
+        self.port = port
+        self.headers = headers
+        self.books = books
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self._text = english(self.chance, BURST_BYTES)

@@ -68,7 +68,8 @@ class Soak:
     """One service under load, and what both sides counted."""
 
     def __init__(self, running: Running, keys: list[str], args: argparse.Namespace) -> None:
-        self.running, self.args = running, args
+        self.running = running
+        self.args = args
         self.headers = [{"x-api-key": key} for key in keys]
         self.chance = random.Random(args.seed)
         self.books = Books()

@@ -44,7 +44,10 @@ class Connection(asyncio.Protocol):
     """One keep-alive connection that cycles through the requests."""
 
     def __init__(self, requests: list[bytes], first: int, load: Load, stop_at: list[float]) -> None:
-        self.requests, self.next, self.load, self.stop_at = requests, first, load, stop_at
+        self.requests = requests
+        self.next = first
+        self.load = load
+        self.stop_at = stop_at
         self.closed = asyncio.get_running_loop().create_future()
         self.pending = b""
 

@@ -18,8 +18,14 @@ LINES_A_PARAGRAPH = 20
 BLANK = 0x20
 SIGNS = np.frombuffer(b"    \n.,;:()[]{}0123456789_-", np.uint8)
 RUNS = (
-    *(b"0123456789", b"9876543210", b" " * 10, b"\n" * 10, b"\t" * 10),
-    *(b"?" * 10, b" \n \t\r     ", b"abcdefghij"),
+    b"0123456789",
+    b"9876543210",
+    b" " * 10,
+    b"\n" * 10,
+    b"\t" * 10,
+    b"?" * 10,
+    b" \n \t\r     ",
+    b"abcdefghij",
 )
 RUN_CHOICES, NEWLINE_SPACE = 10, 5
 
@@ -27,8 +33,11 @@ FILES: dict[str, tuple[str, ...]] = {
     "english": ("war_and_peace.txt", "pride_and_prejudice.txt", "wikitext2_test.raw.txt"),
     "code": ("code_python_stdlib.txt", "code_c_headers.txt", "code_js_lodash.txt"),
     "languages": (
-        *("debian_reference_ja.txt", "debian_reference_zh-cn.txt", "debian_faq_ko.txt"),
-        *("debian_reference_de.txt", "udhr_17_languages.txt"),
+        "debian_reference_ja.txt",
+        "debian_reference_zh-cn.txt",
+        "debian_faq_ko.txt",
+        "debian_reference_de.txt",
+        "udhr_17_languages.txt",
     ),
 }
 """Real texts, each file's share as large as the file."""

@@ -75,7 +75,8 @@ class Connection:
     """One keep-alive connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+        self.reader = reader
+        self.writer = writer
 
     @classmethod
     async def open(cls, port: int) -> Connection:
@@ -210,7 +211,9 @@ class Repeated:
 
     def __init__(self, port: int, request: Request) -> None:
         self.num_done = self.num_sent = 0
-        self._port, self._request, self._stopped = port, request, threading.Event()
+        self._port = port
+        self._request = request
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Repeated:

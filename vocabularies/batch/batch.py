@@ -29,7 +29,7 @@ ID_DTYPES = (np.int32, np.uint16, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """Why one row of a batch was refused; the other rows are answered.
+    """The reason why one row of a batch was refused; the other rows are answered.
 
     Attributes:
         code: a word for programs, such as ``special_token_refused``.
@@ -122,8 +122,11 @@ class Batch:
         assert (texts is None) == (data is not None and offsets is not None)
         if data is not None and offsets is not None:
             data, offsets = self.__dict__["_flat"] = contiguous_rows(data, offsets)
-        self._texts, self._data, self._offsets = texts, data, offsets
-        self.options, self.id_dtype = options, id_dtype
+        self._texts = texts
+        self._data = data
+        self._offsets = offsets
+        self.options = options
+        self.id_dtype = id_dtype
         self.should_continue: Callable[[], bool] = lambda: True
         self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
         if not isinstance(options, EncodeOptions) and len(options) != self.num_rows:
@@ -229,7 +232,7 @@ class Batch:
         return cls(data=data, offsets=offsets, options=options, id_dtype=id_dtype)
 
     def has_bytes(self, num_bytes: int) -> bool:
-        """Whether there are so many bytes; a batch that is clearly smaller is not joined for it."""
+        """Whether the batch has so many bytes; a clearly smaller one is not joined for it."""
         if self._data is None and self._texts is not None:
             num_characters = sum(map(len, self._texts))
             if num_characters >= num_bytes or num_characters * MAX_UTF8 < num_bytes:
@@ -253,12 +256,12 @@ class Batch:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """uint8[N]: the bytes of all texts, joined."""
+        """The bytes of all texts, joined, uint8[N]."""
         return self._flat[0]
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """int64[B + 1]: where each text begins in `data`; the last entry is N."""
+        """The place in `data` where each text begins, int64[B + 1]; the last entry is N."""
         return self._flat[1]
 
     def join_in(self, memory: Memory, copy: Copy | None = None) -> None:

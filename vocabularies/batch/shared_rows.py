@@ -103,7 +103,7 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedRows:
-    """Texts and where their ids go.
+    """Texts and the memory that their ids are written to.
 
     Attributes:
         text: the texts, joined.

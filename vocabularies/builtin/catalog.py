@@ -17,7 +17,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class BuiltinInfo:
-    """Where a built-in vocabulary comes from.
+    """The origin, licence and family of a built-in vocabulary.
 
     Attributes:
         source: the published project or file.

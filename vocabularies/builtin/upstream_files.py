@@ -1,4 +1,4 @@
-"""Which upstream file each stored built-in vocabulary is made of, known by its sha256.
+"""Names the upstream file of each stored built-in vocabulary by its SHA-256.
 
 The files themselves are not here: `build` finds them in a folder, SOURCES.md says where they come
 from.
@@ -15,7 +15,7 @@ SUFFIX = ".vocabulary.xz"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFile:
-    """A published file and how the readers call its format."""
+    """A published file and its format."""
 
     format: str
     sha256: str

@@ -1,4 +1,4 @@
-"""From the strings of a BPE file to tokens and merges, and back.
+"""Makes a vocabulary of the strings and merges of a BPE file.
 
 Serves tokenizer.json and vocab.json + merges.txt. A byte-level file spells bytes in GPT-2's
 alphabet; a string with any other character is a token that no text gives (DeepSeek has such ones in

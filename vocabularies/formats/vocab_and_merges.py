@@ -1,4 +1,4 @@
-"""GPT-2's pair of files, vocab.json and merges.txt <-> Vocabulary.
+"""Reads and writes GPT-2's pair of files, vocab.json and merges.txt.
 
 Strings are in the byte alphabet. The files hold neither the pretokenizer (GPT-2's unless given)
 nor the special tokens (found by their usual contents, or given). One of these that a merge makes is

@@ -184,7 +184,7 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
 
 
 def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
-    """Whether every ASCII character of any text gives its own id whatever stands around it."""
+    """Whether every ASCII character gives its own id, whatever is around it."""
     return (
         not model.merges
         and not model.byte_level

@@ -52,17 +52,17 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """Ids that `skip_special_tokens` leaves out."""
+        """The ids that `skip_special_tokens` leaves out."""
         return frozenset(token.id for token in self.special_tokens if token.special)
 
     @cached_property
     def contents(self) -> Mapping[int, str]:
-        """Id -> the content of each special token."""
+        """The content of each special token by its id."""
         return {token.id: token.content for token in self.special_tokens}
 
     @cached_property
     def supports_reverse_complement(self) -> bool:
-        """Whether its texts may be sequences of nucleotides, which have another strand.
+        """Whether its texts may be nucleotide sequences, which have another strand.
 
         Single letters may. k-mers may where they are over nucleotides. Of BPE and what the library
         computes, at least half of the tokens of several letters must spell nucleotides: all of

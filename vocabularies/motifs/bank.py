@@ -47,7 +47,7 @@ class Motif:
 
 @dataclass(frozen=True)
 class MotifBank:
-    """Different motifs in the order of their letters, whatever order they were given in.
+    """Different motifs, sorted, whatever the order they are given in.
 
     Where a sequence comes several times the first name and the highest weight are kept.
 
@@ -94,12 +94,12 @@ class MotifBank:
 
     @cached_property
     def weights(self) -> NDArray[np.int64]:
-        """Thousandths, int64[K]."""
+        """The motifs' weights in thousandths, int64[K]."""
         return np.array([motif.weight for motif in self.motifs], np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """``sha256:`` and a hash of sequences and weights: what decides which spans there are."""
+        """``sha256:`` and a hash of sequences and weights, which decide the spans."""
         lines = "".join(f"{motif.sequence} {motif.weight}\n" for motif in self.motifs)
         return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
@@ -114,7 +114,7 @@ class MotifBank:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Stretches of a corpus that tokens shall not split, by begin, of equal begins longest first.
+    """Stretches of a corpus that tokens shall not split; sorted by begin, then longest first.
 
     Attributes:
         begins, ends: int64[S], bases of the joined corpus.

@@ -1,4 +1,4 @@
-"""Files of motifs and of confidence for each base: FASTA, TSV, JSON, or one motif on a line.
+"""Reads motifs and the confidence of bases from FASTA, TSV, JSON, or one motif on a line.
 
 Every fault is named with file and line. Knows no corpus and no tokens.
 """

@@ -1,4 +1,4 @@
-"""How whole a vocabulary leaves motifs: the measures of the GeneticBPE paper, and what they miss.
+"""Measures how whole a tokenization leaves motifs, as the GeneticBPE paper does and beyond.
 
 Takes spans and tokens as arrays; knows no vocabulary and no engine.
 """
@@ -18,7 +18,7 @@ MAX_K = 4
 
 @dataclass(frozen=True, slots=True)
 class MotifMetrics:
-    """What is measured on one corpus. NaN where there is nothing to take a mean of.
+    """The measures of one corpus; NaN for the mean of nothing.
 
     An instance is one span. Where tokens overlap (k-mers with stride 1), those that begin last
     before a place stand for it.

@@ -1,4 +1,4 @@
-"""K-mers as BERT's basic tokenizer takes them apart: DNABERT-1's published class runs it over them.
+"""BERT's basic tokenizer, which DNABERT-1's published class runs over its k-mers.
 
 Part of the oracle (`reference`): plain Python, knows no ids. Unicode is that of the Python that
 runs, as it is there.
@@ -17,7 +17,7 @@ NO_CHARACTER = "\ufffd"
 
 
 def is_word_separator(character: str) -> bool:
-    """Whether it parts words; other white space among the control characters is left out."""
+    """Whether a character separates words; other white space among controls does not."""
     is_control = unicodedata.category(character).startswith("C")
     return character in "\t\n\r" or (character.isspace() and not is_control)
 

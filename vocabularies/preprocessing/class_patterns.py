@@ -1,4 +1,4 @@
-r"""A published pattern over character classes, run by Python's `re` with the engines' classes.
+r"""Runs published patterns over character classes by Python's `re` with the engines' classes.
 
 The characters of a text are replaced by *cells*: two characters are in one cell when no class or
 literal of the pattern tells them apart. The pattern is rewritten over cells and `re` matches it on
@@ -155,12 +155,12 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
 
 
 def _is_text_end(before: str, engine: Engine) -> bool:
-    r"""Whether ``$`` is the text's end: to Onig it is a line's, but none follows ``\s++``."""
+    r"""Whether ``$`` means the text's end: to Onig it is a line's, but none follows ``\s++``."""
     return engine == "rust" or before.endswith(r"\s++")
 
 
 def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
-    """Whether it means what `re` means: to Onig, ``{1,3}+`` is one or more of ``{1,3}``."""
+    """Whether `re` reads it alike: to Onig, ``{1,3}+`` is one or more of ``{1,3}``."""
     possessive = quantifier.endswith("}+")
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 

@@ -1,4 +1,4 @@
-"""The pretokenizer `motifs`: every motif is a pretoken, and what lies between is one each.
+"""The pretokenizer `motifs`: every motif is a pretoken, and so is each stretch between two.
 
 In plain Python: where it cuts is the oracle of every engine. Knows no file and no engine; banks of
 motifs with weights, and what is learnt from them, are not its business.

@@ -1,4 +1,4 @@
-"""What the normalizers of tokenizer.json files do to a text, and where each character came from.
+"""The normalizers of tokenizer.json files, with the place that each character came from.
 
 Each function returns the new text and, for each of its characters, the (begin, end) of the
 characters of the input that `tokenizers` says it came from. Knows nothing about pretokens, ids or

@@ -1,4 +1,4 @@
-r"""The named pretokenizers and what each means, in plain Python: the oracle of every engine.
+r"""The named pretokenizers in plain Python: the oracle of every engine.
 
 Each rule is the published pattern, run over the classes that the reference engines gave. Knows
 nothing about ids, files or special tokens.
@@ -43,7 +43,7 @@ KEPT = [("Removed", True)]  # Of one step alone.
 
 @dataclass(frozen=True, slots=True)
 class Pretokenizer:
-    """A rule that cuts a text into pretokens, which merges never cross.
+    """A rule that splits a text into pretokens, which merges never cross.
 
     Attributes:
         name: the rule's name, as a vocabulary holds it.

@@ -1,4 +1,4 @@
-"""Asks the reference engines which characters are in which class, and writes the answers down.
+"""Measures the Unicode classes of the reference engines and writes them to a file.
 
 Run it where tiktoken and tokenizers are installed:
 ``python -m vocabularies.preprocessing.probe_unicode [file]``.

@@ -1,4 +1,4 @@
-r"""Which characters the reference engines put in which class: the only Unicode this room believes.
+r"""The Unicode classes of the reference engines, the only ones that vocabularies/ uses.
 
 Read from `unicode_classes.json`, which `probe_unicode` made by asking the engines; knows no pattern
 and no rule. Two regex engines were asked: "rust" (tiktoken's, also behind tokenizers' Whitespace)

@@ -1,4 +1,4 @@
-"""Byte-pair encoding of one pretoken, as slow and plain as its definition.
+"""Encodes one pretoken by byte-pair encoding, as slow and plain as its definition.
 
 Part of the oracle (`reference`): plain Python, knows no special token, normalizer or template.
 """

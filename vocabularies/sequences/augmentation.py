@@ -1,4 +1,4 @@
-"""Random parts of sequences, with random letters: training data from a seed, everywhere the same.
+"""Crops and substitutes letters of sequences at random, from a seed, the same everywhere.
 
 Knows no vocabulary. A random number depends on the seed, the number of the row and the place in the
 row, and on nothing else: not on the batch, not on the order, not on the engine.
@@ -36,7 +36,7 @@ RATE_BITS = 24
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """What is done to each row, letters first.
+    """The changes to each row: letters first, then the crop.
 
     Attributes:
         seed: 0 .. 2^64 - 1.
@@ -70,7 +70,7 @@ class Augmentation:
 
     @property
     def rate(self) -> int:
-        """Letters of 2^24 that are substituted."""
+        """The number of 2^24 letters that are substituted."""
         return round(self.substitution_rate * (1 << RATE_BITS))
 
     def sizes(self, sizes: Int64s) -> Int64s:

@@ -61,12 +61,12 @@ class Corpus:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Letters of each sequence, int64[B]."""
+        """The letters of each sequence, int64[B]."""
         return np.diff(self.offsets)
 
     @cached_property
     def num_bases(self) -> int:
-        """Letters of all sequences, each as often as its sequence counts."""
+        """The letters of all sequences, each as often as its sequence counts."""
         counts = 1 if self.counts is None else self.counts
         return int((self.lengths * counts).sum())
 

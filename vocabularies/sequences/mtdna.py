@@ -1,4 +1,4 @@
-"""The k-mer tokenizer of a genome model under its own names: a vocabulary, sequences, windows.
+"""The tokenizer of the mtDNA model by its own names: a vocabulary, sequences, windows.
 
 A thin face over Vocabulary, tables and windows; every array is NumPy's and goes to torch and other
 libraries through DLPack without a copy. Knows no engine: one sequence at a time, on the CPU.
@@ -53,8 +53,10 @@ class KmerVocabulary:
             raise ValueError(f"a vocabulary of kind {vocabulary.kind} has no k-mer at every base")
         if model.whitespace != "letter":
             raise ValueError("in this vocabulary white space parts k-mers")
-        self.vocabulary, self.k = vocabulary, model.k
-        self._model, self._table = model, kmer_table(vocabulary)
+        self.vocabulary = vocabulary
+        self.k = model.k
+        self._model = model
+        self._table = kmer_table(vocabulary)
         self._special = {token.content: token.id for token in vocabulary.special_tokens}
 
     @classmethod

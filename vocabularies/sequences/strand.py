@@ -1,4 +1,4 @@
-"""The other strand of every sequence of a batch: reversed and complemented.
+"""Reverses and complements every sequence of a batch.
 
 Knows neither vocabularies nor ids.
 """

@@ -1,4 +1,4 @@
-"""Overlapping windows over the tokens of one sequence, as models of whole genomes read them.
+"""Cuts the tokens of a sequence into overlapping windows, as models of whole genomes read.
 
 Knows no vocabulary: ids and their positions come in, rectangles come out.
 """

@@ -51,12 +51,12 @@ class Layout:
 
     @property
     def tokens(self) -> tuple[bytes, ...]:
-        """Letters and motifs, in the order of their ids."""
+        """The letters and motifs, in the order of their ids."""
         return tuple(token.encode() for token in (*self.letters, *self.motifs))
 
     @property
     def num_ids(self) -> int:
-        """Ids before anything is merged."""
+        """The number of ids before anything is merged."""
         return self.num_special + len(self.letters) + len(self.motifs)
 
 

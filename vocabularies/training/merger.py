@@ -23,7 +23,7 @@ Ids = NDArray[np.signedinteger[Any]]
 
 
 class Merge(NamedTuple):
-    """One merge and why it was chosen; bonus, penalty and score in their integer units."""
+    """One merge and the figures that it was chosen by, in their integer units."""
 
     left: int
     right: int

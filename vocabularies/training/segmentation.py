@@ -43,7 +43,7 @@ class _Pairs(Protocol):
 
 
 class _AllPairs(NamedTuple):
-    """Any pairs."""
+    """Pairs of any ids."""
 
     lefts: NDArray[np.signedinteger[Any]]
     rights: NDArray[np.signedinteger[Any]]
@@ -62,7 +62,7 @@ class _AllPairs(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """Pairs whose right id, then pairs whose left id is the same."""
+    """Pairs that share their right id, then pairs that share it as their left id."""
 
     middle: int
     lefts: NDArray[np.signedinteger[Any]]
@@ -118,9 +118,12 @@ class Segmentation:
             scores: bonus and penalty of stretches; None: both are 0.
             max_length: pairs that are longer are left out; None: none is.
         """
-        self.first, self.last, self.records = first, last, records
+        self.first = first
+        self.last = last
+        self.records = records
         self.lengths = np.array(lengths, np.int64)
-        self._slot_counts, self._scores = slot_counts, scores
+        self._slot_counts = slot_counts
+        self._scores = scores
         self._max_length = max_length
         self._place_dtype = np.int32 if len(first) < np.iinfo(np.int32).max else np.int64
         # Each merge writes two places for each token that it removes.

@@ -21,7 +21,7 @@ Slots = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The spans that weigh at least so much.
+    """The spans of at least one weight.
 
     Attributes:
         step: how much more they weigh than those of the next level, thousandths.
@@ -38,7 +38,7 @@ class Level:
 
 
 class SpanScores:
-    """Bonus and penalty of stretches, by the heaviest span that each is inside of, or splits.
+    """Bonus and penalty of stretches, by the heaviest span that each is inside, or splits.
 
     Example, a span [2, 6): [3, 5) is inside; [1, 4) and [4, 8) split it; [0, 7) holds it whole,
     which is no split, but crosses its borders where `crossing` is "any".

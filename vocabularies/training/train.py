@@ -54,7 +54,7 @@ class Progress:
 
     @property
     def fraction(self) -> float:
-        """0 to 1, by the vocabulary's size."""
+        """The share of the merges that are done, 0 to 1."""
         merges = self.target_ids - self.first_ids
         return min(1.0, (self.num_ids - self.first_ids) / merges) if merges else 1.0
 
@@ -189,7 +189,8 @@ class _Trainer:
         state: TrainingState | None,
         make_merger: MakeMerger,
     ) -> None:
-        self.layout, self.options = layout, options
+        self.layout = layout
+        self.options = options
         self.merges: list[Merge] = []
         self._lengths = [0] * layout.num_special + [len(token) for token in layout.tokens]
         symbols = layout.symbols
@@ -208,7 +209,7 @@ class _Trainer:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the whole corpus."""
+        """The tokens of the whole corpus."""
         return self.merger.num_tokens + self.layout.num_fixed_tokens
 
     @property

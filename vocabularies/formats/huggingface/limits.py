@@ -1,4 +1,4 @@
-"""What a tokenizer.json may ask of the library that computes it: neither all memory nor for ever.
+"""Bounds the memory and time that a tokenizer.json takes in the library that computes it.
 
 Its normalizers could make gigabytes of a word, and its WordPiece search for days; the process of
 the service would end. Knows no tokens.
@@ -62,7 +62,7 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
 
 
 def _is_never_nothing(pattern: str) -> bool:
-    """Whether we are sure that a regular expression matches one character at least."""
+    """Whether a regular expression certainly matches at least one character."""
     try:
         compile_replacement(pattern)
     except ValueError:

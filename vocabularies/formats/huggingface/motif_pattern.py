@@ -1,4 +1,4 @@
-r"""The pretokenizer `motifs` as the regex of a tokenizer.json's Split step, and back.
+r"""Writes the pretokenizer `motifs` as the regex of a tokenizer.json's Split step, and reads it.
 
 A regex engine takes the first alternative that fits, and tries them one after the other at every
 place. So what the motifs have in common at their beginnings is written once, and a motif that
@@ -102,7 +102,8 @@ class _Reader:
     """
 
     def __init__(self, pattern: str) -> None:
-        self.pattern, self.place = pattern, 0
+        self.pattern = pattern
+        self.place = 0
 
     def read(self) -> list[str]:
         """Return the literals of the whole regex."""

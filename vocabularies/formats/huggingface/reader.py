@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer.json -> Vocabulary.
+"""Reads Hugging Face's tokenizer.json to a Vocabulary.
 
 A BPE file that one of our models can say exactly becomes that model; any other file that is right
 becomes an Upstream model with the reason, which only the library computes. The blocks truncation

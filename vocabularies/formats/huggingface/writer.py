@@ -1,4 +1,4 @@
-"""Vocabulary -> Hugging Face's tokenizer.json, for the libraries tokenizers and fastokens.
+"""Writes a Vocabulary as tokenizer.json, for the libraries tokenizers and fastokens.
 
 Only BPE (and Upstream, whose file is handed back): k-mers and characters have no such file that
 gives their ids. Reading is `tokenizer_json`.

@@ -15,7 +15,7 @@ from vocabularies.preprocessing.normalizers import Normalizer
 
 @dataclass(frozen=True, slots=True)
 class KnownRanks:
-    """What a rank file does not say about itself."""
+    """The pretokenizer, special tokens, offset and normalizers that belong to a rank file."""
 
     pretokenizer: str
     special_tokens: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""The merges that a list of ranks (.tiktoken) means, each token's one and only pair.
+"""Derives the merges that a list of ranks (.tiktoken) means: one pair for each token.
 
 tiktoken joins two neighbours wherever their joined bytes have a rank, lowest rank first. Which two
 neighbours these are is not free. Take any text in which the token t comes to be: until then no

@@ -1,4 +1,4 @@
-"""tiktoken's rank files (lines "base64 rank") <-> Vocabulary.
+"""Reads and writes tiktoken's rank files (lines "base64 rank").
 
 A rank file holds neither pattern nor special tokens: they are arguments, or known for the files
 that everybody uses. Knows nothing of tokenizer.json.

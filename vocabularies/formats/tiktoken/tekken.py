@@ -1,4 +1,4 @@
-"""Mistral's tekken.json -> Vocabulary: ranks, the pretokenizer and the control tokens.
+"""Reads Mistral's tekken.json: ranks, the pretokenizer and the control tokens.
 
 Source: mistral-common, tokens/tokenizers/tekken.py. The first ids are the control tokens', which no
 text gives; every other id is its rank behind them. Ranks that the vocabulary has no room for do not
@@ -45,7 +45,7 @@ _CONTROL_TOKENS = (
 
 
 def is_tekken(document: Any) -> bool:
-    """Whether a JSON document is a tekken.json, by what no other format has."""
+    """Whether a JSON document is a tekken.json, by a field that no other format has."""
     config = document.get("config") if isinstance(document, dict) else None
     return isinstance(config, dict) and "default_num_special_tokens" in config
 

@@ -1,4 +1,4 @@
-"""vocab_config.json: a k-mer or character vocabulary as a Hugging Face config would say it.
+"""Reads and writes vocab_config.json: a k-mer or character vocabulary as a config.
 
 A folder of `save_pretrained` holds this one file; `{"model_type": "kmer", "k": 6}` alone means the
 6-mers of the mtDNA model. All fields but k have defaults:
@@ -6,13 +6,13 @@ A folder of `save_pretrained` holds this one file; `{"model_type": "kmer", "k": 
     model_type        "kmer" or "character"
     k, letters        length of the k-mers, their letters in counting order ("ACGT")
     stride, frame, remainder, case, whitespace, circular, junction, max_piece_tokens
-                      as in vocabulary.Kmers (stride 1, "sequence", "drop", "upper", "letter",
+                      as in types.Kmers (stride 1, "sequence", "drop", "upper", "letter",
                       false, "append", null)
     first_kmer_id     id of the first k-mer (behind the special tokens)
     letter_ids        {"A": 4102, ...}, ids of single letters
     unit              for characters: "codepoint" or "byte"
     special_tokens    [{"content": "[PAD]", "id": 0, ...}] with the flags of
-                      vocabulary.SpecialToken, or only contents in order of their ids; default: the
+                      types.SpecialToken, or only contents in order of their ids; default: the
                       six of the mtDNA model, which are not looked for in the sequence
     unk_token_id, pad_token_id, bos_token_id, eos_token_id, cls_token_id, sep_token_id,
     mask_token_id     by default guessed from the special tokens

@@ -1,4 +1,4 @@
-"""The rules of published k-mer and character tokenizers, known by the head of their list.
+"""The rules of published k-mer and character tokenizers, found by the head of their list.
 
 Only facts; sources: jerryji1993/DNABERT tokenization_dna.py, instadeepai/nucleotide-transformer
 tokenizers.py and transformers' EsmTokenizer, which ESM's proteins have, too, HazyResearch/hyena-dna

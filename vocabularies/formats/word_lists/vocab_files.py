@@ -1,4 +1,4 @@
-"""Lists of words (vocab.txt, or vocab.json alone) <-> k-mer and character vocabularies.
+"""Reads and writes lists of words (vocab.txt, or vocab.json alone) of k-mers and characters.
 
 Such a list holds tokens and ids but not the rule. The rule is taken from how the list is made: the
 special tokens at its head tell DNABERT-1, Nucleotide Transformer, HyenaDNA, mtDNA and the protein
