@@ -1,1 +1,11 @@
-"""The command line."""
+"""The command line: one module for each command, and the parser that names them all.
+
+`parser` reads the arguments and calls the command's module. `serve` starts the service; `encode`,
+`train`, `commands` and `motif_report` work on files without it. `vocabulary_files` finds the
+vocabulary that a command names, and `training_arguments` declares what two commands share.
+
+Called by `python -m service` and by the script `warptok`; nothing in the service imports it.
+
+A command imports what it needs only when it runs, so that `--help` is quick. Results go to standard
+output, everything else to standard error. Errors of the user's files are one line, not a traceback.
+"""

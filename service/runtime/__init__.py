@@ -1,1 +1,10 @@
-"""Memory, threads and files; knows no tokenization."""
+"""Memory, the allocator and files of a process, as the service sets them up.
+
+`memory_pool` lends the memory of large arrays again after they are released; `malloc` tells glibc
+to keep freed memory; `atomic_files` writes files that a crash leaves either old or new.
+
+Called by the engines, the registry, training, and the start of every process.
+
+Nothing here knows what a token, a request or a vocabulary is. Importing a module changes nothing
+in the process; only calling its functions does.
+"""

@@ -1,1 +1,11 @@
-"""Readers of FASTA, FASTQ, BGZF and text files; knows no service."""
+"""Reads named texts out of FASTA, FASTQ and text files, packed by gzip or not.
+
+`reader` is the front: it detects the format, unpacks, and gives records or batches. `fasta`,
+`fastq` and `bgzf` parse one format each; `sequence_checks` refuses what is no base; `corpus`
+collects the sequences that a training learns from.
+
+Called by the command line, by training, and by the routes whose bodies are FASTA.
+
+Memory stays bounded whatever a file's size, except where one text is longer than a batch. Nothing
+here imports another folder of the service, and a damaged file raises an error that names its place.
+"""

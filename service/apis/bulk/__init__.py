@@ -1,1 +1,12 @@
-"""Bulk bodies: plain text, Arrow streams, FASTA and FASTQ."""
+"""Bulk calls, whose bodies are octets and not JSON: plain text, Arrow, FASTA, FASTQ.
+
+`text`, `arrow` and `fasta` are the three kinds of request. `text_chunks` and `sequence_chunks` cut
+a long input where the ids stay the same; `fasta_batches` collects records into batches.
+`arrow_reader` checks and reads Arrow streams, `arrow_writer` and `arrow_buffers` write them, and
+`arrow_stream` answers while it still reads.
+
+Called by the native routes.
+
+Ids equal those of the whole input encoded at once. Memory stays bounded: reading waits when a
+client does not take its answer.
+"""

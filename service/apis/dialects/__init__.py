@@ -1,1 +1,12 @@
-"""Other systems' routes: vLLM, TEI, OpenAI, Anthropic; chat templates."""
+"""Routes in the request and answer shapes of vLLM, SGLang, TEI, llama.cpp, OpenAI and Anthropic.
+
+`tokenize` has /tokenize and /detokenize, `render` the requests that hold a prompt or a chat,
+`probes` what clients ask before they send anything, and `common` what all of them share.
+`chat_messages`, `content_format` and `chat_prompt` turn a chat into text by the vocabulary's
+template; `template_pool` and `template_worker` run templates in processes of their own.
+
+Called by HTTP clients of those systems; the application registers the routes.
+
+Ids are those of the native calls. A template is code of whoever uploaded it: it never runs in a
+process that answers requests.
+"""
