@@ -32,7 +32,6 @@ SOURCES = {
     "repair_small": ("dna/repair/chunk64.cu",),
     "repair_middle": ("dna/repair/chunk128.cu",),
     "repair_large": ("dna/repair/chunk512.cu",),
-    "dna_grid": ("dna/one_launch.cu",),
     "bases": ("dna/parts/kernels.cu",),
     "training": ("training/kernels.cu",),
 }
@@ -222,11 +221,6 @@ KERNELS = {
     ),
     "encode_grid": Kernel(
         *(_BLOCK, _TILE // 2, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
-        takes_job=True,
-        is_grid=True,
-    ),
-    "encode_letters_grid": Kernel(
-        *(_BLOCK, _TILE, constant("GRID_BLOCKS"), constant("LETTERS_SHARED"), "dna_grid"),
         takes_job=True,
         is_grid=True,
     ),

@@ -141,7 +141,6 @@ DNA = Family(
     write=(),
     spans=("frame_own_spans",),
     turns_rows=True,
-    fused=("encode_letters_grid",) * 3,
 )
 """BPE over letters, which nothing cuts but motifs."""
 FAMILIES = {
@@ -162,7 +161,6 @@ def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str
     content = (*DNA.content[:at], *walk, *DNA.content[at + 1 :])
     return replace(
         DNA,
-        fused=() if has_whole or maps else DNA.fused,
         bases="" if has_whole or maps else bases,
         between=("map_letters",) if maps else (),
         content=(("accept_whole", *content) if has_whole else content),

@@ -43,7 +43,7 @@ PRETOKENIZED = frozenset(
 COPY_TO_HOST = frozenset(("answer", "put_out", "report"))
 FUSED = frozenset(
     (
-        *("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"),
+        *("encode_block", "encode_cluster", "encode_grid"),
         *("fetch_letters", "fetch_letters16", "fetch_letters8"),
         *("encode_bases", "encode_bases_copied"),
     )

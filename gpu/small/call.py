@@ -93,6 +93,7 @@ class SmallCall:
     def encode(self, fused: str) -> Encoded:
         """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
         workspace, rows = self.workspace, len(self.batch)
+        fused = self.tried_kernel(fused)
         self.take_text(fused)
         workspace.answer_in(self.framed)
         ids, is_leased = self.room_for_ids()
@@ -112,6 +113,7 @@ class SmallCall:
     def encode_to(self, address: int, id_bits: int, fused: str) -> Int64s:
         """The ids to memory that kernels reach, with room for one a byte; returns int64[B + 1]."""
         workspace = self.workspace
+        fused = self.tried_kernel(fused)
         self.take_text(fused)
         workspace.answer_in(False)
         own, workspace.words[_HOST_IDS] = workspace.words[_HOST_IDS], address
@@ -137,27 +139,32 @@ class SmallCall:
         workspace.words[_ID_BITS] = id_bits
         workspace.clock = self.engine.stage_times.clock(workspace.stream)
         try:
-            if not fused or not self.encode_bases():
-                self.run_all(fused)
+            self.run_all(fused)
             if workspace.clock is not None:
                 self.engine.stage_times.add(workspace.clock)
         finally:
             workspace.clock = None
         checked(workspace)
 
-    def encode_bases(self) -> bool:
-        """Whether it was a batch of bases that asks for no more than ids, which is one launch."""
-        kernel, resident, options = self.resident.family.bases, self.resident, self.options
-        if not kernel or options.may_refuse:
-            return False
+    def tried_kernel(self, fused: str) -> str:
+        """The kernel of one launch that is tried; "" where bases are not, which counts."""
+        resident, options = self.resident, self.options
+        if not fused or fused != self.family.bases:
+            return fused
+        if options.may_refuse:
+            return ""
         if not options.is_default and (self.framed or np.any(options.flags & TURNED)):
-            return False
+            return ""
         if resident.bases_untried:
             resident.bases_untried -= 1
-            return False
+            return ""
+        return fused
+
+    def encode_bases(self, kernel: str) -> bool:
+        """Encode a batch of bases by one launch; whether it was one."""
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
-            resident.bases_untried = UNTRIED
+            self.resident.bases_untried = UNTRIED
             return False
         return True
 
@@ -165,6 +172,8 @@ class SmallCall:
         """All stages of whatever batch."""
         if fused in FEW:
             is_done = not self.launch_fused(fused)
+        elif fused and fused == self.family.bases:
+            is_done = self.encode_bases(fused)
         else:
             is_done = bool(fused) and self.run_grid(fused)
         if not is_done:

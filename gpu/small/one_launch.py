@@ -1,6 +1,6 @@
 """A small batch in one launch: from pinned host memory to pinned host memory.
 
-What its kernels do: cuda/one_launch.cuh, text/one_launch/stages.cuh and dna/one_launch.cuh.
+What its kernels do: cuda/one_launch.cuh, text/one_launch/stages.cuh and dna/parts/part.cuh.
 
 Its stages take some microseconds, so that what counts is everything around them: here nothing is
 made anew and no field of the Job is written but those that differ from batch to batch.
@@ -37,6 +37,8 @@ def size_of(batch: Batch) -> int:
 
 def fused_kernel(family: Family, size: int) -> str:
     """A family's for a batch of a size that is GRID_BYTES at most."""
+    if not family.fused:
+        return family.bases
     one_block, cluster, grid = family.fused
     if size <= ONE_BLOCK_BYTES:
         return one_block

@@ -71,7 +71,7 @@ class Resident:
     is_fused: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_fused = bool(self.family.fused) and self.num_rounds < 2
+        self.is_fused = bool(self.family.fused or self.family.bases) and self.num_rounds < 2
         self.words = np.array([WORD[name] for name in self.fields], np.intp)
         self.values = np.array(
             [int(value) % (1 << 64) for value in self.fields.values()], np.uint64

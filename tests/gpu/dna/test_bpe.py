@@ -16,7 +16,6 @@ from gpu.dna import compatible_pairs as dna_pairs
 from gpu.dna import tables
 from gpu.engine import GpuEngine
 from gpu.errors import DeviceFault, NotCovered
-from gpu.small import call as small_call
 from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_letter_tables import check
 from tests.support.data_files import expected, ids_digest, records
@@ -33,7 +32,7 @@ from vocabularies.reference.bpe import bpe_rules
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 ANY = 1 << 40
-CHUNKS = {"small": (ANY, ANY), "middle": (0, ANY), "large": (0, 0), "one launch": (ANY, ANY)}
+CHUNKS = {"small": (ANY, ANY), "middle": (0, ANY), "large": (0, 0), "parts": (ANY, ANY)}
 """Text up to which chunks are small, and up to which middle, by how a batch is encoded."""
 
 
@@ -44,7 +43,7 @@ tables_of = functools.cache(tables.dna_tables)
 @functools.cache
 def engine_of(device: str, chunks: str) -> GpuEngine:
     engine = new_engine(device)
-    if chunks != "one launch":
+    if chunks != "parts":
         engine.fused_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
@@ -345,15 +344,13 @@ def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
         return pairs
 
     monkeypatch.setattr(tables, "compatible_pairs", none_follows)
-    monkeypatch.setattr(small_call.SmallCall, "encode_bases", lambda call: False)
     engine, vocabulary = (
-        engine_of("emulated", "one launch"),
+        engine_of("emulated", "small"),
         vocabulary_of("ACG", [("C", "A"), ("C", "G")]),
     )
     with pytest.raises(DeviceFault, match="no path"):
         engine.encode(vocabulary, Batch(["ACGGCA" * 60]))
 
 
-@pytest.mark.parametrize("source", ["dna/kernels.cu", "dna/one_launch.cu"])
-def test_the_kernels_compile(source):
-    compile_for_device(source)
+def test_the_kernels_compile():
+    compile_for_device("dna/kernels.cu")

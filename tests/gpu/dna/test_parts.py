@@ -41,13 +41,17 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture
 def outcomes(monkeypatch):
     """Whether each batch was one of bases, as it is encoded; every batch is tried."""
-    found, tried = [], call.SmallCall.encode_bases
+    found, tried_kernel, encode = [], call.SmallCall.tried_kernel, call.SmallCall.encode_bases
 
-    def encode_bases(self):
+    def tried(self, fused):
         self.resident.bases_untried = 0
-        found.append(tried(self))
+        return tried_kernel(self, fused)
+
+    def encode_bases(self, kernel):
+        found.append(encode(self, kernel))
         return found[-1]
 
+    monkeypatch.setattr(call.SmallCall, "tried_kernel", tried)
     monkeypatch.setattr(call.SmallCall, "encode_bases", encode_bases)
     return found
 
@@ -184,11 +188,11 @@ def test_parts_whose_ways_do_not_meet_are_left(outcomes, monkeypatch):
     class Left(Exception):
         pass
 
-    def run_all(self, fused):
+    def launch_small(self):
         raise Left
 
     monkeypatch.setattr(dna_tables, "endings_of", eight_letters)
-    monkeypatch.setattr(call.SmallCall, "run_all", run_all)
+    monkeypatch.setattr(call.SmallCall, "launch_small", launch_small)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 30)
     for length, meets in ((1096, True), (1100, False)):
         with nullcontext() if meets else pytest.raises(Left):

@@ -90,7 +90,7 @@ DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_
     [
         (CHARACTERS, {"symbols"}),
         (STRIDED_KMERS, {"symbols"}),
-        (DNA_WITH_BASES, {"symbols", "dna", "dna_grid", "bases", *REPAIR}),
+        (DNA_WITH_BASES, {"symbols", "dna", "bases", *REPAIR}),
     ],
 )
 def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):

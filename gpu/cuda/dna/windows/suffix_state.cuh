@@ -16,14 +16,13 @@ template <uint32_t THREADS, uint32_t LETTERS>
 struct ClassRing {
     static constexpr uint32_t ROW = 2 * THREADS, BYTES = LETTERS * ROW;
     static constexpr bool IS_COPIED = LETTERS <= COPIED_LETTERS;
-    static constexpr bool IS_ONE_LAUNCH = THREADS == BLOCK;  // Of dna/one_launch.cuh; others have FORWARD_THREADS.
-    static constexpr uint32_t LEVELS = (IS_COPIED || IS_ONE_LAUNCH ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
+    static constexpr uint32_t LEVELS = (IS_COPIED ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
 
     // Places of a window where tokens are listed, of which one behind another counts as several: it is a run of one letter.
     // Behind so many the window is left to the walk, which runs of several letters keep long where there are many tokens.
     template <uint32_t CHUNK>
-    static constexpr uint32_t MOST_LISTED = IS_COPIED || IS_ONE_LAUNCH ? 64 : CHUNK == LARGE_CHUNK ? 384 : 192;
-    static constexpr uint32_t LISTED_NEIGHBOUR = IS_ONE_LAUNCH ? 4 : IS_COPIED ? 1 : 3;
+    static constexpr uint32_t MOST_LISTED = IS_COPIED ? 64 : CHUNK == LARGE_CHUNK ? 384 : 192;
+    static constexpr uint32_t LISTED_NEIGHBOUR = IS_COPIED ? 1 : 3;
 
     static_assert((BYTES & (BYTES - 1)) == 0, "slots wrap by their lowest bits");
     uint8_t bytes[BYTES];
