@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from service.operations.rendering.json_rows import row_and_size_json, rows_and_sizes_json
+from service.operations.rendering.json_stream import rows_json
 from vocabularies.batch.batch import Encoded
 
 if TYPE_CHECKING:
@@ -35,21 +36,33 @@ def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded
 
 
 def plain_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
-    """The answer to one text."""
+    """Write the answer to one text."""
     encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
-    return row_and_size_json(around, encoded.ids, result.offsets, result.begin)
+    begin, end = result.offsets[result.begin : result.begin + 2]
+    ids = orjson.dumps(encoded.ids[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)
+    return b"".join((around.before, ids, around.between, b"%d" % (end - begin), around.after))
 
 
 def plain_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
-    """The answer to several texts."""
+    """Write the answer to several texts."""
     encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
-    return rows_and_sizes_json(around, encoded.ids, result.offsets, result.begin, result.end)
+    rows = rows_json(encoded.ids, result.offsets, result.begin, result.end)
+    places = pairwise(result.offsets[result.begin : result.end + 1])
+    sizes = orjson.dumps([end - begin for begin, end in places])
+    return b"".join((around.before, rows, around.between, sizes, around.after))
+
+
+class Around(NamedTuple):
+    """What stands before the ids, between them and their number, and behind that."""
+
+    before: bytes
+    between: bytes
+    after: bytes
 
 
 @lru_cache(256)
-def _around(name: str, digest: str, engine: str) -> tuple[bytes, bytes, bytes]:
-    """What stands before the ids, between them and their number, and behind that."""
+def _around(name: str, digest: str, engine: str) -> Around:
     before = b'{"vocabulary":%b,"digest":"%b","ids":' % (orjson.dumps(name), digest.encode())
-    return before, b',"num_tokens":', b',"engine":"%b"}' % engine.encode()
+    return Around(before, b',"num_tokens":', b',"engine":"%b"}' % engine.encode())

@@ -21,7 +21,6 @@ from service.core.settings import PREFIX, Settings
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import make_protocol
 from service.observability.metrics_server import start_metrics, stop_metrics
-from service.operations.rendering.json_rows import WRITTEN_BY
 from service.registry.management import check_names
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.server.app import Application, create_app
@@ -47,7 +46,7 @@ def serve(settings: Settings) -> int:
     """
     end_normally_on_signals()
     keep_large_blocks()
-    logger.info("strings are joined by %s, rows of ids written by %s", JOINED_BY, WRITTEN_BY)
+    logger.info("strings are joined by %s", JOINED_BY)
     sys.setswitchinterval(SWITCH_S)
     sockets = listeners(settings)
     app = create_app(settings)

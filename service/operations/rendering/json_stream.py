@@ -14,7 +14,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from service.operations.rendering.json_rows import rows_json
 from service.registry.entries import LoadedVocabulary
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -132,6 +131,22 @@ def _pieces(array: NDArray[Any], rows: int) -> Iterator[bytes]:
         piece = orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
         yield (b"," if begin else b"[") + piece
     yield b"]"
+
+
+def rows_json(ids: NDArray[Any], offsets: list[int], begin: int, end: int) -> bytes:
+    """Write some rows of ids as a JSON list of lists.
+
+    Args:
+        ids: integers [T], contiguous, the rows one after another.
+        offsets: where each row begins.
+        begin: the first row.
+        end: the row behind the last one.
+
+    Example: ids 7 8 9 10 and offsets 0 2 2 4 give [[7,8],[],[9,10]].
+    """
+    # As arrays, which need no Python number for each id: a third of what lists take.
+    rows = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
+    return orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
