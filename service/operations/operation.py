@@ -6,13 +6,11 @@ Both doors, the hot routes and FastAPI's, use the same calls, so their answers a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import orjson
 from pydantic import ValidationError
 
 from service.batching.work import (
@@ -42,7 +40,6 @@ Render = Callable[[Any], Body]
 Texts = TypeVar("Texts", EncodeWork, CountWork)
 AnyKind = TypeVar("AnyKind", bound=WorkItem[Any])
 LARGE_BYTES = 1 << 17  # From here on a body's answer is written by a thread, which costs 0.1 ms.
-SEVERAL_BYTES = 1 << 11  # Of a body from which on orjson is faster: some texts of a few words.
 PART = 1 << 20
 BYTES_AN_ID = 4
 ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
@@ -80,18 +77,11 @@ async def answer(service: Service, operation: Operation, body: bytes, call: Call
 
 
 def parse(model: type[Request], body: bytes) -> Request:
-    """A request from its JSON; pydantic checks it, and says of every refused one why.
-
-    Many strings are read in half the time by orjson; what it or the model does not take then is
-    read as any other body.
+    """Read a request from its JSON.
 
     Raises:
         ServiceError: not JSON (400) or a field is wrong (422), with every place.
     """
-    if SEVERAL_BYTES <= len(body) <= LARGE_BYTES:
-        with contextlib.suppress(orjson.JSONDecodeError, ValidationError):
-            read: Request = model.__pydantic_validator__.validate_python(orjson.loads(body))
-            return read
     try:
         request: Request = model.__pydantic_validator__.validate_json(body)
     except ValidationError as error:
