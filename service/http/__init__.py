@@ -2,8 +2,8 @@
 
 `asgi_fast_path` answers the frequent calls in front of FastAPI. `request_body` decompresses and
 counts bodies, and `body_takeover` receives large ones without copies. `streaming_response` and
-`backpressure` send answers while they are made. `refusals` and `error_responses` shape errors for
-each protocol; `openapi` and `problem_schema` describe them.
+`backpressure` send answers while they are made. `error_responses` shapes errors for each protocol,
+and `openapi` describes them; `dependencies` gives routes their service.
 
 Called by the routes and the application; its subpackage `connection` works below ASGI.
 

@@ -1,13 +1,13 @@
-"""The short way in: pure ASGI in front of FastAPI for the calls that come by the thousand.
+"""The fast path: pure ASGI in front of FastAPI for the calls that come by the thousand.
 
-    request ─► path in HOT? ─no─────────────────► FastAPI (everything else, and the reference)
+    request ─► path of the fast path? ─no───────► FastAPI (everything else)
                   │yes
-               POST, JSON? ─no──────────────────► FastAPI
+               POST, JSON? ─no──────────────────► FastAPI (bulk bodies)
                   │yes
-               read body ─► *_answers ─► send
+               read body ─► operation ─► send
 
-FastAPI declares the same paths and calls the same functions; a test holds both answers byte-equal.
-What this saves stands in docs/decisions (ASGI fast path).
+FastAPI declares the same paths for openapi.json and answers their other bodies. What this saves
+stands in docs/decisions (ASGI fast path).
 """
 
 from __future__ import annotations
@@ -23,32 +23,35 @@ from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import InvalidRequest, ServiceError, TooLarge, nothing_came
 from service.core.problem_details import as_service_error, problem
 from service.core.request_head import call_of, read_timeout
+from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
-from service.http.refusals import refused
 from service.http.request_body import Body, collect
 from service.operations.context import Service
 from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
 from service.operations.operation import LARGE_BYTES, Operation, answer
+from service.operations.windows import WINDOWS
 from service.security.scopes import key_of, scope_of_path
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-FAST_PATH_CALLS: dict[str, Operation] = {
+INLINE_CALLS: dict[str, Operation] = {
     "/v1/encode": ENCODE,
     "/v1/encode/batch": ENCODE_BATCH,
     "/v1/count": COUNT,
     "/v1/decode": DECODE,
     "/v1/decode/batch": DECODE_BATCH,
 }
+"""Calls whose answer is small where the body is: a connection answers them itself."""
+FAST_PATH_CALLS = INLINE_CALLS | {"/v1/windows": WINDOWS}
 JSON_TYPE = (b"content-type", b"application/json")
 CONTROL = frozenset(map(chr, (*range(32), 127)))
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
 
 
 class AsgiFastPath:
-    """Answers the hot calls itself and hands everything else to the application behind it."""
+    """Answers its calls itself and hands everything else to the application behind it."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
@@ -85,8 +88,8 @@ class AsgiFastPath:
         try:
             check_access(self.service, scope)
         except ServiceError as error:
-            await refused(scope["path"], error)(scope, receive, send)
-            return "refused"
+            await make_error_response(scope["path"], error)(scope, receive, send)
+            return "make_error_response"
         operation = FAST_PATH_CALLS.get(scope["path"])
         is_json = call.media_type == b"application/json"
         if operation is None or scope["method"] != "POST" or not is_json:

@@ -1,15 +1,13 @@
-"""Refusals in the words that the clients of other systems read."""
+"""Refusals over HTTP: problem documents, or the words of the system that a path belongs to."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 from fastapi import Response
 
-from service.batching.work import GONE
 from service.core.errors import ServiceError
 from service.core.problem_details import as_service_error, problem
 from service.core.request_head import call_of
@@ -18,14 +16,15 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 Shape = Literal["openai", "llama_cpp", "tei", "anthropic", "oip"]
-Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
 TEI_TYPES = {413: "validation", 422: "validation", 429: "overloaded", 503: "unhealthy"}
 OPENAI_TYPES = {404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}
 ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
 
 
-def json_answer(value: Any, headers: dict[str, str] | None = None, status: int = 200) -> Response:
-    """A value as JSON."""
+def make_json_response(
+    value: Any, headers: dict[str, str] | None = None, status: int = 200
+) -> Response:
+    """Make an answer of a value as JSON."""
     return Response(orjson.dumps(value), status, headers, "application/json")
 
 
@@ -42,40 +41,22 @@ class Refusal(Response):
         await super().__call__(scope, receive, send)
 
 
-def problem_answer(error: Exception) -> Refusal:
-    """Any exception as a problem document."""
+def make_problem_response(error: Exception) -> Refusal:
+    """Make a problem document of any exception."""
     refused = as_service_error(error)
     status, headers, body = problem(refused)
     named = {name.decode(): value.decode() for name, value in headers}
     return Refusal(refused.code, body, status, named)
 
 
-def worded(error: Exception, shape: Shape) -> Refusal:
-    """Any exception in a system's own words."""
+def make_dialect_response(error: Exception, shape: Shape) -> Refusal:
+    """Word any exception as a system's clients read it."""
     refused = as_service_error(error)
     message = f"{refused.where}: {refused.message}" if refused.where else refused.message
     headers = {name.decode(): value.decode() for name, value in refused.headers}
     headers["content-type"] = "application/json"
     body = orjson.dumps(WORDINGS[shape](refused, message))
     return Refusal(refused.code, body, _status(refused, shape), headers)
-
-
-def in_words(shape: Shape) -> Callable[[Route], Route]:
-    """Marks a route whose refusals are a system's."""
-
-    def mark(route: Route) -> Route:
-        @functools.wraps(route)
-        async def answer(*arguments: Any, **named: Any) -> Response:
-            try:
-                return await route(*arguments, **named)
-            except GONE:
-                raise
-            except Exception as error:
-                return worded(error, shape)
-
-        return cast(Route, answer)
-
-    return mark
 
 
 def _status(refused: ServiceError, shape: Shape) -> int:
@@ -119,3 +100,36 @@ WORDINGS: dict[Shape, Callable[[ServiceError, str], Any]] = {
     "anthropic": _anthropic,
     "oip": _oip,
 }
+
+SHAPES: dict[str, Shape] = {
+    "/v1/messages/count_tokens": "anthropic",
+    "/decode": "tei",
+    **dict.fromkeys(
+        (
+            "/tokenize",
+            "/detokenize",
+            "/v1/tokenize",
+            "/v1/detokenize",
+            "/tokenizer_info",
+            "/v1/completions/render",
+            "/v1/chat/completions/render",
+            "/v1/responses/input_tokens",
+        ),
+        "openai",
+    ),
+}
+
+
+PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}
+
+
+def find_shape(path: str) -> Shape | None:
+    """Find the system whose words a path's refusals have; None: our own."""
+    found = (shape for prefix, shape in PREFIXES.items() if f"{path}/".startswith(prefix))
+    return next(found, SHAPES.get(path))
+
+
+def make_error_response(path: str, error: Exception) -> Refusal:
+    """Make the answer to a request that is refused."""
+    shape = find_shape(path)
+    return make_problem_response(error) if shape is None else make_dialect_response(error, shape)

@@ -25,7 +25,7 @@ from service.core.request_head import call_of
 from service.core.settings import Settings
 from service.http.asgi_fast_path import read_body
 from service.http.backpressure import SEND_BYTES
-from service.http.refusals import refused
+from service.http.error_responses import make_error_response
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine
 from service.multiprocess.upload_spool import Spool, received_from
@@ -58,7 +58,7 @@ class Forwarding:
             async with self._message(scope, receive) as message:
                 answer = await self.engine.call(message)
         except ServiceError as error:
-            await refused(scope["path"], error)(scope, receive, send)
+            await make_error_response(scope["path"], error)(scope, receive, send)
             return
         # The metrics count under the route's template and not under each path.
         scope["route"] = SimpleNamespace(path=answer.values["route"])

@@ -31,8 +31,8 @@ from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
 from service.engines.base import Codec, Engine
 from service.http.asgi_fast_path import AsgiFastPath
+from service.http.error_responses import make_error_response
 from service.http.openapi import with_refusals
-from service.http.refusals import refused
 from service.http.streaming_response import BrokenStream
 from service.observability.metrics import Gauges, Metrics
 from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
@@ -251,4 +251,4 @@ async def refuse(request: Request, error: Exception) -> Response:
     """Any exception as a refusal of the kind that belongs to the path."""
     if isinstance(error, BrokenStream):  # It has been logged, and its answer had begun.
         return Response(status_code=500)
-    return refused(request.scope["path"], error)
+    return make_error_response(request.scope["path"], error)

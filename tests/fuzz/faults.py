@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from google.rpc import code_pb2
 
-from service.http.refusals import SHAPES
+from service.http.error_responses import SHAPES
 from service.observability.logging import TextLines
 from tests.fuzz.messages import CANARY, Message
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from service.apis.dialects.common import NO_LIMIT
 from service.core.version import package_version
 from service.http.dependencies import ServiceDep
-from service.http.error_responses import in_words, json_answer
+from service.http.error_responses import make_json_response
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])
@@ -41,10 +41,9 @@ async def list_models(service: ServiceDep) -> dict[str, Any]:
 
 
 @router.get("/v1/models/{model}")
-@in_words("openai")
 async def get_model(service: ServiceDep, model: str) -> Response:
     """One vocabulary, as OpenAI shows a model."""
-    return json_answer(_model(service.registry.find(model).name))
+    return make_json_response(_model(service.registry.find(model).name))
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -75,7 +74,6 @@ async def info(service: ServiceDep) -> dict[str, Any]:
 
 
 @router.get("/tokenizer_info")
-@in_words("openai")
 async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Response:
     """tokenizer_config.json as vLLM shows it; without one, what the vocabulary itself says."""
     name = model or service.settings.default_vocabulary

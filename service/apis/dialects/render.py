@@ -24,7 +24,7 @@ from service.apis.dialects.common import (
     parse_body,
 )
 from service.core.errors import InvalidRequest
-from service.http.error_responses import in_words, json_answer
+from service.http.error_responses import make_json_response
 from service.operations import schemas
 from service.operations.rendering.offset_units import convert_spans
 from service.registry.entries import LoadedVocabulary
@@ -73,7 +73,6 @@ class RenderChat(ChatBody, Cut):
 
 
 @router.post("/v1/completions/render")
-@in_words("openai")
 async def render_completion(request: Request) -> Response:
     """A completion's prompts as ids: a list, one element for each prompt."""
     asked = await ask(request)
@@ -93,7 +92,7 @@ async def render_completion(request: Request) -> Response:
             place += 1
         else:
             answer.append(_generation(asked, "cmpl", body.cut(prompt, most), None))
-    return json_answer(answer, warning)
+    return make_json_response(answer, warning)
 
 
 def _most_ids(
@@ -163,7 +162,6 @@ def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any
 
 
 @router.post("/v1/chat/completions/render")
-@in_words("openai")
 async def render_chat(request: Request) -> Response:
     """A chat as ids, by the vocabulary's template."""
     asked = await ask(request)
@@ -173,11 +171,10 @@ async def render_chat(request: Request) -> Response:
     most = _most_ids(asked, entry, body, answered or 0)
     text = await chat_text(asked, entry, body)
     rows, offsets, warning = await _rows(asked, entry, [text], body, most)
-    return json_answer(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
+    return make_json_response(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
 
 
 @router.post("/v1/messages/count_tokens")
-@in_words("anthropic")
 async def count_messages(request: Request) -> Response:
     """Anthropic's count of a conversation, its system prompt and tools included."""
     asked = await ask(request)
@@ -185,7 +182,7 @@ async def count_messages(request: Request) -> Response:
     body = parse_body(ChatBody, asked)
     entry = await asked.entry(body.model)
     body.messages, body.tools = of_anthropic(body.messages, system), functions(body.tools)
-    return json_answer({"input_tokens": await _count(asked, entry, body)})
+    return make_json_response({"input_tokens": await _count(asked, entry, body)})
 
 
 async def _count(asked: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
@@ -197,7 +194,6 @@ async def _count(asked: DialectRequest, entry: LoadedVocabulary, body: ChatBody)
 
 
 @router.post("/v1/responses/input_tokens")
-@in_words("openai")
 async def count_responses(request: Request) -> Response:
     """OpenAI's count of what would be sent: a text as it is, messages by the template."""
     asked = await ask(request)
@@ -222,4 +218,4 @@ async def count_responses(request: Request) -> Response:
 
 
 def _counted(num_tokens: int) -> Response:
-    return json_answer({"object": "response.input_tokens", "input_tokens": num_tokens})
+    return make_json_response({"object": "response.input_tokens", "input_tokens": num_tokens})

@@ -25,7 +25,7 @@ from service.apis.dialects.common import (
 )
 from service.batching.work import GONE
 from service.core.errors import InvalidRequest
-from service.http.error_responses import Shape, in_words, json_answer, worded
+from service.http.error_responses import Shape, make_dialect_response, make_json_response
 from service.operations import schemas
 from service.registry.entries import LoadedVocabulary
 
@@ -110,7 +110,7 @@ async def tokenize(request: Request) -> Response:
     except GONE:
         raise
     except Exception as error:
-        return worded(error, shape)
+        return make_dialect_response(error, shape)
 
 
 async def _prompt(asked: DialectRequest) -> Response:
@@ -129,7 +129,7 @@ async def _prompt(asked: DialectRequest) -> Response:
         "tokens": rows[0] if one else rows,
         "token_strs": strings[0] if strings and one else strings,
     }
-    return json_answer(answer, warning)
+    return make_json_response(answer, warning)
 
 
 async def _chat(asked: DialectRequest) -> Response:
@@ -145,7 +145,7 @@ async def _chat(asked: DialectRequest) -> Response:
         "tokens": ids,
         "token_strs": token_strings(entry, ids) if body.return_token_strs else None,
     }
-    return json_answer(answer, warning)
+    return make_json_response(answer, warning)
 
 
 async def _llama_cpp(asked: DialectRequest) -> Response:
@@ -158,7 +158,7 @@ async def _llama_cpp(asked: DialectRequest) -> Response:
     if body.with_pieces:
         check_described(len(ids), "/with_pieces")
         tokens = [{"id": token_id, "piece": _piece(entry, token_id)} for token_id in ids]
-    return json_answer({"tokens": tokens}, warning)
+    return make_json_response({"tokens": tokens}, warning)
 
 
 def _piece(entry: LoadedVocabulary, token_id: int) -> str | list[int]:
@@ -191,7 +191,7 @@ async def _tei(asked: DialectRequest) -> Response:
     for number, (text, row) in enumerate(zip(texts, rows, strict=True)):
         spans = result.output.spans[begins[number] : begins[number + 1]].tolist()
         answer.append(_tei_tokens(entry, text.encode(), row, spans))
-    return json_answer(answer, warning)
+    return make_json_response(answer, warning)
 
 
 def _tei_tokens(
@@ -225,7 +225,6 @@ async def sglang_detokenize(request: Request) -> Response:
     return await _detokenize(request, skips_special=True)
 
 
-@in_words("openai")
 async def _detokenize(request: Request, *, skips_special: bool) -> Response:
     asked = await ask(request)
     body = parse_body(TokensBody, asked)
@@ -233,18 +232,17 @@ async def _detokenize(request: Request, *, skips_special: bool) -> Response:
     skip = skips_special if body.skip_special_tokens is None else body.skip_special_tokens
     texts, one = await _texts(asked, entry, body.tokens, skip, "/tokens")
     value: Any = texts[0] if one else texts
-    return json_answer({"prompt": value, "text": value, "content": value})
+    return make_json_response({"prompt": value, "text": value, "content": value})
 
 
 @router.post("/decode")
-@in_words("tei")
 async def tei_decode(request: Request) -> Response:
     """TEI's way from ids to texts."""
     asked = await ask(request)
     body = parse_body(IdsBody, asked)
     entry = await asked.entry(body.model)
     texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")
-    return json_answer(texts)
+    return make_json_response(texts)
 
 
 async def _texts(

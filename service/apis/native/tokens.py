@@ -1,7 +1,6 @@
-"""FastAPI's declaration of the native calls: the reference door, and what openapi.json shows.
+"""FastAPI's declaration of the native calls, and their bodies that are no JSON.
 
-The hot calls have a short cut in front (service/http/asgi_fast_path.py), which calls the same
-functions.
+Those that are JSON are answered in front of it (asgi_fast_path.py).
 """
 
 from __future__ import annotations
@@ -10,42 +9,21 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
-from starlette.types import Receive, Scope, Send
 
 from service.apis.bulk.arrow import BulkArrow
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.apis.bulk.fasta import BulkFasta, FastaQuery
 from service.apis.bulk.text import BulkText
-from service.batching.work import ClientGone
-from service.core.call import Call
 from service.core.errors import UnsupportedFormat
 from service.core.request_head import call_of
-from service.http.asgi_fast_path import FAST_PATH_CALLS, respond
-from service.http.problem_schema import refusals
+from service.http.dependencies import ServiceDep
+from service.http.openapi import refusals
 from service.http.streaming_response import Streamed
 from service.operations import schemas
 from service.operations.context import Service
-from service.operations.operation import Operation
 from service.operations.query_schemas import BatchQuery
-from service.operations.windows import WINDOWS
 
 router = APIRouter(tags=["tokens"])
-
-
-class Answered(Response):
-    """A response that reads, answers and sends one call as the hot door does."""
-
-    def __init__(self, service: Service, operation: Operation, call: Call) -> None:
-        super().__init__()
-        self.service, self.operation, self.call = service, operation, call
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer or its refusal."""
-        self.call.receive = receive
-        try:
-            await respond(self.service, self.operation, self.call, receive, send)
-        except ClientGone:
-            self.call.is_gone = True
 
 
 BULK: dict[tuple[str, str], type[Streamed]] = {
@@ -85,59 +63,95 @@ def _query_parameters(query: type[BatchQuery], note: str = "") -> dict[str, Any]
     }
 
 
-def _declare(
-    path: str, operation: Operation, summary: str, response_model: type[BaseModel]
-) -> None:
-    """One POST call: documented from its models, answered as the hot door answers it."""
-
-    async def endpoint(request: Request) -> Response:
-        service, call = request.app.state.service, call_of(request.scope)
-        media_type = call.media_type.decode("latin-1")
-        if media_type == "application/json":
-            return Answered(service, operation, call)
-        bulk = BULK.get((path, media_type))
-        if bulk is None:
-            raise _unsupported(path, media_type)
-        return bulk(service, request)
-
-    schema = operation.request_model.model_json_schema(ref_template="#/components/schemas/{model}")
+def _declare(path: str, request_model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a call's body and its refusals, as FastAPI's decorators take them."""
+    schema = request_model.model_json_schema(ref_template="#/components/schemas/{model}")
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     binary = {"schema": {"type": "string", "format": "binary"}}
     content |= {media_type: binary for own, media_type in BULK if own == path}
-    router.add_api_route(
-        path,
-        endpoint,
-        methods=["POST"],
-        name=path.removeprefix("/v1/").replace("/", "_"),
-        summary=summary,
-        response_model=response_model,
-        responses=refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
-        openapi_extra={"requestBody": {"required": True, "content": content}, **_parameters(path)},
-    )
+    return {
+        "responses": refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
+        "openapi_extra": {
+            "requestBody": {"required": True, "content": content},
+            **_parameters(path),
+        },
+    }
 
 
-DECLARED: dict[str, tuple[str, type[BaseModel]]] = {
-    "/v1/encode": ("The ids of one text", schemas.EncodeResponse),
-    "/v1/encode/batch": (
-        "The ids of many texts; a refused row leaves the others answered",
-        schemas.EncodeBatchResponse,
-    ),
-    "/v1/count": (
-        "How many ids each text has; they are never written out",
-        schemas.CountResponse,
-    ),
-    "/v1/decode": ("The text of one row of ids", schemas.DecodeResponse),
-    "/v1/decode/batch": (
-        "The text of each row of ids; a refused row leaves the others answered",
-        schemas.DecodeBatchResponse,
-    ),
-    "/v1/windows": (
-        "Overlapping windows over the tokens of one sequence",
-        schemas.WindowsResponse,
-    ),
-}
-for _path, (_summary, _response_model) in DECLARED.items():
-    _declare(_path, FAST_PATH_CALLS.get(_path, WINDOWS), _summary, _response_model)
+def _answer_bulk(service: Service, request: Request) -> Response:
+    """Answer a body that is no JSON; the fast path has taken those that are."""
+    path = request.scope["path"]
+    media_type = call_of(request.scope).media_type.decode("latin-1")
+    bulk = BULK.get((path, media_type))
+    if bulk is None:
+        raise _unsupported(path, media_type)
+    return bulk(service, request)
+
+
+@router.post(
+    "/v1/encode",
+    summary="The ids of one text",
+    response_model=schemas.EncodeResponse,
+    **_declare("/v1/encode", schemas.EncodeRequest),
+)
+async def encode(service: ServiceDep, request: Request) -> Response:
+    """The text stands in JSON, or is the body itself, with the options in the query string."""
+    return _answer_bulk(service, request)
+
+
+@router.post(
+    "/v1/encode/batch",
+    summary="The ids of many texts; a refused row leaves the others answered",
+    response_model=schemas.EncodeBatchResponse,
+    **_declare("/v1/encode/batch", schemas.EncodeBatchRequest),
+)
+async def encode_batch(service: ServiceDep, request: Request) -> Response:
+    """The texts stand in JSON, or are the rows of an Arrow stream."""
+    return _answer_bulk(service, request)
+
+
+@router.post(
+    "/v1/count",
+    summary="How many ids each text has; they are never written out",
+    response_model=schemas.CountResponse,
+    **_declare("/v1/count", schemas.CountRequest),
+)
+async def count(service: ServiceDep, request: Request) -> Response:
+    """The texts stand in JSON."""
+    return _answer_bulk(service, request)
+
+
+@router.post(
+    "/v1/decode",
+    summary="The text of one row of ids",
+    response_model=schemas.DecodeResponse,
+    **_declare("/v1/decode", schemas.DecodeRequest),
+)
+async def decode(service: ServiceDep, request: Request) -> Response:
+    """The ids stand in JSON."""
+    return _answer_bulk(service, request)
+
+
+@router.post(
+    "/v1/decode/batch",
+    summary="The text of each row of ids; a refused row leaves the others answered",
+    response_model=schemas.DecodeBatchResponse,
+    **_declare("/v1/decode/batch", schemas.DecodeBatchRequest),
+)
+async def decode_batch(service: ServiceDep, request: Request) -> Response:
+    """The rows stand in JSON."""
+    return _answer_bulk(service, request)
+
+
+@router.post(
+    "/v1/windows",
+    summary="Overlapping windows over the tokens of one sequence",
+    response_model=schemas.WindowsResponse,
+    **_declare("/v1/windows", schemas.WindowsRequest),
+)
+async def windows(service: ServiceDep, request: Request) -> Response:
+    """The sequence stands in JSON."""
+    return _answer_bulk(service, request)
 
 
 @router.post(
@@ -156,6 +170,6 @@ for _path, (_summary, _response_model) in DECLARED.items():
         **_query_parameters(FastaQuery),
     },
 )
-async def encode_fasta(request: Request) -> Response:
+async def encode_fasta(service: ServiceDep, request: Request) -> Response:
     """Records are read, encoded and sent as they come; whatever the Content-Type says."""
-    return BulkFasta(request.app.state.service, request)
+    return BulkFasta(service, request)

@@ -12,7 +12,7 @@ from service.apis.native.training_upload import FILES, max_upload_bytes, receive
 from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge
 from service.core.problem_details import invalid_body
 from service.http.dependencies import ServiceDep
-from service.http.problem_schema import refusals
+from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.request_body import body_pieces
 from service.operations.context import Service

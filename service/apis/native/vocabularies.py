@@ -18,7 +18,7 @@ from service.core.request_head import call_of
 from service.engines.cpu.verification import sample_texts, verify
 from service.http.asgi_fast_path import read_body
 from service.http.dependencies import ServiceDep
-from service.http.problem_schema import refusals
+from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.streaming_response import check_length
 from service.registry.management import MAX_FILES, Upload

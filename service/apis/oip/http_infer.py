@@ -27,7 +27,7 @@ from service.core.errors import InvalidRequest
 from service.core.problem_details import invalid_body
 from service.core.request_head import call_of, read_timeout, whole_number
 from service.http.asgi_fast_path import read_body
-from service.http.error_responses import worded
+from service.http.error_responses import make_dialect_response
 from service.http.request_body import Body, collect
 from service.http.streaming_response import check_length, octets
 from service.operations.schemas import IgnoreExtra
@@ -75,7 +75,7 @@ class Infer:
             self.call.is_gone = True
             return
         except Exception as error:
-            await worded(error, "oip")(scope, receive, send)
+            await make_dialect_response(error, "oip")(scope, receive, send)
             return
         await octets(send, parts, headers)
 

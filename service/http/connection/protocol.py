@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.core.context_vars import CLIENT
 from service.core.errors import ServiceError, nothing_came
 from service.core.request_head import IN_SCOPE, header_call, read_timeout, repeated_call
-from service.http.asgi_fast_path import FAST_PATH_CALLS
+from service.http.asgi_fast_path import INLINE_CALLS
 from service.http.body_takeover import PROTOCOL
 from service.http.connection.head_cache import HeadCache
 from service.http.connection.idle_timer import UNREAD_S, IdleTimer, has_unread
@@ -44,7 +44,7 @@ from service.security.scopes import key_of, scope_of_path
 
 MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answers.
 MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
-FAST_PATH_URLS = {path.encode(): (path, call) for path, call in FAST_PATH_CALLS.items()}
+INLINE_URLS = {path.encode(): (path, call) for path, call in INLINE_CALLS.items()}
 JSON = b"application/json"
 
 
@@ -185,7 +185,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     def _make_inline_call(self) -> InlineCall | None:
         """Make a call of a plain small POST to a fast path; None for everything else."""
-        known = FAST_PATH_URLS.get(self.url)
+        known = INLINE_URLS.get(self.url)
         if known is None or self.parser.get_method() != b"POST":
             return None
         is_free = self.cycle is None or self.cycle.response_complete

@@ -1,10 +1,10 @@
 """Writes results as JSON, padded arrays and offsets in the units that a client wants.
 
-`json_rows` writes rows of ids, `json_stream` large answers in pieces, `padding` makes rectangles of
-ragged rows, and `offset_units` converts byte offsets to code points or UTF-16 units.
+`json_stream` writes rows of ids, and large answers in pieces, `padding` makes rectangles of ragged
+rows, and `offset_units` converts byte offsets to code points or UTF-16 units.
 
 Called by the operations, after their batch has ended.
 
 Rendering changes no id. A large answer is written in pieces, so that the event loop is never held
-for long; the C++ writer and its fallback give the same bytes.
+for long.
 """
