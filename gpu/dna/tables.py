@@ -22,7 +22,7 @@ from gpu.kernels.job import constant
 from gpu.memory.workspace_layout import CHUNK_TEXT, MAX_TEMPLATE
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import bpe_rules
+from vocabularies.reference.bpe import make_bpe_rules
 from vocabularies.sequences.strand import COMPLEMENT
 
 __all__ = ["DnaTables", "dna_tables", "prepare_dna"]
@@ -203,7 +203,7 @@ def _reached(
     vocabulary: Vocabulary,
 ) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, Run]]:
     """Ids of letters; ids and runs of the tokens that merges give for their own letters."""
-    model, rules = vocabulary.model, bpe_rules(vocabulary)
+    model, rules = vocabulary.model, make_bpe_rules(vocabulary)
     assert isinstance(model, Bpe)
     letter_ids = {
         token: token_id for token, token_id in rules.token_ids.items() if len(token.decode()) == 1
@@ -242,7 +242,7 @@ def _records(
         return records, Pairs(none, none, np.zeros((1, 1), np.uint32))
     in_letters = [[letter_ids[bytes([letter])] for letter in token] for token in kept]
     try:
-        pairs = compatible_pairs(in_letters, [runs[t] for t in kept], bpe_rules(vocabulary))
+        pairs = compatible_pairs(in_letters, [runs[t] for t in kept], make_bpe_rules(vocabulary))
     except ValueError as error:
         raise NotCovered(str(error)) from error
     if pairs.bits.nbytes > MAX_PAIR_BYTES:

@@ -15,7 +15,7 @@ from gpu.kernels.job import constant
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
-from vocabularies.reference.bpe import bpe_rules
+from vocabularies.reference.bpe import make_bpe_rules
 
 __all__ = ["whole_tokens"]
 
@@ -38,7 +38,7 @@ def whole_tokens(
     model = vocabulary.model
     assert isinstance(model, Bpe)
     motifs = {motif.encode() for motif in vocabulary.motifs}
-    token_ids = bpe_rules(vocabulary).token_ids if model.ignore_merges else {}
+    token_ids = make_bpe_rules(vocabulary).token_ids if model.ignore_merges else {}
     whole = {
         token: token_id
         for token, token_id in token_ids.items()

@@ -24,7 +24,7 @@ from vocabularies.model.tables import (
     CharacterTable,
     character_table,
     kmer_table,
-    special_marks,
+    mark_special_bytes,
 )
 from vocabularies.model.types import Bpe, Kmers
 from vocabularies.model.vocabulary import Vocabulary
@@ -102,7 +102,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
     space = SPACE if apart else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
     # What takes words apart is the CPU engine's: contents.rare_kernels.
-    marks = table.needs_reference if has_words else special_marks(vocabulary)
+    marks = table.needs_reference if has_words else mark_special_bytes(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)
     letter_ids[:NUM_BYTES] = table.letter_ids
@@ -134,7 +134,7 @@ def _characters(vocabulary: Vocabulary, table: CharacterTable) -> tuple[Family, 
     _check_template(vocabulary, None)
     model, unknown = vocabulary.model, int(table.ids[-1])
     is_bpe = isinstance(model, Bpe)
-    marks = special_marks(vocabulary)
+    marks = mark_special_bytes(vocabulary)
     if table.by_byte and (table.ascii_only or marks.any()):
         raise NotCovered("bytes in upper case, or with special tokens among them")
     if not table.by_byte and _has_wide_ids(vocabulary, table, unknown):

@@ -23,7 +23,7 @@ from gpu.text.hash_table import fill, num_buckets
 from gpu.text.reachable_tokens import NO_MERGE, RankOf, reachable_symbols
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import bpe_rules
+from vocabularies.reference.bpe import make_bpe_rules
 
 __all__ = ["BpeTables", "bpe_tables", "shift_of"]
 
@@ -114,7 +114,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         raise NotCovered("the model is no byte-level BPE")
     if len(vocabulary) > MAX_IDS or len(model.merges) >= MAX_SYMBOLS - NUM_BYTES:
         raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
-    rules = bpe_rules(vocabulary)
+    rules = make_bpe_rules(vocabulary)
     byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
     if None in byte_ids:
         raise NotCovered(f"the byte {byte_ids.index(None):#04x} has no token")

@@ -14,7 +14,7 @@ from tests.support.each_engine import ENGINES, MARKS, ON_GPU, TEXT, engine_of, m
 from tests.support.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
-from vocabularies.model.tables import may_be_apart
+from vocabularies.model.tables import may_split_kmers
 from vocabularies.model.types import Kmers
 from vocabularies.reference import tokenizer
 
@@ -323,7 +323,7 @@ def test_a_vocabulary_is_loaded_once_by_many_threads_and_forgotten_when_unloaded
 @on_engines(ON_GPU)
 def test_what_the_kernels_can_do_they_do(engine, name):
     engine.load(load(name))
-    texts = [text for text in SOME_TEXTS if not may_be_apart(load(name), text)]
+    texts = [text for text in SOME_TEXTS if not may_split_kmers(load(name), text)]
     for options in OPTIONS:
         if options.reverse_complement or options.circular is not None:
             continue

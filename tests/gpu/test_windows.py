@@ -19,7 +19,7 @@ from tests.support.emulated_device import EmulatedDevice
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.model.tables import may_be_apart
+from vocabularies.model.tables import may_split_kmers
 from vocabularies.reference import tokenizer
 from vocabularies.sequences.augmentation import Augmentation, augment
 from vocabularies.sequences.windows import make_windows
@@ -34,10 +34,10 @@ def check_windows(engine, name, texts, options, window, stride, prefix, channel)
     """Each row's windows are those of the reference's ids and places."""
     vocabulary = load(name)
     layout = {"window": window, "stride": stride, "pad_id": PAD, "prefix": prefix}
-    if any(may_be_apart(vocabulary, text) for text in texts):
+    if any(may_split_kmers(vocabulary, text) for text in texts):
         with pytest.raises(NotCovered, match="apart"):
             encode_windows(engine, vocabulary, Batch(texts, options=options), **layout)
-        texts = [text for text in texts if not may_be_apart(vocabulary, text)]
+        texts = [text for text in texts if not may_split_kmers(vocabulary, text)]
     batch = Batch(texts, options=options)
     values = np.arange(len(batch.data), dtype=np.float32) if channel else None
     made = encode_windows(engine, vocabulary, batch, channel=values, **layout)
@@ -181,7 +181,7 @@ def test_what_cannot_be_cut_is_refused(engine):
 def check_augmented(engine, name, texts, options, augmentation) -> None:
     """The ids are those of the rows that NumPy makes."""
     vocabulary = load(name)
-    texts = [text for text in texts if not may_be_apart(vocabulary, text)]
+    texts = [text for text in texts if not may_split_kmers(vocabulary, text)]
     sent = Batch(texts, options=options)
     got = encode_augmented(engine, vocabulary, sent, augmentation)
     data, offsets = augment(sent.data, sent.offsets, augmentation)

@@ -125,7 +125,7 @@ def kmer_table(vocabulary: Vocabulary) -> KmerTable:
     if model.case == "upper":
         for table in (codes, letter_ids, classes):
             table[ord("a") : ord("z") + 1] = table[ord("A") : ord("Z") + 1]
-    needs_reference = special_marks(vocabulary)
+    needs_reference = mark_special_bytes(vocabulary)
     needs_reference[ASCII:] = True
     is_sign = np.zeros(256, np.bool_)
     if model.whitespace == "words":
@@ -144,8 +144,8 @@ def kmer_table(vocabulary: Vocabulary) -> KmerTable:
     )
 
 
-def may_be_apart(vocabulary: Vocabulary, text: str) -> bool:
-    """Whether a k-mer of the text may be taken apart, which only the reference does."""
+def may_split_kmers(vocabulary: Vocabulary, text: str) -> bool:
+    """Whether a k-mer of the text may be split, which only the reference does."""
     model = vocabulary.model
     if not isinstance(model, Kmers) or model.whitespace != "words":
         return False
@@ -160,7 +160,7 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
     That is a Characters model, and a Bpe over characters that has no merges (GPN's).
     """
     model = vocabulary.model
-    needs_reference = special_marks(vocabulary)
+    needs_reference = mark_special_bytes(vocabulary)
     if isinstance(model, Bpe):
         return (
             _bpe_characters(vocabulary, model, needs_reference)
@@ -215,7 +215,7 @@ def _bpe_characters(
     return CharacterTable(_frozen(ids), drops, False, True, _frozen(needs_reference))
 
 
-def special_marks(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+def mark_special_bytes(vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Mark one byte of each special token that is matched, bool[256]; of a letter both cases.
 
     A text with none of these bytes holds no special token. A sign is taken where there is one, as

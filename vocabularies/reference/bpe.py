@@ -34,7 +34,7 @@ class BpeRules:
 
 
 @functools.lru_cache(maxsize=32)
-def bpe_rules(vocabulary: Vocabulary) -> BpeRules:
+def make_bpe_rules(vocabulary: Vocabulary) -> BpeRules:
     """Make the dictionaries of a vocabulary whose model is Bpe."""
     model, tokens = vocabulary.model, vocabulary.tokens
     assert isinstance(model, Bpe)
@@ -61,7 +61,7 @@ def encode_bpe(vocabulary: Vocabulary, pretoken: AlignedText) -> list[Token]:
     Z = aa, Y = ab, X = ZY the text aaabdaaabac becomes aa|ab|d|aa|ab|a|c by the first two ranks
     and aaab|d|aaab|a|c by the third: X d X a c.
     """
-    model, rules = vocabulary.model, bpe_rules(vocabulary)
+    model, rules = vocabulary.model, make_bpe_rules(vocabulary)
     assert isinstance(model, Bpe)
     whole = pretoken.text.encode()
     if model.ignore_merges and whole in rules.token_ids:

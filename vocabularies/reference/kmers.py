@@ -25,7 +25,7 @@ EncodeKmer = Callable[[list[Letter]], list[int]]
 """Returns the ids of a k-mer: one, or those of the parts of a word."""
 
 
-def is_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bool:
+def decide_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bool:
     """Decide whether the sequence wraps, by the request or else by the vocabulary.
 
     Raises:

@@ -16,7 +16,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
 from vocabularies.reference.bpe import encode_bpe
 from vocabularies.reference.characters import encode_characters
-from vocabularies.reference.kmers import encode_kmers, is_circular
+from vocabularies.reference.kmers import decide_circular, encode_kmers
 from vocabularies.reference.special_tokens import AlignedText, Span, Token, split_special_tokens
 
 NO_REVERSE_COMPLEMENT = RowError(
@@ -68,7 +68,7 @@ def encode(
 
 def _content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[Token]:
     """Encode the text without begin and end tokens."""
-    circular = is_circular(vocabulary, text, options)
+    circular = decide_circular(vocabulary, text, options)
     tokens: list[Token] = []
     for part in split_special_tokens(vocabulary, text, options.special):
         if isinstance(part, AlignedText):

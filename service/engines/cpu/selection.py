@@ -22,7 +22,7 @@ from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable, character_table
 from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import bpe_rules
+from vocabularies.reference.bpe import make_bpe_rules
 
 logger = logging.getLogger(__name__)
 # Measured as what malloc has in use and what becomes resident (2026-11): fastokens takes 39 and
@@ -81,7 +81,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
             reasons.append(f"{encoder.name} differs on {self_test.first_difference}")
             logger.warning("Self-test of %s: %s", vocabulary.digest, reasons[-1])
     finally:
-        bpe_rules.cache_clear()
+        make_bpe_rules.cache_clear()
     if not reasons:
         reasons.append("no encoder covers normalizers or pretokens of this model")
     logger.warning("The reference answers for %s: %s", vocabulary.digest, "; ".join(reasons))

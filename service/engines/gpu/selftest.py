@@ -21,7 +21,7 @@ from service.engines.selftest import TEXTS, compare, texts_for
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import Content
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
-from vocabularies.model.tables import may_be_apart
+from vocabularies.model.tables import may_split_kmers
 from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
@@ -133,7 +133,7 @@ def compare_with_cpu(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
         raise own_ids.error
     if self_test.num_different:
         return self_test
-    damaged = () if may_be_apart(vocabulary, "\ufffd") else NOT_UTF8
+    damaged = () if may_split_kmers(vocabulary, "\ufffd") else NOT_UTF8
     batches = [*_batches(texts, _answered(vocabulary, TEXTS), damaged)]
     wrong = [_difference(gpu, cpu, vocabulary, batch) for batch in batches]
     wrong.append(_decode_difference(gpu, cpu, vocabulary, Batch(texts)))
@@ -156,7 +156,7 @@ def _why_left(vocabulary: Vocabulary, text: str) -> str:
     """Why the GPU must leave a text to the CPU engine; "" where it answers."""
     if only_composes(vocabulary) and not is_in_nfc(text):
         return "NFC may change it"
-    return "k-mers may be taken apart" if may_be_apart(vocabulary, text) else ""
+    return "k-mers may be taken apart" if may_split_kmers(vocabulary, text) else ""
 
 
 def _answer_to(gpu: Gpu, vocabulary: Vocabulary, text: str) -> str:

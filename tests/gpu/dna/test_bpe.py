@@ -28,7 +28,7 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer
-from vocabularies.reference.bpe import bpe_rules
+from vocabularies.reference.bpe import make_bpe_rules
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 ANY = 1 << 40
@@ -167,7 +167,7 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chu
 @given(merge_lists("ACG"))
 def test_pairs_by_spines_are_those_by_trial(merges):
     ordered = sorted(merges, key=lambda pair: len(pair[0] + pair[1]))
-    rules = bpe_rules(vocabulary_of("ACG", ordered))
+    rules = make_bpe_rules(vocabulary_of("ACG", ordered))
     assume(dna_pairs.in_order(rules))
     spelled = [token for token in rules.token_ids if set(token) <= set(b"ACG")]
     letters = {token: [rules.token_ids[bytes([letter])] for letter in token] for token in spelled}

@@ -29,7 +29,7 @@ from tests.support.sequence_strategies import (
 )
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.model.tables import may_be_apart
+from vocabularies.model.tables import may_split_kmers
 from vocabularies.model.types import Characters, Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
@@ -57,7 +57,7 @@ def check(
 
     What may take a k-mer apart leaves its batch to the CPU engine.
     """
-    left = [may_be_apart(vocabulary, text) for text in texts]
+    left = [may_split_kmers(vocabulary, text) for text in texts]
     if any(left):
         with pytest.raises(NotCovered, match="apart"):
             engine.encode(vocabulary, Batch(texts, options=options))

@@ -17,7 +17,7 @@ from tests.gpu.small.test_zero_copy_letters import check, engine_of, rows_of
 from tests.support.emulated_device import EmulatedStream
 from tests.support.sequence_strategies import SEQUENCES, kmer_vocabularies
 from vocabularies.builtin import load
-from vocabularies.model.tables import may_be_apart
+from vocabularies.model.tables import may_split_kmers
 
 
 @settings(max_examples=100)
@@ -29,7 +29,7 @@ from vocabularies.model.tables import may_be_apart
 )
 def test_any_kmers_have_the_ids_of_batches(vocabulary, texts, bits, is_pinned):
     engine = engine_of("emulated")
-    batch = rows_of([text for text in texts if not may_be_apart(vocabulary, text)])
+    batch = rows_of([text for text in texts if not may_split_kmers(vocabulary, text)])
     try:
         engine.load(vocabulary)
     except NotCovered:

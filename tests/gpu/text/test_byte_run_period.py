@@ -13,12 +13,12 @@ from gpu.text.byte_run_period import MAX_STEP, RUN, run_steps
 from tests.gpu.text.test_merge import vocabulary_of
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import bpe_rules, merge
+from vocabularies.reference.bpe import make_bpe_rules, merge
 
 
 def borders(vocabulary: Vocabulary, byte: int, size: int) -> set[int]:
     """Where the tokens of a run begin, by the definition."""
-    rules = bpe_rules(vocabulary)
+    rules = make_bpe_rules(vocabulary)
     symbols = [(rules.token_ids[bytes([byte])], at, at + 1) for at in range(size)]
     return {begin for _, begin, _ in merge(symbols, rules)}
 
@@ -33,7 +33,7 @@ def test_borders_in_the_front_half_of_a_run_repeat_after_a_step(seed):
             merges.append((left, right))
             lengths.append(left + right)
     vocabulary = vocabulary_of([(b"a" * left, b"a" * right) for left, right in merges])
-    step, found = int(run_steps(bpe_rules(vocabulary))[ord("a")]), borders(vocabulary, 97, RUN)
+    step, found = int(run_steps(make_bpe_rules(vocabulary))[ord("a")]), borders(vocabulary, 97, RUN)
     steps = [
         wanted
         for wanted in range(1, MAX_STEP + 1)
@@ -49,6 +49,6 @@ def test_borders_in_the_front_half_of_a_run_repeat_after_a_step(seed):
 )
 def test_steps_of_published_vocabularies(name, byte, step):
     vocabulary = load(name)
-    assert run_steps(bpe_rules(vocabulary))[ord(byte)] == step
+    assert run_steps(make_bpe_rules(vocabulary))[ord(byte)] == step
     found = sorted(borders(vocabulary, ord(byte), RUN))
     assert not step or all(b - a == step for a, b in itertools.pairwise(found[:3]))

@@ -17,7 +17,7 @@ from gpu.text.bpe_tables import bpe_tables
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import BpeRules, bpe_rules, merge
+from vocabularies.reference.bpe import BpeRules, make_bpe_rules, merge
 from vocabularies.reference.tokenizer import encode
 
 LETTERS = ["a", "b", "-", "é", "中"]
@@ -168,7 +168,7 @@ def test_runs_begin_merged_only_where_nothing_beside_them_merges_earlier(seed):
 def test_rows_of_runs_are_what_the_first_quarter_of_the_merges_gives(seed):
     chance = random.Random(seed)
     vocabulary = vocabulary_of(merges_of_runs(chance, ["-", "=", "a"]))
-    rules = bpe_rules(vocabulary)
+    rules = make_bpe_rules(vocabulary)
     last = max(rank for rank, _ in rules.merges.values())
     early = {pair: found for pair, found in rules.merges.items() if found[0] < last // 4}
     tables = bpe_tables(vocabulary, 1)

@@ -12,12 +12,12 @@ from tests.gpu.text.test_merge import vocabulary_of
 from tests.gpu.text.test_split import random_merges
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import bpe_rules
+from vocabularies.reference.bpe import make_bpe_rules
 
 
 def distances(vocabulary: Vocabulary) -> dict[int, int]:
     """By rank, from the rules: 0 where a pair of lower rank has the token; none without a pair."""
-    merges = bpe_rules(vocabulary).merges
+    merges = make_bpe_rules(vocabulary).merges
     first: dict[int, int] = {}
     for (left, right), (rank, _) in merges.items():
         for part in (left, right):

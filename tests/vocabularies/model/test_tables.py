@@ -16,7 +16,7 @@ from vocabularies.model.tables import (
     SPACE,
     character_table,
     kmer_table,
-    special_marks,
+    mark_special_bytes,
     token_table,
 )
 from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken
@@ -110,4 +110,4 @@ def test_marks_are_signs_where_a_special_token_has_one():
         SpecialToken("<x>", 3, matched=False),
     )
     vocabulary = Vocabulary(tokens, Characters((("A", 0),), 1), special)
-    assert np.flatnonzero(special_marks(vocabulary)).tolist() == sorted(b"[Mm")
+    assert np.flatnonzero(mark_special_bytes(vocabulary)).tolist() == sorted(b"[Mm")
