@@ -270,10 +270,14 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
 
     Raises:
         DeviceFault: a kernel found itself wrong.
-        NotCovered: a kernel met a character that it does not know.
+        NotCovered: a kernel met a character that it does not know, or merges that one thread would
+            have to make in a long text.
     """
     if workspace.reported[_NOT_COVERED]:
-        raise NotCovered("a character that has no id, or is longer in upper case, or NFC may join")
+        raise NotCovered(
+            "a character that has no id, or is longer in upper case, or NFC may join, "
+            "or merges out of order in a long piece"
+        )
     if workspace.reported[_FAULT]:
         raise DeviceFault("a long piece is no token, or letters had no path: report the text")
     return workspace.status

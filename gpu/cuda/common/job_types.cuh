@@ -38,7 +38,8 @@ constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
 constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
 constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to.
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
-constexpr uint32_t STATUS_NOT_COVERED = 6; // Not 0: a character that the kernels do not know.
+// Not 0: a character that the kernels do not know, or a text that would take them too long.
+constexpr uint32_t STATUS_NOT_COVERED = 6;
 constexpr uint32_t STATUS_ROWS = 7;        // What plain kernels know of all rows:
 constexpr uint32_t ROWS_ADD_UP = 1;        // ids of rows have to be added up (kmers/row_offsets.cuh),
 constexpr uint32_t ROWS_ARE_RIGHT = 2;     // none is at fault, and nobody has written row_errors and row_refused.

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
+from gpu.kernels.job import constant
 from gpu.text import bpe_tables as tables
 from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.gpu.text.test_split import check, doubled
 from tests.gpu.text.test_whole_piece import check as check_whole
+from tests.support.emulated_device import EmulatedDevice
+from vocabularies.batch.batch import Batch
+from vocabularies.reference.tokenizer import encode
 
 LATE = [(b"ab", b"c"), (b"d", b"ab"), (b"a", b"b")]
 """ab is made last of all, but in front of c and behind d."""
@@ -66,6 +73,23 @@ def test_a_piece_that_is_merged_as_a_whole_has_late_ranks_too(monkeypatch):
     texts = [unit + "uv" * 300 + "x" + "uv" * 99, unit + "uvuvuvx" * 50 + unit]
     cut = check(vocabulary_of(merges), texts)
     assert (cut.pieces, cut.whole) == (2, 2)
+
+
+@pytest.mark.parametrize("number", [3000, 10_000])
+def test_long_whole_pieces_whose_pairs_are_loud_are_not_covered(number):
+    """One thread merges such pairs, so that it may have few bytes to go through."""
+    units = [b"ab", b"cd", b"ef"]
+    merges = [merge for unit in units for merge in doubled(unit, 6)]
+    merges += [(b"uv", b"uvx"), (b"uv", b"x"), (b"uv", b"uv"), (b"u", b"v")]
+    seams = "".join((unit.decode() * 500)[:500] for unit in units * 8)
+    vocabulary, text = vocabulary_of(merges), seams + "uvuvuvx" * number
+    made = GpuEngine(EmulatedDevice(), 1 << 28)
+    if len(text) > constant("MOST_GROWN"):
+        with pytest.raises(NotCovered, match="merges out of order in a long piece"):
+            made.encode(vocabulary, Batch([text]))
+    else:
+        assert made.encode(vocabulary, Batch([text])).ids.tolist() == encode(vocabulary, text).ids
+    made.close()
 
 
 @settings(max_examples=60, deadline=None)

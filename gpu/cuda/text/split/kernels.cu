@@ -55,7 +55,7 @@ KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
 }
 
 // A block a part of all whole pieces, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
-// window_counts, tables -> starts, window_counts, records, merged_ids, misses.
+// window_counts, tables -> starts, window_counts, records, merged_ids, misses, status.
 KERNEL __launch_bounds__(WHOLE_THREADS, 1) last_pieces(const Job* job) {
     wait_for_kernel_before();
     SHARED WholeShared shared;

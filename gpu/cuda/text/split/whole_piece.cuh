@@ -59,20 +59,27 @@ DEVICE void write_part_of_whole(const Job& job, const WholeSymbols& all, uint32_
     for (uint32_t i = begin + threadIdx.x; i < begin + count; i += WHOLE_THREADS) set_starts(job, all.places[i], 1);
 }
 
-// What a step has to do, for all blocks the same.
-enum class WholeStep { END, MERGE, ASK, GROW };
+// Bytes of all whole pieces of which one thread makes loud pairs grow; where there are more, others encode the batch.
+constexpr uint32_t MOST_GROWN = 1 << 16;
 
-DEVICE WholeStep kind_of_step(const WholeRound& round) {
+// What a step has to do, for all blocks the same.
+enum class WholeStep { END, GIVE_UP, MERGE, ASK, GROW };
+
+DEVICE WholeStep kind_of_step(const WholeRound& round, uint32_t total) {
     if (round.lowest == NO_RANK) return WholeStep::END;
     if (!is_late(round.lowest) || round.loud == QUIET) return WholeStep::MERGE;
-    return round.loud == LOUD ? WholeStep::GROW : WholeStep::ASK;
+    if (round.loud != LOUD) return WholeStep::ASK;
+    return total <= MOST_GROWN ? WholeStep::GROW : WholeStep::GIVE_UP;
 }
 
 // A part's share of a step; false if it was the last step.
 DEVICE bool do_step(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t step, uint32_t number) {
     WholeRound round = begin_round(shared, all, step, number);
     WholePart *next = all.parts[(step + 1) % 2], &part = shared.parts[number];
-    switch (kind_of_step(round)) {
+    switch (kind_of_step(round, all.total)) {
+        case WholeStep::GIVE_UP:  // The answer is thrown away; until then pieces are as short as they are now.
+            job.answer.status[STATUS_NOT_COVERED] = 1;
+            [[fallthrough]];
         case WholeStep::END:
             write_part_of_whole(job, all, number, part.count);
             return false;
