@@ -32,18 +32,19 @@ def encode_augmented(
         NotCovered: the vocabulary is one of text, or a k-mer may have to be taken apart.
         OutOfMemory: the batch does not fit.
     """
-    with engine.residents.using(vocabulary) as resident:
+    resources = engine.resources
+    with resources.residents.using(vocabulary) as resident:
         if not resident.family.turns_rows:
             raise NotCovered("rows are augmented for characters, k-mers and DNA BPE")
         options = row_options(vocabulary, batch, resident.family)
         if options.spans is not None:
             raise ValueError("augmented rows have no spans in the rows as sent")
         size, rows = len(batch.data), len(batch)
-        with engine.workspaces.lend(size, rows, resident.family.layout) as workspace:
+        with resources.workspaces.lend(size, rows, resident.family.layout) as workspace:
             options = replace(options, turned=True)
-            pack_augmented(workspace, resident, batch, options, augmentation, engine.processors)
+            pack_augmented(workspace, resident, batch, options, augmentation, resources.processors)
             takes_bytes = bool(resident.fields.get("letters_are_bytes"))
-            processors = engine.processors
+            processors = resources.processors
             # A part may begin or end inside of a character.
             launch_content(workspace, resident, processors, validate=not takes_bytes, turned=True)
             launch(workspace, frame_kernels(resident.family, spans=False), processors)

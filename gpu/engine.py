@@ -1,49 +1,30 @@
-"""The GPU engine: a batch through the stages, all on one screen.
+"""The GPU engine: encodes and decodes batches on one device.
 
-    pack          texts joined in pinned host memory, with what each row asks for
-    take in       to the device, hard bits where texts begin, rows that are not UTF-8 noted
-    special       hard bits around special tokens
-    pretokenize   a start bit for every pretoken
-    cut           start bits inside pretokens, at borders of their own encoding
-    look up       the id of every piece that is a token; lists of the others
-    merge         the ids of the others
-    compact       ids one after another, and where each row's begin
-    frame         begin and end tokens, truncation, spans
-    answer        to host memory
-
-Computes ids and nothing else: self-tests, fallbacks and routing are the service's.
+Computes ids and nothing else: self-tests, fallbacks and routing are the service's. How a batch
+goes through the device: `gpu.dispatch`.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import may_be_wrong
-from gpu.batch.row_options import NOTHING_ADDED, WITHOUT_TEMPLATE, RowOptions, row_options
+from gpu import dispatch
+from gpu.batch.resources import Resources
 from gpu.decode.chunks import Ids
 from gpu.decode.decode import decode_rows
-from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import Staging
 from gpu.host.string_join import Joining
-from gpu.kernels.families import COMPOSED
-from gpu.large.encode import count_large, encode_large
 from gpu.large.ipc_stream import encode_shared
-from gpu.large.pipeline import Answer, Pipeline
+from gpu.large.pipeline import Pipeline
 from gpu.memory.caller_pinned import PageLocked, Take
 from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace_pool import Workspaces
 from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
-from gpu.small.call import SmallCall
-from gpu.small.fast_path import Few
-from gpu.small.one_launch import FEW, GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
-from gpu.small.zero_copy_letters import fetch_batch
-from gpu.text.nfc_check import widen_spans
-from gpu.vocabulary.cache import Resident, Residents
+from gpu.small.one_launch import most_fused_bytes
+from gpu.vocabulary.cache import Residents
 from gpu.vocabulary.device_tables import prepare
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedRows
@@ -51,7 +32,6 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-A = TypeVar("A", bound=Answer)
 ANSWER_BYTES = 1 << 30
 
 
@@ -67,8 +47,12 @@ class GpuEngine:
         take: gives the memory of answers, which is page-locked; None: the device does.
 
     Attributes:
-        fused_bytes: text of the largest batch whose stages are one launch.
+        device: the device.
+        pipeline: takes large batches through it in chunks.
         stage_times: how long the stages of some batches took.
+
+    Raises:
+        DeviceUnavailable: the C++ extensions are not built.
     """
 
     def __init__(
@@ -79,20 +63,25 @@ class GpuEngine:
         answer_bytes: int = ANSWER_BYTES,
         take: Take | None = None,
     ) -> None:
-        self.device, info = device, device.info
-        self.processors = info.processors
-        self.fused_bytes = GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
-        self.workspaces = Workspaces(device, workspace_bytes)
-        self.staging = Staging()
-        source = device if take is None else PageLocked(device, take)
-        self.leases = Leases(source, min(answer_bytes, workspace_bytes))
-        self.stage_times = StageTimes()
-        self.pipeline = Pipeline(self.workspaces, self.staging, self.processors, self.stage_times)
-        self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)
-        self.few = Few(
-            *(self.residents, self.workspaces, self.stage_times),
-            *(info.processors, info.has_clusters),
+        info, source = device.info, device if take is None else PageLocked(device, take)
+        self.device, self.stage_times = device, StageTimes()
+        self.pipeline = Pipeline(
+            Resources(
+                device=device,
+                processors=info.processors,
+                fused_bytes=most_fused_bytes(info),
+                residents=Residents(device, vocabulary_bytes or workspace_bytes, prepare),
+                workspaces=Workspaces(device, workspace_bytes),
+                staging=Staging(),
+                leases=Leases(source, min(answer_bytes, workspace_bytes)),
+                stage_times=self.stage_times,
+            )
         )
+
+    @property
+    def resources(self) -> Resources:
+        """What all calls share."""
+        return self.pipeline.resources
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
         """Put a vocabulary on the device, pinned if it is never to make room for another.
@@ -104,24 +93,23 @@ class GpuEngine:
             NotCovered: the kernels cannot compute it.
             OutOfMemory: it does not fit.
         """
-        return self.residents.load(vocabulary, pinned)
+        return self.resources.residents.load(vocabulary, pinned)
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running finish on it."""
-        self.residents.unload(digest)
+        self.resources.residents.unload(digest)
 
     def is_resident(self, digest: str) -> bool:
         """Whether a vocabulary is on the device now."""
-        return digest in self.residents
+        return digest in self.resources.residents
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
         """uint8[num_bytes], pinned, for texts that need no staging; None: too much is lent."""
-        block = self.leases.take(num_bytes)
-        return None if block is None else block[:num_bytes]
+        return self.resources.host_memory(num_bytes)
 
     def join(self, batch: Batch) -> None:
         """Join the strings of a batch, if it has such, in pinned memory, by several threads."""
-        with Joining(batch, self.host_memory, self.staging):
+        with Joining(batch, self.host_memory, self.resources.staging):
             pass
 
     def memory(self) -> dict[str, int]:
@@ -130,8 +118,8 @@ class GpuEngine:
         return {
             "total": info.total_bytes,
             "free": info.free_bytes,
-            "workspaces": self.workspaces.used_bytes,
-            "vocabularies": self.residents.used_bytes,
+            "workspaces": self.resources.workspaces.used_bytes,
+            "vocabularies": self.resources.residents.used_bytes,
         }
 
     @property
@@ -149,10 +137,7 @@ class GpuEngine:
 
     def close(self) -> None:
         """Give all memory back."""
-        self.residents.close()
-        self.workspaces.close()
-        self.leases.close()
-        self.staging.close()
+        self.resources.close()
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
@@ -167,83 +152,15 @@ class GpuEngine:
             DeviceFault: a kernel found itself wrong.
             ValueError: the vocabulary's ids do not fit in the batch's `id_dtype`.
         """
-        batch.check_id_dtype(len(vocabulary))
-        with (
-            self.residents.using(vocabulary) as resident,
-            Joining(batch, self.host_memory, self.staging) as copy,
-        ):
-            options = row_options(vocabulary, batch, resident.family)
-            is_small = self.workspaces.is_small(len(batch.data), len(batch))
-            if copy is not None and (is_small or resident.family.fetch):
-                copy.wait(len(batch.data))
-            encoded = fetch_batch(self, resident, batch, options)
-            validate = may_be_wrong(resident, batch)
-            if encoded is None:
-                encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
-            if encoded is None:
-                encoded = encode_large(
-                    self, vocabulary, resident, batch, options, validate=validate, copy=copy
-                )
-            if encoded.spans is not None and resident.family is COMPOSED:
-                widen_spans(encoded.spans, encoded.offsets, batch)
-            return encoded
-
-    def _try_small(
-        self,
-        vocabulary: Vocabulary,
-        resident: Resident,
-        batch: Batch,
-        options: RowOptions,
-        *,
-        validate: bool,
-        fused: str | None = None,
-    ) -> Encoded | None:
-        """The answer to a batch that is small, in one workspace; None: it goes in chunks.
-
-        `fused` is the kernel that does all of it, "" where there is none; None: it is looked for.
-        """
-        size = len(batch.data), len(batch)
-        if options.spans is not None or not self.workspaces.is_small(*size):
-            return None
-        if fused is None:
-            fused = self.fused_kernel(resident, batch, options)
-            if fused in FEW and (options.is_default or batch.options == WITHOUT_TEMPLATE):
-                answer = self.few.encode_batch(resident, fused, batch, options, validate)
-                if isinstance(answer, Encoded):
-                    return answer
-                fused = answer
-        try:
-            workspace = self.workspaces.take(*size, resident.family.layout)
-        except OutOfMemory:
-            return None  # Smaller chunks may fit.
-        with SmallCall(self, vocabulary, workspace, resident, batch, options, validate) as call:
-            return call.encode(fused)
-
-    def fused_kernel(self, resident: Resident, batch: Batch, options: RowOptions) -> str:
-        """The kernel that does all of a batch; "" where there is none."""
-        size = size_of(batch)
-        if not resident.is_fused or options.turned or size > self.fused_bytes:
-            return ""
-        return fused_kernel(resident.family, size)
+        return dispatch.encode(self.pipeline, vocabulary, batch)
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
         """Ids of shared texts where they are wanted: int64[B + 1]; see `large.ipc_stream`."""
-        return encode_shared(self, vocabulary, rows)
+        return encode_shared(self.pipeline, vocabulary, rows)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """int64[B]: how many ids `encode` would give each row; and the refused rows."""
-        with (
-            self.residents.using(vocabulary) as resident,
-            Joining(batch, self.host_memory, self.staging) as copy,
-        ):
-            options = row_options(vocabulary, batch, resident.family)
-            validate = may_be_wrong(resident, batch)
-            if copy is not None and self.workspaces.is_small(len(batch.data), len(batch)):
-                copy.wait(len(batch.data))
-            encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
-            if encoded is not None:  # One launch, ids and all, takes less than many.
-                return np.diff(encoded.offsets), encoded.errors
-            return count_large(self, vocabulary, resident, batch, options, copy=copy)
+        return dispatch.count(self.pipeline, vocabulary, batch)
 
     def encode_ids(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s
@@ -253,21 +170,7 @@ class GpuEngine:
         What `encode` does without options and errors, for bulk: the bytes are taken as they are,
         and a row that is refused has no ids.
         """
-        answer = self.few.encode_ids(vocabulary.digest, data, offsets)
-        if isinstance(answer, tuple):
-            return answer
-        batch = Batch(data=data, offsets=offsets)
-        with self.residents.using(vocabulary) as resident:
-            encoded = fetch_batch(self, resident, batch, NOTHING_ADDED)
-            if encoded is None:
-                encoded = self._try_small(
-                    vocabulary, resident, batch, NOTHING_ADDED, validate=False, fused=answer
-                )
-            if encoded is None:
-                encoded = encode_large(
-                    self, vocabulary, resident, batch, NOTHING_ADDED, validate=False
-                )
-            return encoded.ids.astype(np.int32, copy=False), encoded.offsets
+        return dispatch.encode_ids(self.pipeline, vocabulary, data, offsets)
 
     def decode(
         self, vocabulary: Vocabulary, ids: Ids, offsets: Int64s, skip_special_tokens: bool
@@ -282,5 +185,4 @@ class GpuEngine:
             NotCovered: the kernels cannot compute this vocabulary.
             OutOfMemory: it does not fit.
         """
-        with self.residents.using(vocabulary) as resident:
-            return decode_rows(self, resident, len(vocabulary), ids, offsets, skip_special_tokens)
+        return decode_rows(self.pipeline, vocabulary, ids, offsets, skip_special_tokens)

@@ -7,69 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.batch.resources import Resources
 from gpu.batch.row_options import NOTHING_ADDED
+from gpu.engine import GpuEngine
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of, put_begins
-from gpu.large.chunk_in_flight import Flight, Work
+from gpu.large.chunk_in_flight import Work
 from gpu.large.chunk_sizes import BY_BUS, TO_DEVICE, Pace
 from gpu.large.chunking import Chunk, chunks_of
 from gpu.large.pageable_output import ToOrdinary
+from gpu.large.pipeline import Pipeline
+from gpu.large.stream_answer import StreamAnswer
 from gpu.memory.output_buffer import Out
+from gpu.small import fast_path
 from gpu.small.call import SmallCall
-from gpu.small.direct_to_device import encode_straight
+from gpu.small.direct_to_device import encode_direct
+from gpu.small.one_launch import kernel_for, size_of
 from gpu.small.zero_copy_letters import fetch_letters
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 ONE_THREAD_BYTES = 1 << 17  # Of ids that one thread copies before others are awake.
 
 
-class StreamAnswer:
-    """The answer to a stream in the making.
-
-    Attributes:
-        way: to an `out` in ordinary memory.
-        offsets: int64[B + 1], where each row's ids begin.
-    """
-
-    def __init__(self, out: Out, num_rows: int, way: ToOrdinary | None = None) -> None:
-        self.way = way
-        self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
-        self.num_ids = self.num_bytes = 0
-        self.has_landed = False
-
-    def land(self, flight: Flight) -> None:
-        """Queue the copy out of a chunk."""
-        row = flight.first_refused()
-        if row is not None:  # It is too short for a circle, or has a word that is no k-mer.
-            raise ValueError(f"row {row} is refused; `encode` says why")
-        self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
-        self.out.check_room(self.num_bytes + num_bytes)
-        if self.way is None:
-            flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
-        else:
-            self.way.bring(flight, self.out.part(self.num_bytes, num_bytes))
-        if chunk.begins_row:
-            rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
-            np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
-        self.num_ids += flight.num_ids
-        self.num_bytes += num_bytes
-        self.offsets[chunk.first_row + chunk.num_rows] = self.num_ids
-
-
 def _stream(
-    engine: GpuEngine,
+    pipeline: Pipeline,
     vocabulary: Vocabulary,
     resident: Resident,
     batch: Batch,
@@ -77,9 +47,9 @@ def _stream(
     id_bits: int,
     pace: Pace,
 ) -> StreamAnswer:
-    data, offsets = batch.data, batch.offsets
-    work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
-    way = ToOrdinary(engine.leases, engine.staging) if out.is_ordinary else None
+    data, offsets, resources = batch.data, batch.offsets, pipeline.resources
+    work = Work(resident, data, resources.device.is_pinned(data), id_bits=id_bits)
+    way = ToOrdinary(resources.leases, resources.staging) if out.is_ordinary else None
 
     def answer() -> StreamAnswer:
         return StreamAnswer(out, len(offsets) - 1, way)
@@ -88,7 +58,7 @@ def _stream(
         return chunks_of(data, offsets, vocabulary, size, ends=pace.ends)
 
     try:
-        return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
+        return pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
     finally:
         if way is not None:
             way.finish()
@@ -122,9 +92,10 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    left = None
+    pipeline, left = engine.pipeline, None
+    resources = pipeline.resources
     if chunk_bytes is None and in_flight > 0:
-        answer = engine.few.encode_to(vocabulary.digest, data, offsets, target)
+        answer = fast_path.encode_to(resources, vocabulary.digest, data, offsets, target)
         if isinstance(answer, np.ndarray):
             return answer
         left = answer
@@ -132,34 +103,36 @@ def encode_stream(
     pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
     if chunk_bytes or in_flight != pace.in_flight:
         pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
-    with engine.residents.using(vocabulary) as resident:
+    with resources.residents.using(vocabulary) as resident:
         begins = None
         if target.on_device and resident.family.plain:
-            begins = _encode_plain(engine, resident, batch, target)
+            begins = _encode_plain(resources, resident, batch, target)
         if begins is None and len(batch.data) <= pace.chunk_bytes:
-            begins = _encode_small(engine, vocabulary, resident, batch, target, left)
+            begins = _encode_small(resources, vocabulary, resident, batch, target, left)
         if begins is None:
-            stream = _stream(engine, vocabulary, resident, batch, target, bits, pace)
+            stream = _stream(pipeline, vocabulary, resident, batch, target, bits, pace)
             begins = stream.offsets
         return begins
 
 
-def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out) -> Int64s | None:
+def _encode_plain(
+    resources: Resources, resident: Resident, batch: Batch, out: Out
+) -> Int64s | None:
     """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
     data, bits = batch.data, 8 * out.item_bytes
     if not len(data) or len(data) * out.item_bytes > out.num_bytes:
         return None
     with suppress(OutOfMemory):
         if not resident.family.fetch:
-            return encode_straight(engine, resident, batch, out.address, bits)
+            return encode_direct(resources, resident, batch, out.address, bits)
         put_begins(offsets := np.empty_like(batch.offsets), batch.offsets)
-        if fetch_letters(engine, resident, data, out.address, bits):
+        if fetch_letters(resources, resident, data, out.address, bits):
             return offsets
     return None  # Smaller chunks may fit.
 
 
 def _encode_small(
-    engine: GpuEngine,
+    resources: Resources,
     vocabulary: Vocabulary,
     resident: Resident,
     batch: Batch,
@@ -176,17 +149,17 @@ def _encode_small(
     size, bits = (len(batch.data), len(batch)), 8 * out.item_bytes
     has_room = len(batch.data) * out.item_bytes <= out.num_bytes
     reached = has_room and not out.is_ordinary
-    if not engine.workspaces.is_small(*size) or (out.on_device and not has_room):
+    if not resources.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
     try:
-        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED) if left is None else left
+        kernel = kernel_for(resources, resident, size_of(batch)) if left is None else left
         if not kernel and left is None:
             return None
-        workspace = engine.workspaces.take(*size, resident.family.layout)
+        workspace = resources.workspaces.take(*size, resident.family.layout)
     except OutOfMemory:
         return None  # Smaller chunks may fit.
     with SmallCall(
-        engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
+        resources, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
     ) as call:
         if reached:
             return call.encode_to(out.address, bits, kernel)
@@ -194,7 +167,7 @@ def _encode_small(
         ids = workspace.ids.view(np.uint8)[: out.item_bytes * int(begins[-1])]
         out.check_room(len(ids))
         if len(ids) > ONE_THREAD_BYTES:
-            engine.staging.share(out.part(0, len(ids)), ids)
+            resources.staging.share(out.part(0, len(ids)), ids)
         else:
             out.part(0, len(ids))[:] = ids
         return begins

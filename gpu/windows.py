@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpu.batch.plan import first_kernels, rare_kernels, refused_rows
+from gpu.batch.resources import Resources
 from gpu.batch.row_options import RowOptions, row_errors, row_options
 from gpu.batch.transfer import fetch, launch, pack, status_of
 from gpu.engine import GpuEngine
@@ -153,12 +154,13 @@ def encode_windows(
     window, stride = operator.index(window), operator.index(stride)
     values = None if channel is None else np.asarray(channel, np.float32)
     _check(batch, window, stride, (*prefix, pad_id), values)
-    with engine.residents.using(vocabulary) as resident:
+    resources = engine.resources
+    with resources.residents.using(vocabulary) as resident:
         if not resident.family.plain:
             raise NotCovered("windows are cut of characters and k-mers")
         size = len(batch.data), len(batch)
-        with engine.workspaces.lend(*size, resident.family.layout) as workspace:
-            counts, errors = _encode(engine, workspace, resident, vocabulary, batch)
+        with resources.workspaces.lend(*size, resident.family.layout) as workspace:
+            counts, errors = _encode(resources, workspace, resident, vocabulary, batch)
             rows, columns = offsets_from_lengths(-(-counts // stride)), len(prefix) + window
             job = workspace.job[0]
             job["window_length"], job["window_stride"], job["window_pad"] = window, stride, pad_id
@@ -169,7 +171,7 @@ def encode_windows(
             if values is not None:
                 _send(workspace, "channel", values)
             made = _allocate(engine.device, workspace, rows, columns, errors)
-            _cut(workspace, int(rows[-1]) * columns, engine.processors)
+            _cut(workspace, int(rows[-1]) * columns, resources.processors)
             return made
 
 
@@ -195,7 +197,7 @@ def _check(
 
 
 def _encode(
-    engine: GpuEngine,
+    resources: Resources,
     workspace: Workspace,
     resident: Resident,
     vocabulary: Vocabulary,
@@ -203,8 +205,8 @@ def _encode(
 ) -> tuple[Int64s, dict[int, RowError]]:
     """int64[B]: how many ids each row has, which stay in the workspace; and the refused rows."""
     options = row_options(vocabulary, batch, resident.family)
-    pack(workspace, resident, batch, options, engine.processors, engine.staging)
-    _launch_content(workspace, resident, batch, options, engine.processors)
+    pack(workspace, resident, batch, options, resources.processors, resources.staging)
+    _launch_content(workspace, resident, batch, options, resources.processors)
     errors = row_errors(vocabulary, batch, options, refused_rows(workspace, len(batch)))
     counts = np.diff(fetch(workspace, "id_offsets", np.int64, len(batch) + 1))
     counts[list(errors)] = 0

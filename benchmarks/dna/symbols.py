@@ -138,10 +138,11 @@ def time_kernels(
     engine: GpuEngine, clock: Clock, name: str, sequences: Sequences, bits: int
 ) -> dict[str, Any]:
     """Time from text on the device to ids on the device; return seconds and bytes moved."""
-    data, offsets, processors = sequences.data, sequences.offsets, engine.processors
+    resources = engine.resources
+    data, offsets, processors = sequences.data, sequences.offsets, resources.processors
     with (
-        engine.residents.using(vocabulary_of(name)) as resident,
-        engine.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
+        resources.residents.using(vocabulary_of(name)) as resident,
+        resources.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
     ):
         stream = workspace.stream
         pack_rows(workspace, resident, data, offsets, processors, id_bits=bits)

@@ -132,13 +132,13 @@ class GpuWays:
     def kernels(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Kernels]:
         """Put a batch on the device, in a workspace of its own."""
         engine = self.engine
-        with engine.residents.using(vocabulary) as resident:
+        with engine.resources.residents.using(vocabulary) as resident:
             size = len(data), len(offsets) - 1
-            with engine.workspaces.lend(*size, resident.family.layout) as workspace:
-                pack_rows(workspace, resident, data, offsets, engine.processors)
+            with engine.resources.workspaces.lend(*size, resident.family.layout) as workspace:
+                pack_rows(workspace, resident, data, offsets, engine.resources.processors)
                 workspace.stream.synchronize()
                 names = first_kernels(workspace, resident)
-                yield Kernels(self.clock, workspace, names, engine.processors)
+                yield Kernels(self.clock, workspace, names, engine.resources.processors)
 
     def stream(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: NDArray[Any]

@@ -18,10 +18,12 @@ from gpu.kernels.job import constant
 from vocabularies.batch.batch import (
     DEFAULT_OPTIONS,
     Batch,
+    Encoded,
     EncodeOptions,
     RowError,
     RowRefused,
 )
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.types import Bpe, Kmers
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.special_tokens import split_special_tokens
@@ -223,3 +225,12 @@ def _row_error(vocabulary: Vocabulary, batch: Batch, row: int) -> RowError:
     except RowRefused as refused:
         return refused.error
     raise AssertionError("a kernel refused a row that nothing is wrong with")
+
+
+def drop_rows(encoded: Encoded) -> None:
+    """Take the ids of refused rows out of an answer."""
+    sizes = np.diff(encoded.offsets)
+    begins = encoded.offsets[:-1].copy()
+    sizes[list(encoded.errors)] = 0
+    encoded.ids = encoded.ids[ragged_indices(begins, sizes)]
+    encoded.offsets = offsets_from_lengths(sizes)

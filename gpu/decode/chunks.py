@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,11 @@ from gpu.large.answer import GrowingArray
 from gpu.large.chunk_in_flight import Flight, Lanes, Work
 from gpu.large.chunk_sizes import BY_BUS
 from gpu.large.chunking import LEAST_BYTES, Chunk, next_size
+from gpu.large.pipeline import Pipeline
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import BYTES_A_ROW
 from gpu.vocabulary.cache import Resident
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -141,11 +138,11 @@ class _Answer:
 
 
 def decode_in_chunks(
-    engine: GpuEngine, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
+    pipeline: Pipeline, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
 ) -> Found | None:
     """None: chunks cannot say it."""
     data, id_bytes = ids.view(np.uint8), ids.itemsize
-    is_pinned, cuts = engine.device.is_pinned(data), not _shares_letters(resident)
+    is_pinned, cuts = pipeline.resources.device.is_pinned(data), not _shares_letters(resident)
     work = _Decoding(
         resident, data, is_pinned, id_bytes=id_bytes, skips_special=skip_special_tokens
     )
@@ -154,9 +151,9 @@ def decode_in_chunks(
         return _chunks(offsets, id_bytes, size, cuts)
 
     def new_answer() -> _Answer:
-        return _Answer(work, len(offsets) - 1, engine.leases)
+        return _Answer(work, len(offsets) - 1, pipeline.resources.leases)
 
-    pipeline, size = engine.pipeline, BY_BUS.of(len(data)).chunk_bytes
+    size = BY_BUS.of(len(data)).chunk_bytes
     try:
         answer = pipeline.answer(work, chunks, new_answer, min(pipeline.chunk_bytes, size))
     except _NotInChunks:

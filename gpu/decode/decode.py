@@ -5,21 +5,21 @@ Many ids go in chunks (`chunks`); few, and what chunks cannot say, all at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.batch.resources import Resources
 from gpu.batch.row_options import NO_BYTE
 from gpu.batch.transfer import ROW_BYTES, fetch, set_fields
 from gpu.decode.chunks import ID_BYTES, Found, Ids, decode_in_chunks, set_decode_job
 from gpu.kernels.catalog import num_blocks
+from gpu.large.pipeline import Pipeline
 from gpu.memory.workspace import Workspace
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import RowError
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
+from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 Decoded = tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]
@@ -27,35 +27,33 @@ SMALL_BYTES = 1 << 17  # Of ids, which are decoded all at once.
 
 
 def decode_rows(
-    engine: GpuEngine,
-    resident: Resident,
-    num_ids: int,
+    pipeline: Pipeline,
+    vocabulary: Vocabulary,
     ids: Ids,
     offsets: Int64s,
     skip_special_tokens: bool,
 ) -> Decoded:
-    """The bytes uint8[N] and int64[B + 1] of ids in rows offsets int64[B + 1], and the errors.
-
-    The vocabulary has `num_ids` ids.
-    """
+    """As `GpuEngine.decode`."""
     dtype: type[Any] = np.int32 if ids.dtype == np.int32 else np.int64
     ids, found = np.ascontiguousarray(ids, dtype), None
-    if ids.nbytes > SMALL_BYTES and offsets[0] == 0 and offsets[-1] == len(ids):
-        found = decode_in_chunks(engine, resident, ids, offsets, skip_special_tokens)
-    if found is None:
-        found = _decode_at_once(engine, resident, ids, offsets, skip_special_tokens)
+    resources = pipeline.resources
+    with resources.residents.using(vocabulary) as resident:
+        if ids.nbytes > SMALL_BYTES and offsets[0] == 0 and offsets[-1] == len(ids):
+            found = decode_in_chunks(pipeline, resident, ids, offsets, skip_special_tokens)
+        if found is None:
+            found = _decode_at_once(resources, resident, ids, offsets, skip_special_tokens)
     data, ends, places = found
-    return data, ends, _errors(num_ids, ids, offsets, places)
+    return data, ends, _errors(len(vocabulary), ids, offsets, places)
 
 
 def _decode_at_once(
-    engine: GpuEngine, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
+    resources: Resources, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
 ) -> Found:
     """Where tokens are long, a first run only says how large a workspace must be."""
     rows, capacity = len(offsets) - 1, 2 * len(ids)
     while True:
-        with engine.workspaces.lend(capacity, rows, resident.family.layout) as workspace:
-            _launch(workspace, resident, ids, offsets, skip_special_tokens, engine.processors)
+        with resources.workspaces.lend(capacity, rows, resident.family.layout) as workspace:
+            _launch(workspace, resident, ids, offsets, skip_special_tokens, resources.processors)
             ends = fetch(workspace, "decoded_offsets", np.int64, rows + 1)
             total = int(ends[-1])
             if total <= ID_BYTES * workspace.capacity.num_bytes:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.row_options import NO_BYTE, RowOptions, row_errors
+from gpu.batch.row_options import NO_BYTE, RowOptions, drop_rows, row_errors
 from gpu.host.arrays import address_of
 from gpu.large.chunk_in_flight import Flight
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace import Workspace
 from vocabularies.batch.batch import Batch, Encoded, RowError
-from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
@@ -210,12 +209,3 @@ class Counts:
         errors = self.findings.errors()
         self.counts[list(errors)] = 0
         return self.counts, errors
-
-
-def drop_rows(encoded: Encoded) -> None:
-    """Take the ids of refused rows out of an answer."""
-    sizes = np.diff(encoded.offsets)
-    begins = encoded.offsets[:-1].copy()
-    sizes[list(encoded.errors)] = 0
-    encoded.ids = encoded.ids[ragged_indices(begins, sizes)]
-    encoded.offsets = offsets_from_lengths(sizes)

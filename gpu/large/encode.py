@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,18 @@ from gpu.large.answer import BatchAnswer, Counts, RowsRefused
 from gpu.large.chunk_in_flight import BITS_A_WORD, Work
 from gpu.large.chunk_sizes import BY_BUS
 from gpu.large.chunking import Chunk, chunks_of
-from gpu.large.pipeline import Answer
+from gpu.large.pipeline import Answer, Pipeline
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedText
 from vocabularies.model.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
 
 Bytes = NDArray[np.uint8]
 A = TypeVar("A", bound=Answer)
 
 
 def encode_large(
-    engine: GpuEngine,
+    pipeline: Pipeline,
     vocabulary: Vocabulary,
     resident: Resident,
     batch: Batch,
@@ -46,22 +43,22 @@ def encode_large(
 
     Rows are looked at for UTF-8 if `validate` says so. A `copy` writes the bytes meanwhile.
     """
-    work = replace(_work(engine, resident, batch, options, copy), validate=validate)
+    work = replace(_work(pipeline, resident, batch, options, copy), validate=validate)
 
     def new_answer(dtype: type[np.integer] = np.int32) -> BatchAnswer:
-        return BatchAnswer(vocabulary, batch, options, engine.leases, dtype)
+        return BatchAnswer(vocabulary, batch, options, pipeline.resources.leases, dtype)
 
     bits = 8 * np.dtype(batch.id_dtype).itemsize
     if bits < BITS_A_WORD and not options.framed and options.spans is None:
         narrow = replace(work, id_bits=bits)
         with suppress(RowsRefused):
             new_narrow = partial(new_answer, batch.id_dtype)
-            return _in_chunks(engine, vocabulary, batch, narrow, new_narrow).finish()
-    return _in_chunks(engine, vocabulary, batch, work, new_answer).finish()
+            return _in_chunks(pipeline, vocabulary, batch, narrow, new_narrow).finish()
+    return _in_chunks(pipeline, vocabulary, batch, work, new_answer).finish()
 
 
 def count_large(
-    engine: GpuEngine,
+    pipeline: Pipeline,
     vocabulary: Vocabulary,
     resident: Resident,
     batch: Batch,
@@ -74,21 +71,21 @@ def count_large(
     def new_answer() -> Counts:
         return Counts(vocabulary, batch, options)
 
-    work = replace(_work(engine, resident, batch, options, copy), count_only=True)
-    return _in_chunks(engine, vocabulary, batch, work, new_answer).finish()
+    work = replace(_work(pipeline, resident, batch, options, copy), count_only=True)
+    return _in_chunks(pipeline, vocabulary, batch, work, new_answer).finish()
 
 
 def _work(
-    engine: GpuEngine, resident: Resident, batch: Batch, options: RowOptions, copy: Copy | None
+    pipeline: Pipeline, resident: Resident, batch: Batch, options: RowOptions, copy: Copy | None
 ) -> Work:
-    data, is_pinned = batch.data, engine.device.is_pinned(batch.data)
+    data, is_pinned = batch.data, pipeline.resources.device.is_pinned(batch.data)
     if copy is not None and not is_pinned:  # It is read before chunks are launched.
         copy.wait(len(data))
     return Work(resident, data, is_pinned, options, may_be_wrong(resident, batch), joining=copy)
 
 
 def _in_chunks(
-    engine: GpuEngine,
+    pipeline: Pipeline,
     vocabulary: Vocabulary,
     batch: Batch,
     work: Work,
@@ -96,7 +93,6 @@ def _in_chunks(
 ) -> A:
     """The answer on which all chunks have landed."""
     whole = None if work.options is None else work.options.whole_rows()
-    pipeline = engine.pipeline
 
     def chunks(size: int) -> Iterator[Chunk]:
         return chunks_of(batch.data, batch.offsets, vocabulary, size, whole, find=find)

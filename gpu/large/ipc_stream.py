@@ -7,7 +7,6 @@ an answer needs the host, as refused rows do, there is none, and the texts go th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,12 @@ from gpu.errors import NotCovered
 from gpu.large.chunk_in_flight import Flight, Work
 from gpu.large.chunk_sizes import BY_BUS, ON_DEVICE, TO_DEVICE
 from gpu.large.chunking import Chunk, chunks_of
-from gpu.large.pipeline import AT_ONCE
+from gpu.large.pipeline import AT_ONCE, Pipeline
+from gpu.large.stream_answer import StreamAnswer
 from gpu.memory.output_buffer import Out
-from gpu.streaming import StreamAnswer
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedRows, check_bounds
 from vocabularies.model.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
 
 Int64s = NDArray[np.int64]
 ID_BYTES = (4, 2, 1)
@@ -47,7 +43,7 @@ class _SharedAnswer(StreamAnswer):
             self.notify_almost_done()
 
 
-def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
+def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
     """The ids where they are wanted, there when this returns; int64[B + 1], where rows' begin.
 
     Raises:
@@ -68,7 +64,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
     with (
         rows.text.memory.in_use(),
         rows.out.in_use(),
-        engine.residents.using(vocabulary) as resident,
+        pipeline.resources.residents.using(vocabulary) as resident,
     ):
         options = row_options(vocabulary, batch, resident.family)
         if options.framed and rows.id_bytes != 4:
@@ -82,7 +78,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
         pace = to_device if rows.out.on_device else BY_BUS.of(len(rows.text))
-        turn = engine.pipeline.turn if pace is ON_DEVICE else AT_ONCE
+        turn = pipeline.turn if pace is ON_DEVICE else AT_ONCE
 
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(rows, out)
@@ -90,5 +86,5 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         def chunks(size: int) -> Iterator[Chunk]:
             return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.ends)
 
-        pipeline, sizes = engine.pipeline, (pace.chunk_bytes, pace.in_flight)
-        return pipeline.answer(work, chunks, new_answer, *sizes, turn).offsets
+        answer = pipeline.answer(work, chunks, new_answer, pace.chunk_bytes, pace.in_flight, turn)
+        return answer.offsets

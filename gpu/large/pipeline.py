@@ -13,14 +13,13 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Protocol, TypeVar
 
+from gpu.batch.resources import Resources
 from gpu.errors import OutOfMemory
-from gpu.host.copy_pool import Staging
 from gpu.large.chunk_in_flight import Flight, Lanes, Work
 from gpu.large.chunking import CHUNK_BYTES, Chunk
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
-from gpu.memory.workspace_pool import Workspaces
-from gpu.runtime.stage_timer import Clock, StageTimes
+from gpu.runtime.stage_timer import Clock
 
 IN_FLIGHT = 4
 AT_ONCE = nullcontext()
@@ -47,16 +46,14 @@ class Pipeline:
     """Sends batches through one device in chunks; any number of calls at once.
 
     Attributes:
+        resources: what all calls of the engine share.
         chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
         turn: of calls for which the kernels are slowest, one of which goes after the other.
         lanes: those that no call uses.
     """
 
-    def __init__(
-        self, workspaces: Workspaces, staging: Staging, processors: int, stage_times: StageTimes
-    ) -> None:
-        self.workspaces, self.staging, self.processors = workspaces, staging, processors
-        self.stage_times = stage_times
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
         self.chunk_bytes, self.in_flight = CHUNK_BYTES, IN_FLIGHT
         self.turn = Lock()
         self.lanes: list[Lanes] = []
@@ -79,7 +76,9 @@ class Pipeline:
             DeviceFault: a kernel found itself wrong.
         """
         chunk_bytes, in_flight = chunk_bytes or self.chunk_bytes, in_flight or self.in_flight
-        *larger, smallest = self.workspaces.chunk_sizes(chunk_bytes, work.resident.family.layout)
+        *larger, smallest = self.resources.workspaces.chunk_sizes(
+            chunk_bytes, work.resident.family.layout
+        )
         for size in larger:
             answer = new_answer()
             try:
@@ -125,7 +124,7 @@ class Pipeline:
         try:
             return self.lanes.pop()
         except IndexError:
-            device = self.workspaces.device
+            device = self.resources.device
             return Lanes(device.stream(), device.stream())
 
 
@@ -162,9 +161,9 @@ class _Call:
         while workspace is None:
             self.land_one() if self.flying else self._give_back()
             workspace = self._workspace(chunk)
-        workspace.clock = self.pipeline.stage_times.clock(workspace.stream)
+        workspace.clock = self.pipeline.resources.stage_times.clock(workspace.stream)
         try:
-            staging = self.pipeline.staging
+            staging = self.pipeline.resources.staging
             self.flying.append(self.work.flight(chunk, workspace, self.lanes, staging))
         except BaseException:
             self.landed.append(workspace)
@@ -180,7 +179,7 @@ class _Call:
             if workspace.capacity.holds(num_bytes, num_rows):
                 return self.landed.pop(i)
         num_held = len(self.flying) + len(self.landed)
-        workspaces, layout = self.pipeline.workspaces, self.work.resident.family.layout
+        workspaces, layout = self.pipeline.resources.workspaces, self.work.resident.family.layout
         if num_held >= self.in_flight:
             # The last chunks are small: their copies in need not wait for the kernels before them.
             if self.landed or num_held >= 2 * self.in_flight or 2 * num_bytes > self.room:
@@ -197,11 +196,11 @@ class _Call:
     def launch_all(self, but_newest: int = 0) -> None:
         """Launch those that are not yet on their way to the device."""
         for flight in list(self.flying)[: len(self.flying) - but_newest]:
-            flight.launch(self.pipeline.processors)
+            flight.launch(self.pipeline.resources.processors)
 
     def land_one(self) -> None:
         """Land the oldest."""
-        flight, processors = self.flying[0], self.pipeline.processors
+        flight, processors = self.flying[0], self.pipeline.resources.processors
         flight.launch(processors)
         flight.wait(processors)
         clock = flight.workspace.clock
@@ -219,7 +218,7 @@ class _Call:
             workspace = self.landed.pop(0)
             workspace.stream.synchronize()
             workspace.clock = None
-            self.pipeline.workspaces.give(workspace)
+            self.pipeline.resources.workspaces.give(workspace)
 
     def close(self) -> None:
         """Wait for all there is and give everything back; also after a failure."""
@@ -232,4 +231,4 @@ class _Call:
         self._give_back()
         self.pipeline.lanes.append(self.lanes)
         for clock in self.clocks:
-            self.pipeline.stage_times.add(clock)
+            self.pipeline.resources.stage_times.add(clock)

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.plan import first_kernels, rare_kernels
-from gpu.batch.row_options import RowOptions, row_errors
+from gpu.batch.resources import Resources
+from gpu.batch.row_options import RowOptions, drop_rows, row_errors
 from gpu.batch.transfer import checked, fetch, launch, pack, put_batch
+from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.copy_pool import Copy
 from gpu.kernels.families import answer_kernels
 from gpu.kernels.job import STATUS, WORD, constant
-from gpu.large.answer import drop_rows
 from gpu.memory.workspace import Workspace
 from gpu.runtime.stage_timer import stage_of
 from gpu.small.one_launch import (
-    FEW,
+    FAST_BLOCKS,
     GOES_ON_FROM,
     LEAVES_RARE,
     RARE_RUNS,
     blocks_of,
-    few_text,
     grid_text,
+    size_of,
+    staged_text,
 )
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
@@ -47,7 +46,7 @@ class SmallCall:
 
     def __init__(
         self,
-        engine: GpuEngine,
+        resources: Resources,
         vocabulary: Vocabulary,
         workspace: Workspace,
         resident: Resident,
@@ -55,8 +54,8 @@ class SmallCall:
         options: RowOptions,
         validate: bool,
     ) -> None:
-        self.engine, self.vocabulary, self.workspace = engine, vocabulary, workspace
-        self.processors = engine.processors
+        self.resources, self.vocabulary, self.workspace = resources, vocabulary, workspace
+        self.processors = resources.processors
         self.resident, self.batch, self.options = resident, batch, options
         self.family = resident.family
         self.validate = validate
@@ -74,14 +73,14 @@ class SmallCall:
             if kind is not None:  # The text may still be on its way.
                 self.workspace.stream.synchronize()
         finally:
-            self.engine.workspaces.give(self.workspace)
+            self.resources.workspaces.give(self.workspace)
 
     def pack(self) -> None:
         """The batch to the device."""
         begin, clock = perf_counter(), self.workspace.clock
         if clock is not None:
             clock.enter("copy_to_device")
-        staging = self.engine.staging
+        staging = self.resources.staging
         pack(self.workspace, self.resident, self.batch, self.options, self.processors, staging)
         if clock is not None:
             clock.add("stage", perf_counter() - begin)
@@ -125,23 +124,23 @@ class SmallCall:
 
     def take_text(self, fused: str) -> None:
         """Begin to bring the text to where a kernel that does all finds it."""
-        if fused in FEW:
-            self.text = few_text(self.workspace, self.batch), None
+        if fused in FAST_BLOCKS:
+            self.text = staged_text(self.workspace, self.batch), None
         elif fused:
             in_place = bool(self.family.bases)
             self.text = grid_text(
-                self.workspace, self.batch, self.engine.staging, in_place=in_place
+                self.workspace, self.batch, self.resources.staging, in_place=in_place
             )
 
     def run(self, fused: str, id_bits: int = 32) -> None:
         """All stages. The answer is where the job says."""
         workspace = self.workspace
         workspace.words[_ID_BITS] = id_bits
-        workspace.clock = self.engine.stage_times.clock(workspace.stream)
+        workspace.clock = self.resources.stage_times.clock(workspace.stream)
         try:
             self.run_all(fused)
             if workspace.clock is not None:
-                self.engine.stage_times.add(workspace.clock)
+                self.resources.stage_times.add(workspace.clock)
         finally:
             workspace.clock = None
         checked(workspace)
@@ -170,7 +169,7 @@ class SmallCall:
 
     def run_all(self, fused: str) -> None:
         """All stages of whatever batch."""
-        if fused in FEW:
+        if fused in FAST_BLOCKS:
             is_done = not self.launch_fused(fused)
         elif fused and fused == self.family.bases:
             is_done = self.encode_bases(fused)
@@ -214,7 +213,7 @@ class SmallCall:
             leaves=left,
         )
         workspace.reported[_NOT_UTF8] = 0
-        blocks = blocks_of(kernel, batch, self.processors)
+        blocks = blocks_of(kernel, size_of(batch), self.processors)
         if clock is not None:
             clock.enter(stage_of(kernel))
         if copy is not None:
@@ -263,7 +262,7 @@ class SmallCall:
             return ids, False
         if len(self.batch.data) > COPIED_BYTES:
             most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
-            block = self.engine.leases.take(ids.itemsize * most_ids)
+            block = self.resources.leases.take(ids.itemsize * most_ids)
         if block is not None:
             ids = block.view(id_dtype)
         workspace.words[_HOST_IDS] = address_of(ids)
@@ -279,3 +278,25 @@ class SmallCall:
         """The refused rows."""
         places = self.workspace.errors[: len(self.batch)]
         return row_errors(self.vocabulary, self.batch, self.options, places)
+
+
+def encode_small(
+    resources: Resources,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    kernel: str,
+    *,
+    validate: bool,
+) -> Encoded | None:
+    """The answer to a batch in one workspace, by a kernel that does all of it if there is one.
+
+    None: no workspace fits, and smaller chunks may.
+    """
+    try:
+        workspace = resources.workspaces.take(len(batch.data), len(batch), resident.family.layout)
+    except OutOfMemory:
+        return None
+    with SmallCall(resources, vocabulary, workspace, resident, batch, options, validate) as call:
+        return call.encode(kernel)

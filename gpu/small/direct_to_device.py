@@ -5,12 +5,11 @@ One wait, and no copy of ids; what is not plain (STATUS_RARE), or refused, goes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.plan import first_kernels
+from gpu.batch.resources import Resources
 from gpu.batch.row_options import NOTHING_ADDED
 from gpu.batch.transfer import checked, launch, pack
 from gpu.kernels.job import STATUS, WORD
@@ -18,16 +17,13 @@ from gpu.memory.workspace_layout import BYTES_A_ROW
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
-
 Int64s = NDArray[np.int64]
 ALIGNMENT = 16  # Of ids.
 MOST_BYTES = 1 << 24  # Of more the kernels take longer than chunks do whose copies hide them.
 
 
-def encode_straight(
-    engine: GpuEngine, resident: Resident, batch: Batch, address: int, id_bits: int
+def encode_direct(
+    resources: Resources, resident: Resident, batch: Batch, address: int, id_bits: int
 ) -> Int64s | None:
     """Ids to memory of the device, with room for one a byte; int64[B + 1], where rows' begin.
 
@@ -41,15 +37,15 @@ def encode_straight(
     is_plain = resident.family.plain and not resident.meets_breaks
     if not is_plain or address % ALIGNMENT or max(size[0], BYTES_A_ROW * size[1]) > MOST_BYTES:
         return None
-    with engine.workspaces.lend(*size, resident.family.layout) as workspace:
+    with resources.workspaces.lend(*size, resident.family.layout) as workspace:
         words, ids = workspace.words, WORD["ids" if id_bits == 32 else "narrow_ids"]
         own, words[ids], words[WORD["id_bits"]] = words[ids], address, id_bits
         try:
             workspace.answer_in(False)
             workspace.reported[STATUS["NOT_UTF8"]] = 0
-            pack(workspace, resident, batch, NOTHING_ADDED, engine.processors, engine.staging)
+            pack(workspace, resident, batch, NOTHING_ADDED, resources.processors, resources.staging)
             kernels = (*first_kernels(workspace, resident, id_bits=id_bits), "report")
-            launch(workspace, kernels, engine.processors)
+            launch(workspace, kernels, resources.processors)
             workspace.stream.synchronize()
         finally:
             words[ids] = own

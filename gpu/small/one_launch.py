@@ -8,6 +8,8 @@ made anew and no field of the Job is written but those that differ from batch to
 
 from __future__ import annotations
 
+from gpu.batch.resources import Resources
+from gpu.batch.row_options import WITHOUT_TEMPLATE, RowOptions
 from gpu.batch.transfer import ROW_BYTES, TAKE_IN_BYTES
 from gpu.host.arrays import address_of
 from gpu.host.copy_pool import Copy, Staging
@@ -16,6 +18,8 @@ from gpu.kernels.families import Family
 from gpu.kernels.job import constant
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
+from gpu.runtime.device import DeviceInfo
+from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 
 ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
@@ -23,9 +27,9 @@ ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
 RARE_RUNS, RARE_PIECES = constant("RARE_RUNS"), constant("RARE_PIECES")
 GOES_ON_FROM = {RARE_RUNS: "pretokenize", RARE_PIECES: "windows"}
 """The kernel from which on single launches do what a grid has left."""
-FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
-FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
-LEAVES_RARE = frozenset((*FEW, "encode_bases", "encode_bases_copied", "encode_grid"))
+FAST_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "encode_cluster")}
+"""The kernels of the fast path, one block or cluster each, and their blocks, whatever the batch."""
+LEAVES_RARE = frozenset((*FAST_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
 """Kernels after which others may have to run."""
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
 
@@ -45,12 +49,29 @@ def fused_kernel(family: Family, size: int) -> str:
     return cluster if size <= CLUSTER_BYTES else grid
 
 
-def blocks_of(kernel: str, batch: Batch, processors: int) -> int:
+def most_fused_bytes(info: DeviceInfo) -> int:
+    """Text of the largest batch whose stages are one launch on a device."""
+    return GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
+
+
+def kernel_for(resources: Resources, resident: Resident, size: int) -> str:
+    """The kernel that does all of a batch of a size; "" where there is none."""
+    if not resident.is_fused or size > resources.fused_bytes:
+        return ""
+    return fused_kernel(resident.family, size)
+
+
+def is_fast(kernel: str, batch: Batch, options: RowOptions) -> bool:
+    """Whether a kernel does all of a batch in one call of C++: its rows ask for ids alone."""
+    return kernel in FAST_BLOCKS and (options.is_default or batch.options == WITHOUT_TEMPLATE)
+
+
+def blocks_of(kernel: str, size: int, processors: int) -> int:
     """Blocks of the launch that encodes a small batch."""
-    return FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
+    return FAST_BLOCKS.get(kernel) or num_blocks(kernel, size, processors)
 
 
-def few_text(workspace: Workspace, batch: Batch) -> int:
+def staged_text(workspace: Workspace, batch: Batch) -> int:
     """Where a block or a cluster finds the text: its address in pinned memory."""
     data = batch.data
     workspace.text[: len(data)] = data
@@ -70,7 +91,7 @@ def grid_text(
     if is_pinned and place % ALIGNMENT == 0 and (in_place or len(data) <= TAKE_IN_BYTES):
         return place, None
     if len(data) <= CLUSTER_BYTES:
-        return few_text(workspace, batch), None
+        return staged_text(workspace, batch), None
     if is_pinned and len(data) > TAKE_IN_BYTES:
         workspace.stream.copy_in(workspace.fields["text"], place, len(data))
         return 0, None

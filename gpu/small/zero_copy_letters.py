@@ -16,12 +16,11 @@ Where the text has what needs other kernels (STATUS_RARE) it goes the usual way,
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.row_options import RowOptions
+from gpu.batch.resources import Resources
 from gpu.batch.transfer import set_fields
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of, put_begins
@@ -32,9 +31,6 @@ from gpu.memory.workspace import Workspace
 from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded
-
-if TYPE_CHECKING:
-    from gpu.engine import GpuEngine
 
 Bytes = NDArray[np.uint8]
 ALIGNMENT = 16  # Of text and of ids.
@@ -47,25 +43,21 @@ _TEXT, _NUM_BYTES, _IDS = WORD["host_text"], WORD["num_bytes"], WORD["host_ids"]
 _RARE = STATUS["RARE"]
 
 
-def fetch_batch(
-    engine: GpuEngine, resident: Resident, batch: Batch, options: RowOptions
-) -> Encoded | None:
+def fetch_batch(resources: Resources, resident: Resident, batch: Batch) -> Encoded | None:
     """The ids of a batch of characters, as narrow as it asks for, in leased memory.
 
-    None: it has options or letters that ask for more, or there is no memory to lease.
+    None: it has letters that ask for more, or there is no memory to lease.
     """
-    if not resident.family.fetch or not options.is_content:
-        return None
     text, offsets, id_dtype = batch.data, batch.offsets, np.dtype(batch.id_dtype)
     if not len(text) or offsets[0] != 0 or offsets[-1] != len(text):
         return None
     put_begins(own_offsets := np.empty_like(offsets), offsets)
-    block = engine.leases.take(id_dtype.itemsize * len(text))
+    block = resources.leases.take(id_dtype.itemsize * len(text))
     if block is None:
         return None
     address, bits = address_of(block), 8 * id_dtype.itemsize
     try:
-        if not fetch_letters(engine, resident, text, address, bits):
+        if not fetch_letters(resources, resident, text, address, bits):
             return None
     except OutOfMemory:  # Other ways need less.
         return None
@@ -74,7 +66,7 @@ def fetch_batch(
 
 
 def fetch_letters(
-    engine: GpuEngine, resident: Resident, text: Bytes, address: int, id_bits: int
+    resources: Resources, resident: Resident, text: Bytes, address: int, id_bits: int
 ) -> bool:
     """The ids of letters to memory that the device reaches, from an address on; then returns.
 
@@ -85,18 +77,18 @@ def fetch_letters(
         OutOfMemory: there is no room for a workspace.
     """
     place = address_of(text)
-    is_pinned = engine.device.is_pinned(text)
+    is_pinned = resources.device.is_pinned(text)
     is_aligned = address % ALIGNMENT == 0 and (place % ALIGNMENT == 0 or not is_pinned)
     if not resident.family.fetch or resident.meets_breaks or not is_aligned:
         return False
     kernel = resident.family.fetch + ("" if id_bits == 32 else str(id_bits))
     id_bytes, size = id_bits // 8, len(text)
     if is_pinned and size <= OVER_BUS_BYTES:
-        with _Fetches(engine, resident, kernel, 1, 1) as fetches:
+        with _Fetches(resources, resident, kernel, 1, 1) as fetches:
             fetches.next().launch(place, size, address)
             return fetches.are_right()
     if is_pinned:
-        with _Fetches(engine, resident, kernel, COPIED_BYTES, 2) as fetches:
+        with _Fetches(resources, resident, kernel, COPIED_BYTES, 2) as fetches:
             for begin in range(0, size, COPIED_BYTES):
                 piece = min(COPIED_BYTES, size - begin)
                 fetches.next().copy(place + begin, piece, address + begin * id_bytes)
@@ -104,15 +96,17 @@ def fetch_letters(
     least, most = STAGED_BYTES
     piece = min(max(-(-size // (STAGED_PIECES * ALIGNMENT)) * ALIGNMENT, least), most)
     num_pieces = min(STAGED_PIECES, -(-size // piece))
-    with _Fetches(engine, resident, kernel, min(piece, size), num_pieces) as fetches:
+    with _Fetches(resources, resident, kernel, min(piece, size), num_pieces) as fetches:
         if size <= OWN_BYTES:
             fetches.next().take(text, address)
         else:
-            _stage(engine, fetches, text, address, id_bytes)
+            _stage(resources, fetches, text, address, id_bytes)
         return fetches.are_right()
 
 
-def _stage(engine: GpuEngine, fetches: _Fetches, text: Bytes, address: int, id_bytes: int) -> None:
+def _stage(
+    resources: Resources, fetches: _Fetches, text: Bytes, address: int, id_bytes: int
+) -> None:
     """Text in ordinary memory: the next piece is being staged when one is launched."""
     staged: deque[tuple[_Fetch, Copy, int, int]] = deque()
 
@@ -129,7 +123,7 @@ def _stage(engine: GpuEngine, fetches: _Fetches, text: Bytes, address: int, id_b
             fetch = fetches.next()
             fetch.wait()  # What was staged before is read.
             staged.append(
-                (fetch, engine.staging.start(fetch.workspace.text, part), begin, len(part))
+                (fetch, resources.staging.start(fetch.workspace.text, part), begin, len(part))
             )
             if len(staged) > 1:
                 launch_one()
@@ -144,16 +138,16 @@ class _Fetches:
     """Some workspaces with room for a piece each, which pieces get in turn."""
 
     def __init__(
-        self, engine: GpuEngine, resident: Resident, kernel: str, piece_bytes: int, most: int
+        self, resources: Resources, resident: Resident, kernel: str, piece_bytes: int, most: int
     ) -> None:
         """Take `most`, or as many as are free, at least one."""
         self.piece_bytes = piece_bytes
         size = piece_bytes, 1, resident.family.layout
-        taken = [engine.workspaces.take(*size)]
+        taken = [resources.workspaces.take(*size)]
         # Who waits for another one while it has one might do so for ever.
-        while len(taken) < most and (other := engine.workspaces.try_take(*size)) is not None:
+        while len(taken) < most and (other := resources.workspaces.try_take(*size)) is not None:
             taken.append(other)
-        self.all = [_Fetch(engine, resident, kernel, workspace) for workspace in taken]
+        self.all = [_Fetch(resources, resident, kernel, workspace) for workspace in taken]
         self._number = -1
 
     def next(self) -> _Fetch:
@@ -178,11 +172,11 @@ class _Fetch:
     """Launches of a kernel in a workspace."""
 
     def __init__(
-        self, engine: GpuEngine, resident: Resident, kernel: str, workspace: Workspace
+        self, resources: Resources, resident: Resident, kernel: str, workspace: Workspace
     ) -> None:
-        self.engine, self.kernel, self.workspace = engine, kernel, workspace
+        self.resources, self.kernel, self.workspace = resources, kernel, workspace
         self._own_ids, self._is_busy = workspace.words[_IDS], False
-        self._clock = engine.stage_times.clock(workspace.stream)
+        self._clock = resources.stage_times.clock(workspace.stream)
         if workspace.resident is not resident:
             set_fields(workspace, resident)
         workspace.reported[_RARE] = 0
@@ -193,7 +187,7 @@ class _Fetch:
         words = workspace.words
         words[_TEXT], words[_NUM_BYTES], words[_IDS] = text, num_bytes, ids
         self._is_busy = True
-        blocks = num_blocks(self.kernel, num_bytes, self.engine.processors)
+        blocks = num_blocks(self.kernel, num_bytes, self.resources.processors)
         if self._clock is not None:
             self._clock.enter(stage_of(self.kernel))
         workspace.stream.launch(self.kernel, blocks, workspace.host_job)
@@ -227,6 +221,6 @@ class _Fetch:
         """Wait and give the workspace back."""
         self.wait()
         if self._clock is not None:
-            self.engine.stage_times.add(self._clock)
+            self.resources.stage_times.add(self._clock)
         self.workspace.words[_IDS] = self._own_ids
-        self.engine.workspaces.give(self.workspace)
+        self.resources.workspaces.give(self.workspace)

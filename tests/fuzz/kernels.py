@@ -23,6 +23,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
+from tests.support.each_device import limit_fused
 from tests.support.redzones import redzones
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
@@ -130,10 +131,10 @@ def compare(
     found: list[str],
 ) -> None:
     """Ids there and back, in one launch, in many, or in chunks."""
-    engine.fused_bytes = rng.choice([0, 1 << 22])
+    limit_fused(engine, rng.choice([0, 1 << 22]))
     engine.pipeline.chunk_bytes = rng.choice([64, 1000, 4096, 1 << 20])
     small = rng.random() < 0.6
-    engine.workspaces.is_small = lambda *size: small  # type: ignore[method-assign]
+    engine.resources.workspaces.is_small = lambda *size: small  # type: ignore[method-assign]
     expected, got = cpu.encode(vocabulary, batch), engine.encode(vocabulary, batch)
     for row, (right, ids) in enumerate(
         zip(_rows(expected, len(batch)), _rows(got, len(batch)), strict=True)

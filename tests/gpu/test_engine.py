@@ -15,7 +15,7 @@ from gpu.errors import NotCovered, OutOfMemory
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
 from tests.support.data_files import data_bytes, expected, ids_digest
-from tests.support.each_device import DEVICES, new_device
+from tests.support.each_device import DEVICES, limit_fused, new_device
 from tests.support.emulated_device import EmulatedDevice
 from tests.support.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -40,7 +40,7 @@ device_of = functools.cache(new_device)
 def engine_of(name: str) -> GpuEngine:
     made = GpuEngine(device_of(name.split(",")[0]), 1 << 30)
     if "," in name:
-        made.fused_bytes = 0
+        limit_fused(made, 0)
     return made
 
 
@@ -213,9 +213,9 @@ def test_any_number_of_chunks_in_flight_gives_the_same_ids(engine, in_flight):
 
 def num_allocations(engine: GpuEngine) -> tuple[int, ...]:
     return (
-        engine.workspaces.num_allocations,
-        engine.leases.num_allocations,
-        engine.residents.num_evicted,
+        engine.resources.workspaces.num_allocations,
+        engine.resources.leases.num_allocations,
+        engine.resources.residents.num_evicted,
     )
 
 
@@ -251,7 +251,7 @@ def test_threads_get_the_ids_that_one_caller_gets(engine):
 
 def test_it_works_with_a_hundredth_of_the_memory(device):
     small = GpuEngine(device, 10 * MEGABYTES, 32 * MEGABYTES)
-    assert small.workspaces.chunk_sizes(small.pipeline.chunk_bytes)[0] < MEGABYTES
+    assert small.resources.workspaces.chunk_sizes(small.pipeline.chunk_bytes)[0] < MEGABYTES
     texts = [*(text * 40 for text in SOME_TEXTS), "word " * 300_000, *["a b"] * 30_000]
     assert sum(map(len, texts)) > MEGABYTES
     vocabulary = load("gpt2")
@@ -266,10 +266,10 @@ def test_it_works_with_a_hundredth_of_the_memory(device):
         assert counts.tolist() == np.diff(encoded.offsets).tolist()
     with pytest.raises(OutOfMemory):
         small.encode(vocabulary, Batch(["中" * 2_000_000]))
-    assert small.workspaces.used_bytes <= 10 * MEGABYTES
+    assert small.resources.workspaces.used_bytes <= 10 * MEGABYTES
     del encoded
     small.close()
-    assert small.workspaces.used_bytes == small.leases.used_bytes == 0
+    assert small.resources.workspaces.used_bytes == small.resources.leases.used_bytes == 0
 
 
 FILES = [(name, f) for name in NAMES for f in expected().get(name, {}) if ".fa" not in f]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpu.engine import GpuEngine
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
 from tests.support.emulated_device import EmulatedDevice
-
-__all__ = ["DEVICES", "new_device", "new_engine"]
 
 DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 """For `pytest.mark.parametrize` and `pytest.fixture`."""
@@ -23,3 +23,8 @@ def new_device(name: str) -> Device:
 def new_engine(name: str) -> GpuEngine:
     """An engine on one of DEVICES; a module that shares it caches this."""
     return GpuEngine(new_device(name), 1 << 30)
+
+
+def limit_fused(engine: GpuEngine, num_bytes: int) -> None:
+    """Have the engine encode batches of up to so many bytes in one launch, and none of more."""
+    engine.pipeline.resources = replace(engine.resources, fused_bytes=num_bytes)

@@ -24,8 +24,8 @@ def test_a_batch_has_the_blocks_of_its_size_up_to_twice_as_many(monkeypatch):
         lambda stream, kernel, blocks, job: seen.append(blocks) or run(stream, kernel, blocks, job),
     )
     with (
-        made.residents.using(load("hyenadna")) as resident,
-        made.workspaces.lend(SIZE, 1, resident.family.layout) as workspace,
+        made.resources.residents.using(load("hyenadna")) as resident,
+        made.resources.workspaces.lend(SIZE, 1, resident.family.layout) as workspace,
     ):
         assert workspace.capacity.num_bytes == SIZE
         kernels = first_kernels(workspace, resident)

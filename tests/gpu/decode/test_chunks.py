@@ -120,7 +120,7 @@ def test_answers_beyond_the_cap_lie_in_ordinary_memory() -> None:
     engine.pipeline.chunk_bytes = 1 << 13
     ids = np.random.default_rng(4).integers(0, 50_000, 20_000)
     check(engine, load("gpt2"), ids, np.full(100, 200))
-    assert engine.leases.used_bytes == 0
+    assert engine.resources.leases.used_bytes == 0
     engine.close()
 
 

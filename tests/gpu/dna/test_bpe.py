@@ -19,7 +19,7 @@ from gpu.errors import DeviceFault, NotCovered
 from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_letter_tables import check
 from tests.support.data_files import expected, ids_digest, records
-from tests.support.each_device import DEVICES, new_engine
+from tests.support.each_device import DEVICES, limit_fused, new_engine
 from tests.support.gpu_emulation import compile_for_device
 from tests.support.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -44,7 +44,7 @@ tables_of = functools.cache(tables.dna_tables)
 def engine_of(device: str, chunks: str) -> GpuEngine:
     engine = new_engine(device)
     if chunks != "parts":
-        engine.fused_bytes = 0
+        limit_fused(engine, 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
         patch.setattr(tables, "dna_tables", tables_of)

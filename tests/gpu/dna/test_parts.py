@@ -144,7 +144,7 @@ def test_blanks_and_hyphens_are_left(engine, outcomes):
 def test_batches_behind_one_that_was_left_are_not_tried():
     """Fifteen of them; then one is."""
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
-    with engine.residents.using(vocabulary) as resident:
+    with engine.resources.residents.using(vocabulary) as resident:
         resident.bases_untried = 0
         check(engine, vocabulary, [bases(9, 3000) + "A" * 9000])
         assert resident.bases_untried == call.UNTRIED

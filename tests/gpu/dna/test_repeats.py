@@ -39,11 +39,11 @@ def unmet(engine: GpuEngine, vocabulary: Vocabulary, rows: list[str]) -> list[in
     """Windows that did not meet those before, at first and after each round; the ids are right."""
     batch = Batch(rows)
     with (
-        engine.residents.using(vocabulary) as resident,
-        engine.workspaces.lend(len(batch.data), len(rows), "dna") as workspace,
+        engine.resources.residents.using(vocabulary) as resident,
+        engine.resources.workspaces.lend(len(batch.data), len(rows), "dna") as workspace,
     ):
-        pack_rows(workspace, resident, batch.data, batch.offsets, engine.processors)
-        launch_content(workspace, resident, engine.processors)
+        pack_rows(workspace, resident, batch.data, batch.offsets, engine.resources.processors)
+        launch_content(workspace, resident, engine.resources.processors)
         ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[0]))
         counts = fetch(workspace, "unmet_counts", np.uint32, ONE_THREAD + 1)
     expected = CPU.encode(vocabulary, Batch(rows, options=PLAIN)).ids

@@ -16,6 +16,7 @@ from gpu.dna import tables as dna_tables
 from gpu.engine import GpuEngine
 from gpu.kernels.job import constant
 from tests.gpu.dna.test_bpe import merge_lists, vocabulary_of
+from tests.support.each_device import limit_fused
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
@@ -202,7 +203,7 @@ def test_letters_that_leave_too_many_cost_time_only(monkeypatch, name, opened):
 
 def assert_encodes(vocabulary: Vocabulary, fused_bytes: int, rows: list[str] | None = None) -> None:
     engine, rows = GpuEngine(EmulatedDevice(1 << 33), 1 << 30), rows or texts_for(5)
-    engine.fused_bytes = fused_bytes
+    limit_fused(engine, fused_bytes)
     assert engine.encode(vocabulary, Batch(rows)).ids.tolist() == [
         token_id for row in rows for token_id in tokenizer.encode(vocabulary, row).ids
     ]

@@ -244,7 +244,7 @@ def test_streams_have_the_ids_of_batches(engine, name, in_flight):
 @pytest.mark.parametrize("is_small", [True, False])
 def test_bulk_ids_leave_out_the_rows_that_encode_refuses(engine, monkeypatch, is_small):
     """A circle of fewer letters than a k-mer has no ids, in one small batch and in chunks."""
-    monkeypatch.setattr(engine.workspaces, "is_small", lambda *size: is_small)
+    monkeypatch.setattr(engine.resources.workspaces, "is_small", lambda *size: is_small)
     monkeypatch.setattr(engine.pipeline, "chunk_bytes", 16)
     linear = load("mtdna6")
     assert isinstance(linear.model, Kmers)

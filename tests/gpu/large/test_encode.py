@@ -59,7 +59,7 @@ ROWS = st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size
 @functools.cache
 def engine_of(name: str, leased_bytes: int = 1 << 24) -> GpuEngine:
     engine = GpuEngine(new_device(name), 1 << 27, answer_bytes=leased_bytes)
-    engine.workspaces.is_small = lambda num_bytes, num_rows: False  # type: ignore[method-assign]
+    engine.resources.workspaces.is_small = lambda num_bytes, num_rows: False  # type: ignore[method-assign]
     return engine
 
 
@@ -73,7 +73,7 @@ def engine(request):
 
 def assert_idle(engine: GpuEngine) -> None:
     """Every workspace is given back."""
-    shelves = engine.workspaces._shelves.values()
+    shelves = engine.resources.workspaces._shelves.values()
     assert [len(shelf.free) for shelf in shelves] == [shelf.num_made for shelf in shelves]
 
 
@@ -188,7 +188,9 @@ def test_answers_belong_to_the_caller_and_their_memory_is_used_again(name):
     for _ in range(6):
         encoded = engine.encode(FRAMED, Batch(texts[0]))
         encoded.ids[:] = -1  # It may be written to.
-        numbers.append((engine.leases.num_allocations, engine.workspaces.num_allocations))
+        numbers.append(
+            (engine.resources.leases.num_allocations, engine.resources.workspaces.num_allocations)
+        )
     leased, workspaces = zip(*numbers[1:], strict=True)  # In the first none is held before.
     assert leased[-1] - leased[0] <= num_answers_kept_by_a_tool()
     assert len(set(workspaces)) == 1
@@ -240,7 +242,7 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
     """Nothing rests on what is usually done first: streams wait for what they need."""
     device, chance = LazyDevice(seed), np.random.default_rng(seed)
     engine = GpuEngine(device, 1 << 27)
-    engine.workspaces.is_small = lambda num_bytes, num_rows: False
+    engine.resources.workspaces.is_small = lambda num_bytes, num_rows: False
     data, offsets = some_text(seed)
     wanted, wanted_offsets = engine_of("emulated").encode_ids(FRAMED, data, offsets)
     for size in (int(chance.choice([100, 300])), 900):
@@ -409,7 +411,7 @@ def test_calls_that_share_few_workspaces_wait_for_each_other(engine, num_threads
     data, offsets = some_text(2)
     wanted, _ = engine.encode_ids(FRAMED, data, offsets)
     shared = GpuEngine(engine.device, 1 << 27)
-    shared.workspaces.each = 2
+    shared.resources.workspaces.each = 2
 
     def run(_: int) -> bool:
         out = np.zeros(len(data), np.int32)
@@ -510,7 +512,7 @@ def test_text_in_memory_of_the_engines_is_not_staged(engine, monkeypatch):
     text = b"ab 11 a" * 9000
     memory = engine.host_memory(len(text))
     memory[:] = np.frombuffer(text, np.uint8)
-    monkeypatch.setattr(engine.staging, "start", None)
+    monkeypatch.setattr(engine.resources.staging, "start", None)
     encoded = engine.encode(FRAMED, Batch(data=memory, offsets=np.array([0, len(text)])))
     check_row(encoded, 0, text, EncodeOptions())
-    assert engine.host_memory(engine.leases.cap_bytes + 1) is None
+    assert engine.host_memory(engine.resources.leases.cap_bytes + 1) is None

@@ -20,7 +20,6 @@ from gpu.errors import NotCovered
 from gpu.large import ipc_stream
 from gpu.large.chunk_in_flight import Flight
 from gpu.large.chunk_sizes import Pace
-from gpu.large.ipc_stream import encode_shared
 from gpu.memory.ipc import SharedHostMemory
 from tests.support.each_device import new_device
 from tests.support.emulated_device import EmulatedDevice
@@ -132,7 +131,7 @@ def test_the_ids_are_the_references(
     vocabulary = load(name)
     for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
         rows = rows_of(memory, texts, id_bytes=id_bytes, options=options)
-        offsets = encode_shared(engine, vocabulary, rows)
+        offsets = engine.encode_shared(vocabulary, rows)
         wanted = [tokenizer.encode(vocabulary, text, options).ids for text in texts]
         assert offsets.tolist() == np.cumsum([0, *map(len, wanted)]).tolist()
         got = rows.out.ids(8, int(offsets[-1]), np.int32 if id_bytes == 4 else np.uint16)
@@ -158,11 +157,11 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
             stack.callback(each.close)
         rows = rows_of(lambda _: text, ["word" + 9 * " word"] * 200)
         rows = replace(rows, out=out, out_bytes=60_000 - 8)
-        encode_shared(engine, load("gpt2"), rows)
-        num_allocations = engine.workspaces.num_allocations
-        offsets = encode_shared(engine, load("gpt2"), rows)
+        engine.encode_shared(load("gpt2"), rows)
+        num_allocations = engine.resources.workspaces.num_allocations
+        offsets = engine.encode_shared(load("gpt2"), rows)
         assert offsets.tolist() == [*range(0, 2001, 10)]
-        assert engine.workspaces.num_allocations == num_allocations
+        assert engine.resources.workspaces.num_allocations == num_allocations
     wanted = (1000, 4, 490)
     if kinds[1] == "device":
         wanted = (3000, 2, 2989) if kinds[0] == "device" else (2000, 4, 490)
@@ -198,12 +197,12 @@ def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kin
             return memories[-1]
 
         both = [rows_of(memory, ["word" + 9 * " word"] * 300) for _ in range(2)]
-        encode_shared(engine, load("gpt2"), both[0])
+        engine.encode_shared(load("gpt2"), both[0])
         monkeypatch.setattr(Flight, "launch", noted)
         with ThreadPoolExecutor(2, "call") as pool:
-            calls = [pool.submit(encode_shared, engine, load("gpt2"), both[0])]
+            calls = [pool.submit(engine.encode_shared, load("gpt2"), both[0])]
             assert first.wait(GIVEN_UP_S)
-            calls.append(pool.submit(encode_shared, engine, load("gpt2"), both[1]))
+            calls.append(pool.submit(engine.encode_shared, load("gpt2"), both[1]))
             asked.set()
             assert all(call.result().tolist() == [*range(0, 3001, 10)] for call in calls)
     changes = sum(a != b for a, b in pairwise(launched))
@@ -213,7 +212,7 @@ def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kin
 
 def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, monkeypatch):
     rows = rows_of(memory, ["word" + 9 * " word"] * 20)
-    encode_shared(engine, load("gpt2"), rows)  # Which brings the vocabulary.
+    engine.encode_shared(load("gpt2"), rows)  # Which brings the vocabulary.
     done: list[object] = []
     streams = type(engine.device.stream())
     own_copy, own_launch = streams.copy_in, streams.launch
@@ -228,7 +227,7 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
 
     monkeypatch.setattr(streams, "copy_in", copy)
     monkeypatch.setattr(streams, "launch", launch)
-    encode_shared(engine, load("gpt2"), rows)
+    engine.encode_shared(load("gpt2"), rows)
     assert done[:2] == [rows.text.address, "take_in"]
     assert not [host for host in done[2:] if not isinstance(host, str)]
 
@@ -247,7 +246,7 @@ def test_the_end_is_announced_once_all_ids_are_on_their_way(engine, memory, monk
     rows = rows_of(
         memory, ["word" + 9 * " word"] * 40, notify_almost_done=lambda: events.append("soon")
     )
-    encode_shared(engine, load("gpt2"), rows)
+    engine.encode_shared(load("gpt2"), rows)
     assert len(events) == 4
     assert events == ["ids"] * 3 + ["soon"]
 
@@ -264,12 +263,12 @@ def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):
         (dnabert2, ["ACGT"], {"id_bytes": 2}, "begin and end tokens"),
     ):
         with pytest.raises(NotCovered, match=why):
-            encode_shared(engine, vocabulary, rows_of(memory, texts, **changes))
+            engine.encode_shared(vocabulary, rows_of(memory, texts, **changes))
     with pytest.raises(ValueError, match="room for: 4 bytes"):
-        encode_shared(engine, gpt2, rows_of(memory, ["some words"], out_bytes=4))
+        engine.encode_shared(gpt2, rows_of(memory, ["some words"], out_bytes=4))
     for changes in ({"out_begin": -1}, {"out_bytes": 1 << 20}):
         with pytest.raises(IndexError):
-            encode_shared(engine, gpt2, rows_of(memory, ["some words"], **changes))
+            engine.encode_shared(gpt2, rows_of(memory, ["some words"], **changes))
     with pytest.raises(IndexError):
         SharedText(memory(10), 5, 6)
 

@@ -23,7 +23,7 @@ NARROW = {"gpt2": np.uint16, "dnabert1_3mer": np.uint8, "nt_v2": np.uint16, "dna
 def engine(request: pytest.FixtureRequest) -> Iterator[GpuEngine]:
     made = new_engine(request.param)
     made.pipeline.chunk_bytes = 1 << 13
-    made.workspaces.is_small = lambda *size: False  # type: ignore[method-assign]
+    made.resources.workspaces.is_small = lambda *size: False  # type: ignore[method-assign]
     yield made
     made.close()
 
@@ -83,8 +83,8 @@ def test_counts_of_small_batches(
         rows[150] = b"\xff" + rows[150]
     batch = Batch.from_bytes(rows, EncodeOptions(**options))
     expected = CPU.encode(load(name), batch)
-    monkeypatch.setattr(engine.workspaces, "is_small", lambda *size: True)
-    monkeypatch.setattr("gpu.engine.count_large", None)
+    monkeypatch.setattr(engine.resources.workspaces, "is_small", lambda *size: True)
+    monkeypatch.setattr("gpu.dispatch.count_large", None)
     counts, errors = engine.count(load(name), batch)
     assert counts.tolist() == np.diff(expected.offsets).tolist()
     assert errors == expected.errors

@@ -44,7 +44,7 @@ class _Late:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuEngine]:
     made = GpuEngine(EmulatedDevice(1 << 32), 1 << 28)
     made.pipeline.chunk_bytes = CHUNK_BYTES
-    monkeypatch.setattr(made.workspaces, "is_small", lambda *size: False)
+    monkeypatch.setattr(made.resources.workspaces, "is_small", lambda *size: False)
     yield made
     made.close()
 
@@ -59,7 +59,7 @@ def late(engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> list[_Late]:
         begun.append(_Late("".join(texts).encode(), target))
         return begun[-1]
 
-    monkeypatch.setattr(engine.staging, "start_gather", start_gather)
+    monkeypatch.setattr(engine.resources.staging, "start_gather", start_gather)
     return begun
 
 
@@ -105,14 +105,14 @@ def test_strings_in_ordinary_memory_are_there_before_chunks_are_staged(
 ) -> None:
     texts = texts_of(2_000, 40)
     expected = engine.encode(GPT2, Batch.from_bytes([*map(str.encode, texts)], CONTENT))
-    monkeypatch.setattr(engine.leases, "take", lambda num_bytes: None)
+    monkeypatch.setattr(engine.resources.leases, "take", lambda num_bytes: None)
     encoded = engine.encode(GPT2, Batch(texts, options=CONTENT))
     assert encoded.ids.tolist() == expected.ids.tolist()
     assert len(late) == 1
 
 
 def test_nothing_is_waited_for_where_bytes_were_given(engine: GpuEngine) -> None:
-    with Joining(Batch.from_bytes([b"abc"]), engine.host_memory, engine.staging) as copy:
+    with Joining(Batch.from_bytes([b"abc"]), engine.host_memory, engine.resources.staging) as copy:
         assert copy is None
 
 
@@ -123,7 +123,7 @@ def test_ids_to_ordinary_memory(
     batch = Batch.from_bytes([*map(str.encode, texts_of(400, 60))], CONTENT)
     expected = engine.encode(GPT2, batch)
     if not leased:
-        monkeypatch.setattr(engine.leases, "take", lambda num_bytes: None)
+        monkeypatch.setattr(engine.resources.leases, "take", lambda num_bytes: None)
     for dtype in (np.int32, np.uint16):
         out = np.zeros(len(batch.data), dtype)
         sizes = {"chunk_bytes": CHUNK_BYTES, "in_flight": 3}

@@ -32,11 +32,11 @@ def test_no_kernel_writes_behind_a_field(name: str) -> None:
 def test_what_is_written_behind_a_field_is_seen(field: str) -> None:
     with redzones() as device:
         engine = GpuEngine(device, 1 << 28)
-        workspace = engine.workspaces.take(4096, 10)
+        workspace = engine.resources.workspaces.take(4096, 10)
         ends = sorted(gap for gap in device.gaps if gap > workspace.fields[field])
         ctypes.memset(ends[0], 0, 1)
         with pytest.raises(AssertionError, match="byte 0 behind a field was written"):
-            engine.workspaces.give(workspace)
+            engine.resources.workspaces.give(workspace)
 
 
 def test_ids_fill_a_workspace_to_its_end() -> None:

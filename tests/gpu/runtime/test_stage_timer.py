@@ -8,6 +8,7 @@ import pytest
 from gpu.engine import GpuEngine
 from gpu.kernels.catalog import KERNELS
 from gpu.runtime.stage_timer import STAGES, StageTimes, stage_of
+from tests.support.each_device import limit_fused
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
@@ -20,7 +21,7 @@ TEXT = "Hello, world! It's 2024, naïve café. " * 20
 def engine(every: int) -> GpuEngine:
     made = GpuEngine(EmulatedDevice(), 1 << 28)
     made.load(GPT2)
-    made.stage_times = made.pipeline.stage_times = made.few.stage_times = StageTimes(every)
+    made.stage_times.every = every
     return made
 
 
@@ -46,9 +47,9 @@ def test_one_batch_in_so_many_is_timed_and_has_the_same_ids(monkeypatch, way):
     if way == "fused":
         wanted = {"fused"}
     else:
-        made.fused_bytes = 0
+        limit_fused(made, 0)
     if way == "chunks":
-        monkeypatch.setattr(made.workspaces, "is_small", lambda *size: False)
+        monkeypatch.setattr(made.resources.workspaces, "is_small", lambda *size: False)
     marks = []
     mark = EmulatedStream.mark
     monkeypatch.setattr(EmulatedStream, "mark", lambda s: marks.append(1) or mark(s))
@@ -64,7 +65,7 @@ def test_one_batch_in_so_many_is_timed_and_has_the_same_ids(monkeypatch, way):
 
 def test_a_batch_that_fails_while_it_is_timed_leaves_no_clock_behind(monkeypatch):
     made = engine(every=1)
-    made.fused_bytes = 0
+    limit_fused(made, 0)
     launch = EmulatedStream.launch
 
     def broken(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:
@@ -73,7 +74,9 @@ def test_a_batch_that_fails_while_it_is_timed_leaves_no_clock_behind(monkeypatch
         launch(stream, kernel, blocks, job)
 
     for is_small in (True, False):
-        monkeypatch.setattr(made.workspaces, "is_small", lambda *size, small=is_small: small)
+        monkeypatch.setattr(
+            made.resources.workspaces, "is_small", lambda *size, small=is_small: small
+        )
         monkeypatch.setattr(EmulatedStream, "launch", broken)
         with pytest.raises(RuntimeError, match="told to fail"):
             ids_of(made, TEXT)
@@ -81,14 +84,16 @@ def test_a_batch_that_fails_while_it_is_timed_leaves_no_clock_behind(monkeypatch
         made.stage_times.every = 1 << 40
         assert ids_of(made, TEXT) == expected(TEXT)
         made.stage_times.every = 1
-        free = [each for shelf in made.workspaces._shelves.values() for each in shelf.free]
+        free = [
+            each for shelf in made.resources.workspaces._shelves.values() for each in shelf.free
+        ]
         assert free and all(workspace.clock is None for workspace in free)
     assert made.stage_times.take() == []
 
 
 def test_stages_of_chunks_are_those_of_their_own_workspace(monkeypatch):
     made = engine(every=1)
-    monkeypatch.setattr(made.workspaces, "is_small", lambda *size: False)
+    monkeypatch.setattr(made.resources.workspaces, "is_small", lambda *size: False)
     made.pipeline.chunk_bytes = 256
     texts = [TEXT, "", "x" * 300, TEXT[::-1]]
     encoded = made.encode(GPT2, Batch(texts))

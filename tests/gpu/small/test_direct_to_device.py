@@ -80,13 +80,13 @@ def test_ids_are_not_copied_and_are_waited_for_once(monkeypatch):
 
 
 def test_what_is_not_plain_goes_the_usual_way(engine, monkeypatch):
-    answers, run = [], direct_to_device.encode_straight
+    answers, run = [], direct_to_device.encode_direct
 
     def note(*arguments):
         answers.append(run(*arguments))
         return answers[-1]
 
-    monkeypatch.setattr(streaming, "encode_straight", note)
+    monkeypatch.setattr(streaming, "encode_direct", note)
     plain, broken = rows_of(["ACGTACGTAC" * 30, "CAGT"]), rows_of(["ACGTNACGT" * 20, "ACé", "A"])
     for batch in (plain, broken, plain):
         check(engine, load("nt_v2"), batch.data, batch.offsets)

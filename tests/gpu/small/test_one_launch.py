@@ -43,7 +43,7 @@ engine_of = functools.cache(new_engine)
 def kernel(request, monkeypatch):
     """Which kernel a batch gets: the one for its size, or a grid's whatever it is."""
     if request.param != "by size":
-        monkeypatch.setattr("gpu.engine.fused_kernel", lambda family, size: request.param)
+        monkeypatch.setattr("gpu.small.one_launch.fused_kernel", lambda family, size: request.param)
     return request.param
 
 
@@ -144,7 +144,7 @@ def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard
 def test_other_kernels_go_on_from_where_a_grid_stops(
     launches, monkeypatch, name, hard, goes_on_from, validates
 ):
-    monkeypatch.setattr("gpu.engine.fused_kernel", lambda family, size: "encode_grid")
+    monkeypatch.setattr("gpu.small.one_launch.fused_kernel", lambda family, size: "encode_grid")
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     texts = ["before <|endoftext|> 北京", hard, " behind", "no such thing"]
     for options in (EncodeOptions(), EncodeOptions(max_length=40), EncodeOptions(special="refuse")):
@@ -175,13 +175,13 @@ def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name)
 def test_a_grid_has_pinned_text_from_where_it_lies(engine, monkeypatch, size, begin):
     """It reads it there, unless it is not aligned; where it is long, the device copies it."""
     staged: list[int] = []
-    start = engine.staging.start
+    start = engine.resources.staging.start
 
     def noted(target: np.ndarray, source: np.ndarray) -> Copy:
         staged.append(len(source))
         return start(target, source)
 
-    monkeypatch.setattr(engine.staging, "start", noted)
+    monkeypatch.setattr(engine.resources.staging, "start", noted)
     text = "some words, größe and 12 more, ".encode() * (size // 33 + 1)
     text = text[: size - 1].decode(errors="ignore").encode().ljust(size, b".")
     pinned = engine.host_memory(begin + size)
@@ -277,8 +277,8 @@ def test_a_small_stream_without_a_workspace_of_its_size_goes_in_chunks(engine, m
             raise OutOfMemory("a test")
         return own(num_bytes, *arguments)
 
-    own = engine.workspaces.take
-    monkeypatch.setattr(engine.workspaces, "take", take)
+    own = engine.resources.workspaces.take
+    monkeypatch.setattr(engine.resources.workspaces, "take", take)
     out = np.zeros(len(batch.data), np.int32)
     ends = encode_stream(engine, load("gpt2"), batch.data, batch.offsets, out)
     assert out[: ends[-1]].tolist() == wanted.tolist()
@@ -312,7 +312,7 @@ HARD = {
 @pytest.fixture
 def grid(monkeypatch):
     """An engine that has a grid for every batch; the kernels it ran, and "wait" for each wait."""
-    monkeypatch.setattr("gpu.engine.fused_kernel", lambda family, size: "encode_grid")
+    monkeypatch.setattr("gpu.small.one_launch.fused_kernel", lambda family, size: "encode_grid")
     seen = note_launches(monkeypatch)
     monkeypatch.setattr(EmulatedStream, "synchronize", lambda stream: seen.append("wait"))
     engine = GpuEngine(EmulatedDevice(), 1 << 28)

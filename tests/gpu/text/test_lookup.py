@@ -100,12 +100,14 @@ def launched(vocabulary: Vocabulary, rows: list[bytes], last: str) -> Iterator[W
     text, ends = b"".join(rows), np.cumsum([0, *map(len, rows)]).astype(np.int64)
     with (
         engine() as made,
-        made.residents.using(vocabulary) as resident,
-        made.workspaces.lend(len(text), len(rows)) as workspace,
+        made.resources.residents.using(vocabulary) as resident,
+        made.resources.workspaces.lend(len(text), len(rows)) as workspace,
     ):
-        pack_rows(workspace, resident, np.frombuffer(text, np.uint8), ends, made.processors)
+        pack_rows(
+            workspace, resident, np.frombuffer(text, np.uint8), ends, made.resources.processors
+        )
         names = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-        launch(workspace, names[: names.index(last) + 1], made.processors)
+        launch(workspace, names[: names.index(last) + 1], made.resources.processors)
         yield workspace
 
 

@@ -40,14 +40,14 @@ def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
     data = np.frombuffer("".join(texts).encode(), np.uint8)
     offsets = np.cumsum([0, *(len(text.encode()) for text in texts)]).astype(np.int64)
     with (
-        made.residents.using(vocabulary) as resident,
-        made.workspaces.lend(len(data), len(texts)) as workspace,
+        made.resources.residents.using(vocabulary) as resident,
+        made.resources.workspaces.lend(len(data), len(texts)) as workspace,
     ):
-        pack_rows(workspace, resident, data, offsets, made.processors)
+        pack_rows(workspace, resident, data, offsets, made.resources.processors)
         launch(
             workspace,
             encode_kernels(resident.family, num_rounds=resident.num_rounds),
-            made.processors,
+            made.resources.processors,
         )
         ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[STATUS["NUM_IDS"]]))
         ends = fetch(workspace, "id_offsets", np.int64, len(offsets))

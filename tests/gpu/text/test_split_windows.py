@@ -26,10 +26,15 @@ FAR_BACK = 512 * constant("BACK_LOADS")
 def begins_of(vocabulary: Vocabulary, text: str) -> list[int]:
     """Where the windows of one row begin."""
     made, data = GpuEngine(EmulatedDevice(), 1 << 27), np.frombuffer(text.encode(), np.uint8)
-    with made.residents.using(vocabulary) as resident, made.workspaces.lend(len(data), 1) as lent:
-        pack_rows(lent, resident, data, np.array([0, len(data)], np.int64), made.processors)
+    with (
+        made.resources.residents.using(vocabulary) as resident,
+        made.resources.workspaces.lend(len(data), 1) as lent,
+    ):
+        pack_rows(
+            lent, resident, data, np.array([0, len(data)], np.int64), made.resources.processors
+        )
         kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-        launch(lent, kernels[: kernels.index("write_borders")], made.processors)
+        launch(lent, kernels[: kernels.index("write_borders")], made.resources.processors)
         count = int(fetch(lent, "window_counts", np.uint64, 1)[0]) & (1 << 40) - 1
         windows = fetch(lent, "merged_ids", np.uint8, count * WINDOW.itemsize).view(WINDOW)
     made.close()

@@ -50,10 +50,10 @@ def starts_of(vocabulary: Vocabulary, texts: list[str], blocks: int) -> tuple[li
     }
     parts = np.zeros(2 * 14 * MAX_PARTS, np.uint32)
     with (
-        made.residents.using(vocabulary) as resident,
-        made.workspaces.lend(len(data), len(texts)) as workspace,
+        made.resources.residents.using(vocabulary) as resident,
+        made.resources.workspaces.lend(len(data), len(texts)) as workspace,
     ):
-        pack_rows(workspace, resident, data, offsets, made.processors)
+        pack_rows(workspace, resident, data, offsets, made.resources.processors)
         job = workspace.job[:1].copy()
         for name, array in fields.items():
             job[name] = array.ctypes.data

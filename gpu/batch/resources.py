@@ -1,0 +1,52 @@
+"""What all calls of one engine share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.host.copy_pool import Staging
+from gpu.memory.pinned_pool import Leases
+from gpu.memory.workspace_pool import Workspaces
+from gpu.runtime.device import Device
+from gpu.runtime.stage_timer import StageTimes
+from gpu.vocabulary.cache import Residents
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resources:
+    """The device, its memory and the threads of one engine.
+
+    Attributes:
+        device: the device.
+        processors: its multiprocessors.
+        fused_bytes: text of the largest batch whose stages are one launch.
+        residents: vocabularies on the device.
+        workspaces: memory and streams for batches.
+        staging: threads that copy into pinned memory.
+        leases: pinned memory for answers.
+        stage_times: how long the stages of some batches took.
+    """
+
+    device: Device
+    processors: int
+    fused_bytes: int
+    residents: Residents
+    workspaces: Workspaces
+    staging: Staging
+    leases: Leases
+    stage_times: StageTimes
+
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
+        """uint8[num_bytes], pinned, for texts that need no staging; None: too much is lent."""
+        block = self.leases.take(num_bytes)
+        return None if block is None else block[:num_bytes]
+
+    def close(self) -> None:
+        """Give all memory back and end the threads."""
+        self.residents.close()
+        self.workspaces.close()
+        self.leases.close()
+        self.staging.close()

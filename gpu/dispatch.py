@@ -1,0 +1,170 @@
+"""How a batch is encoded: decided once, by its size, its vocabulary and what its rows ask for.
+
+    letters     every letter is an id: looked up where the text lies
+    fast path   a small batch that asks for ids alone: one launch, in one call of C++
+    small       a small batch in a workspace of its own: one launch, or several as one recording
+    chunks      all others, and what the ways above leave: several chunks in flight
+
+The kernels of a batch, in this order:
+
+    take in       to the device, hard bits where texts begin, rows that are not UTF-8 noted
+    special       hard bits around special tokens
+    pretokenize   a start bit for every pretoken
+    cut           start bits inside pretokens, at borders of their own encoding
+    look up       the id of every piece that is a token; lists of the others
+    merge         the ids of the others
+    compact       ids one after another, and where each row's begin
+    frame         begin and end tokens, truncation, spans
+    answer        to host memory
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.plan import may_be_wrong
+from gpu.batch.resources import Resources
+from gpu.batch.row_options import NOTHING_ADDED, RowOptions, row_options
+from gpu.host.string_join import Joining
+from gpu.kernels.families import COMPOSED
+from gpu.large.encode import count_large, encode_large
+from gpu.large.pipeline import Pipeline
+from gpu.small import fast_path
+from gpu.small.call import encode_small
+from gpu.small.one_launch import is_fast, kernel_for, size_of
+from gpu.small.zero_copy_letters import fetch_batch
+from gpu.text.nfc_check import widen_spans
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.model.vocabulary import Vocabulary
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which ways of the above a batch is tried on, in their order; chunks come last.
+
+    Attributes:
+        letters: its letters are looked up where they lie.
+        fast: it is one call of C++.
+        small: it goes through a workspace of its own.
+        kernel: does all of it in one launch; "" where there is none.
+    """
+
+    letters: bool
+    fast: bool
+    small: bool
+    kernel: str
+
+
+def plan_of(resources: Resources, resident: Resident, batch: Batch, options: RowOptions) -> Plan:
+    """The plan for a batch."""
+    letters = bool(resident.family.fetch) and options.is_content
+    if options.spans is not None or not resources.workspaces.is_small(len(batch.data), len(batch)):
+        return Plan(letters, fast=False, small=False, kernel="")
+    kernel = "" if options.turned else kernel_for(resources, resident, size_of(batch))
+    return Plan(letters, is_fast(kernel, batch, options), small=True, kernel=kernel)
+
+
+def encode(pipeline: Pipeline, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+    """As `GpuEngine.encode`."""
+    batch.check_id_dtype(len(vocabulary))
+    resources = pipeline.resources
+    with (
+        resources.residents.using(vocabulary) as resident,
+        Joining(batch, resources.host_memory, resources.staging) as copy,
+    ):
+        options = row_options(vocabulary, batch, resident.family)
+        plan = plan_of(resources, resident, batch, options)
+        if copy is not None and (plan.small or plan.letters):
+            copy.wait(len(batch.data))
+        encoded = None
+        if plan.letters:
+            encoded = fetch_batch(resources, resident, batch)
+        validate = may_be_wrong(resident, batch)
+        if encoded is None and plan.small:
+            encoded = _encode_small(
+                resources, vocabulary, resident, batch, options, plan, validate=validate
+            )
+        if encoded is None:
+            encoded = encode_large(
+                pipeline, vocabulary, resident, batch, options, validate=validate, copy=copy
+            )
+        if encoded.spans is not None and resident.family is COMPOSED:
+            widen_spans(encoded.spans, encoded.offsets, batch)
+        return encoded
+
+
+def count(
+    pipeline: Pipeline, vocabulary: Vocabulary, batch: Batch
+) -> tuple[Int64s, dict[int, RowError]]:
+    """As `GpuEngine.count`."""
+    resources = pipeline.resources
+    with (
+        resources.residents.using(vocabulary) as resident,
+        Joining(batch, resources.host_memory, resources.staging) as copy,
+    ):
+        options = row_options(vocabulary, batch, resident.family)
+        plan = plan_of(resources, resident, batch, options)
+        if plan.small:  # One launch, ids and all, takes less than many.
+            if copy is not None:
+                copy.wait(len(batch.data))
+            validate = may_be_wrong(resident, batch)
+            encoded = _encode_small(
+                resources, vocabulary, resident, batch, options, plan, validate=validate
+            )
+            if encoded is not None:
+                return np.diff(encoded.offsets), encoded.errors
+        return count_large(pipeline, vocabulary, resident, batch, options, copy=copy)
+
+
+def encode_ids(
+    pipeline: Pipeline, vocabulary: Vocabulary, data: Bytes, offsets: Int64s
+) -> tuple[NDArray[np.int32], Int64s]:
+    """As `GpuEngine.encode_ids`."""
+    resources = pipeline.resources
+    answer = fast_path.encode_ids(resources, vocabulary.digest, data, offsets)
+    if isinstance(answer, tuple):
+        return answer
+    batch = Batch(data=data, offsets=offsets)
+    with resources.residents.using(vocabulary) as resident:
+        plan = plan_of(resources, resident, batch, NOTHING_ADDED)
+        if answer is not None:  # The fast path was tried: it says what to begin with.
+            plan = Plan(plan.letters, fast=False, small=True, kernel=answer)
+        encoded = None
+        if plan.letters:
+            encoded = fetch_batch(resources, resident, batch)
+        if encoded is None and plan.small:
+            encoded = _encode_small(
+                resources, vocabulary, resident, batch, NOTHING_ADDED, plan, validate=False
+            )
+        if encoded is None:
+            encoded = encode_large(
+                pipeline, vocabulary, resident, batch, NOTHING_ADDED, validate=False
+            )
+        return encoded.ids.astype(np.int32, copy=False), encoded.offsets
+
+
+def _encode_small(
+    resources: Resources,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    plan: Plan,
+    *,
+    validate: bool,
+) -> Encoded | None:
+    """The answer to a small batch; None: no workspace fits, and smaller chunks may."""
+    kernel = plan.kernel
+    if plan.fast:
+        answer = fast_path.encode_batch(resources, resident, kernel, batch, options, validate)
+        if isinstance(answer, Encoded):
+            return answer
+        kernel = answer
+    return encode_small(resources, vocabulary, resident, batch, options, kernel, validate=validate)
