@@ -42,6 +42,8 @@ def encode_characters(model: Characters, part: AlignedText) -> list[Token]:
         for i, unit in enumerate(units):
             token_id = ids.get(unit, model.unknown_id)
             assert token_id is not None
-            place = (begin + i, begin + i + 1) if exact else (begin, end)
-            tokens.append(part.token(token_id, *place))
+            if exact:
+                tokens.append(part.token(token_id, begin + i, begin + i + 1))
+            else:
+                tokens.append(part.token(token_id, begin, end))
     return tokens

@@ -61,15 +61,15 @@ def encode_kmers(
     model = vocabulary.model
     assert isinstance(model, Kmers)
     if model.whitespace == "words":
-        encode_kmer: EncodeKmer = functools.partial(_word_ids, vocabulary, model, part, options)
+        encode_kmer: EncodeKmer = functools.partial(_word_ids, vocabulary, model, options)
         if any(map(is_word_separator, part.text)):
             return list(_encode_words(vocabulary, model, part, options, encode_kmer))
     else:
 
         def encode_kmer(kmer: list[Letter]) -> list[int]:
-            return [_kmer_token(model, kmer).id]
+            return [_kmer_id(model, "".join(letter for letter, _, _ in kmer))]
 
-    letters = letters_of(part.text, model.case)
+    letters = _in_sent_text(part, letters_of(part.text, model.case))
     if circular:
         tokens = _circular(model, letters, encode_kmer)
     elif model.frame == "sequence":
@@ -80,7 +80,13 @@ def encode_kmers(
         )
     else:
         tokens = _runs(model, letters)
-    return [part.token(token.id, token.begin, token.end) for token in tokens]
+    return list(tokens)
+
+
+def _in_sent_text(part: AlignedText, letters: list[Letter]) -> list[Letter]:
+    """Place letters of a part by their bytes in the sent text."""
+    sources = part.sources
+    return [(letter, sources[begin][0], sources[end - 1][1]) for letter, begin, end in letters]
 
 
 def _kmer_id(model: Kmers, word: str) -> int:
@@ -208,14 +214,13 @@ def _encode_words(
             message = f"{word[:50]!r} has {len(letters)} letters; words must have {model.k}"
             raise RowRefused(RowError("not_a_kmer", message, f"byte {sent_byte}"))
         placed = [(letter, first + begin, first + end) for letter, begin, end in letters]
-        for token_id in encode_kmer(placed):
+        for token_id in encode_kmer(_in_sent_text(part, placed)):
             yield part.token(token_id, first, offsets[end])
 
 
 def _word_ids(
     vocabulary: Vocabulary,
     model: Kmers,
-    part: AlignedText,
     options: EncodeOptions,
     kmer: list[Letter],
 ) -> list[int]:
@@ -229,8 +234,7 @@ def _word_ids(
     specials, ids, last = _matched_tokens(vocabulary), [], 0
     for match in _special_token_pattern(vocabulary).finditer(word):
         special = specials[match.group()]
-        sent_byte = part.sources[kmer[match.start()][1]][0]
-        if accept_special_token(special, options.special, sent_byte):
+        if accept_special_token(special, options.special, kmer[match.start()][1]):
             ids += [*_part_ids(model, word[last : match.start()]), special.id]
             last = match.end()
     return ids + _part_ids(model, word[last:])
