@@ -2,7 +2,7 @@
 //
 //     frame_rows    what is kept of each row, and where it begins in the answer
 //     frame_ids     the answer, four ids a thread
-//     span_begins   the bytes before each id, where anybody asked for spans
+//     span_begins   the bytes before each id, where spans are wanted
 //     frame_spans   begin and end byte in its row of each id of the answer
 //
 // Example, prefix 1, suffix 2: the row 7 8 9 becomes 1 7 8 9 2, with a max_length of 4 it becomes

@@ -5,7 +5,7 @@
 #include "common/job.cuh"
 
 // What a thread takes in at a time from pinned host memory: sixteen bytes of text and a row. Reading
-// that takes a microsecond, so that all is asked for before anything is waited for.
+// that takes a microsecond, so that all loads are started before one is waited for.
 struct HostItem {
     uint4 text;
     int64_t begin;

@@ -31,7 +31,7 @@ DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     report_faults(job, block, num_blocks);
 }
 
-// Threads take ids by turns; warps write whole lines, wherever in one the first id goes.
+// Threads take ids in turn; warps write whole lines, wherever in one the first id goes.
 template <class Id>
 DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first, uint64_t stride) {
     constexpr uint64_t LINE = 128;

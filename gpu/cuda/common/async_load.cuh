@@ -5,10 +5,10 @@
 #pragma once
 #include "common/platform.cuh"
 
-// Copies to two buffers in turns. All threads of a block call all of this; `barriers` is uint64[2] of shared memory.
+// Copies to two buffers in turn. All threads of a block call all of this; `barriers` is uint64[2] of shared memory.
 struct TextCopies {
     uint64_t* barriers;
-    uint32_t asked, taken;                 // Copies so far.
+    uint32_t started, taken;                 // Copies so far.
 
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
     static DEVICE_METHOD uint32_t place_of(const void* shared) {
@@ -22,9 +22,9 @@ struct TextCopies {
         asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
     }
 
-    // Asks for a multiple of sixteen bytes; nobody reads the buffer any more.
+    // Starts the copy of a multiple of sixteen bytes; no thread reads the buffer any more.
     DEVICE_METHOD void ask(void* buffer, const uint8_t* from, uint32_t bytes) {
-        uint32_t barrier = place_of(barriers + asked++ % 2);
+        uint32_t barrier = place_of(barriers + started++ % 2);
         if (threadIdx.x) return;
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -46,14 +46,14 @@ struct TextCopies {
     DEVICE_METHOD void begin() const {}
 
     DEVICE_METHOD void ask(void* buffer, const uint8_t* from, uint32_t bytes) {
-        asked++;
+        started++;
         for (uint32_t place = 16 * threadIdx.x; place < bytes; place += 16 * blockDim.x)
             copy_to_shared(static_cast<uint8_t*>(buffer) + place, from + place);
         end_copies();
     }
 
     DEVICE_METHOD void take() {
-        if (++taken == asked) wait_for_copies<0>();
+        if (++taken == started) wait_for_copies<0>();
         else wait_for_copies<1>();
     }
 #endif

@@ -1,12 +1,12 @@
 // Steps one after the other in one launch, of which most batches need none.
 //
 // A step is cut into parts. Blocks take one part after the other, and go on to the next step when all parts of
-// this one are done. Whoever is waited for runs, since only blocks that run take parts: so a launch may have
+// this one are done. A part that is waited for has a block that runs, since only such take parts: so a launch may have
 // more blocks than run at a time, which one whose blocks wait for each other (wait_for_grid) may not.
 //
 //     parts of a step   0 1 2      block 0 takes 0 and 2, block 1 takes 1, block 2 none: all wait for 2
 //
-// Where nobody knows beforehand how many steps there are, and all have as many parts, parts have tickets: the numbers
+// Where the number of steps is not known beforehand, and all have as many parts, parts have tickets: the numbers
 // of the parts of all steps one behind the other.
 //
 //     three parts  ticket  0 1 2   3 4 5   6 7 8 ...      4 is part 1 of step 1: it waits until 0, 1 and 2 are done

@@ -142,7 +142,7 @@ struct Pretokenizer {
 // Byte-level BPE: its tables (gpu/text/bpe_tables.py), and what the stages leave for each other.
 struct Text {
     uint64_t* starts;                // A piece begins here.
-    uint64_t* cuts;                  // A piece begins here and no pretoken; 0 where nobody asks.
+    uint64_t* cuts;                  // A piece begins here and no pretoken; 0 where no stage reads them.
     const ShortEntry* short_tokens;
     uint64_t short_shift;            // 32 - bits of a bucket's number.
     const LongEntry* long_tokens;

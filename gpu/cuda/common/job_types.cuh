@@ -42,6 +42,6 @@ constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_s
 constexpr uint32_t STATUS_NOT_COVERED = 6;
 constexpr uint32_t STATUS_ROWS = 7;        // What plain kernels know of all rows:
 constexpr uint32_t ROWS_ADD_UP = 1;        // ids of rows have to be added up (kmers/row_offsets.cuh),
-constexpr uint32_t ROWS_ARE_RIGHT = 2;     // none is at fault, and nobody has written row_errors and row_refused.
+constexpr uint32_t ROWS_ARE_RIGHT = 2;     // none is at fault, and no kernel has written row_errors and row_refused.
 constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE, text: chunks are unresolved,
 constexpr uint32_t RARE_PIECES = 2;        // or pieces are long and no tokens.

@@ -2,18 +2,18 @@
 //
 // Decoupled look-back (Merrill and Garland, 2016): a block takes the next tile of values, publishes
 // their sum, adds up what the tiles before it have published, and publishes the sum of all up to
-// its end. Tiles are taken in order, so that whoever is waited for runs.
+// its end. Tiles are taken in order, so that the tile that is waited for has a block that runs.
 //
 //     values 3 1 | 4 1 | 5      sums before 0 3 | 4 8 | 9, and 14 at the end
 //
-// A tile has a *state*, one word, so that whoever reads it sees a sum and what it is of together. It is 0, then the
+// A tile has a *state*, one word, so that a reader sees a sum and what it is of together. It is 0, then the
 // tile's own sum, then the sum of all up to its end; the second is never taken back. A tile looks back to the nearest
 // one of the last kind, 32 states at a time, lane 0 at the tile before:
 //
 //     tile        5          6          7          8                looks back at 7, 6, 5
 //     state       to end 40  sum 3      sum 9      ?                before it are 40 + 3 + 9
 //
-// Invariant: tiles are taken in order, so that whoever a block waits for is running.
+// Invariant: tiles are taken in order, so that each block that another one waits for is running.
 #pragma once
 #include "common/block_reduce.cuh"
 

@@ -33,19 +33,19 @@ struct OneGrid {
 // instructions took 6 % more of a call with 200 bytes, and its loads were made one by one, each in front of where it
 // is used.
 template <class Threads>
-DEVICE_RARE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
+DEVICE_NOINLINE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
     enter_special_stage<0>(job, block, num_blocks);
     Threads::wait(job);
     accept_special_stage<0>(job, shared, block, num_blocks);
     Threads::wait(job);
 }
 
-DEVICE_RARE void check_composed(const Job& job, uint32_t block, uint32_t num_blocks) {
+DEVICE_NOINLINE void check_composed(const Job& job, uint32_t block, uint32_t num_blocks) {
     warptok::text::check_composed_stage(job, block, num_blocks);
 }
 
 template <class Threads>
-DEVICE_RARE void frame_all(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
+DEVICE_NOINLINE void frame_all(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
     frame_rows_stage(job, shared);
     Threads::wait(job);
     frame_ids_stage(job, block, num_blocks);

@@ -18,7 +18,7 @@ using int64_t = long long;
 #endif
 #define DEVICE __device__ __forceinline__
 #define DEVICE_METHOD __device__ __forceinline__
-#define DEVICE_RARE __device__ __noinline__  // Called seldom: not to be in the way of what is around it.
+#define DEVICE_NOINLINE __device__ __noinline__  // Called seldom: not to be in the way of what is around it.
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
 #define DYNAMIC_SHARED(name) extern __shared__ uint8_t name[]  // As many bytes as the launch says.
@@ -33,7 +33,7 @@ using int64_t = long long;
 #include <cstring>
 #define DEVICE static inline
 #define DEVICE_METHOD inline
-#define DEVICE_RARE static inline
+#define DEVICE_NOINLINE static inline
 #ifdef WARPTOK_EMULATION
 #include WARPTOK_EMULATION
 #else
@@ -187,7 +187,7 @@ DEVICE void wait_for_kernel_before() {
 
 constexpr uint32_t ALL_LANES = 0xFFFFFFFF;  // Of a warp.
 
-// Stores what nobody reads soon, so that it leaves the caches first.
+// Stores what no kernel reads soon, so that it leaves the caches first.
 DEVICE void store_once(uint4* place, uint4 value) {
 #ifdef __CUDACC__
     __stcs(place, value);

@@ -216,7 +216,7 @@ DEVICE uint32_t token_at(const SpellShared& shared, uint32_t place) {
     return number;
 }
 
-// As staged_bytes, from the tokens themselves; only bytes before `end` are asked for.
+// As staged_bytes, from the tokens themselves; only bytes before `end` are read.
 DEVICE uint4 spelled_bytes(const Job& job, const SpellShared& shared, int32_t from, uint32_t end) {
     uint32_t place = from < 0 ? 0 : from, number = token_at(shared, place);
     uint64_t low = 0, high = 0;

@@ -1,6 +1,6 @@
 // The one pass of decoding, see decode/spell_ids.cuh.
 //
-// Invariant: tiles are taken in order, so that whoever a block waits for is running.
+// Invariant: tiles are taken in order, so that each block that another one waits for is running.
 #pragma once
 #include "decode/spell_ids.cuh"
 

@@ -45,7 +45,7 @@ DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
 }
 
 // The row of a letter; a warp calls it.
-DEVICE_RARE uint32_t searched_row(const Job& job, uint32_t letter) {
+DEVICE_NOINLINE uint32_t searched_row(const Job& job, uint32_t letter) {
     return static_cast<uint32_t>(first_row_not_before(job, letter + 1ull)) - 1;
 }
 

@@ -136,7 +136,7 @@ DEVICE uint32_t list_candidates(const Job& job, SpecialShared& shared, uint64_t 
 }
 
 // Follows all orbits to the tile's end: jumps leads to the last candidate of each. What is reached
-// from one that is ON_ORBIT gets that bit, too. The whole block calls it; a turn reads all, waits, and writes all.
+// from one that is ON_ORBIT gets that bit, too. The whole block calls it; a step reads all, waits, and writes all.
 //
 //     candidate      0 1 2 3 4        the next one of each: 2 3 3 4, none
 //     jumps          2 3 3 4 4        at first; 2 gets ON_ORBIT, as 0 has it

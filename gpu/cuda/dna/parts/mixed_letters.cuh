@@ -37,7 +37,7 @@ DEVICE bool ends_with_mixed(const PartShared& shared, uint32_t place, ulonglong2
 }
 
 // The id of a piece with mixed letters.
-DEVICE_RARE uint32_t id_of_mixed(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
+DEVICE_NOINLINE uint32_t id_of_mixed(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
     for (uint64_t i = 0; i < job.parts.num_bases_mixed; i++) {
         ulonglong2 token = job.parts.bases_mixed[i];
         if (length_of_mixed(token) == length && ends_with_mixed(shared, place, token)) return token.y & 0xFFFF;
@@ -58,7 +58,7 @@ DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t pl
 }
 
 // Asks for a place near a mixed letter. Exactly one token may end there. False where it waits.
-DEVICE_RARE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
+DEVICE_NOINLINE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     bool waits = false;
     for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_bases_mixed; number += 32) {
         uint32_t token = near_token(job, shared, place, number), answer = MAY_NOT;

@@ -54,7 +54,7 @@ DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View&
 }
 
 // Settles what such letters are of the round that begins with letter `first`. The whole block calls it.
-DEVICE_RARE void settle_mixed(const Job& job, PartShared& shared, View view, uint32_t first) {
+DEVICE_NOINLINE void settle_mixed(const Job& job, PartShared& shared, View view, uint32_t first) {
     uint32_t letter = first + LETTERS_A_THREAD * threadIdx.x, in_run = 0, begins = 0, mixed = 0, run = 0;
     uint32_t end = min_of(first + ROUND, view.size);
     for (uint32_t i = 0; i < LETTERS_A_THREAD && letter + i < end; i++) {

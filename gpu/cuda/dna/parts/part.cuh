@@ -107,7 +107,7 @@ DEVICE void ask_for_text(const Job& job, PartShared& shared, TextCopies& copies,
     if (first >= view.size) return;
     const uint8_t* text = job.host.host_text ? job.host.host_text : job.batch.text;
     uint32_t bytes = (min_of(view.size - first, ROUND) + 15) / 16 * 16;
-    copies.ask(shared.text[copies.asked % 2], text + view.begin + first, bytes);
+    copies.ask(shared.text[copies.started % 2], text + view.begin + first, bytes);
 }
 
 DEVICE void set_bit(uint32_t* bits, uint32_t place) { atomicOr(bits + (place + PAD) / 32, 1u << place % 32); }

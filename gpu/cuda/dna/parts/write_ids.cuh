@@ -12,7 +12,7 @@ DEVICE uint64_t hash_of_token(const Job& job, LongKey key, uint32_t length) {
 }
 
 // The id of a token of many letters.
-DEVICE_RARE uint32_t id_of_long(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
+DEVICE_NOINLINE uint32_t id_of_long(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
     uint64_t hash = hash_of_token(job, key_before(shared, place), length), slot = hash >> job.parts.bases_shift;
     uint32_t tag = static_cast<uint32_t>(hash);
     for (uint64_t probes = 0; probes < 1ull << (64 - job.parts.bases_shift); probes++, slot++) {

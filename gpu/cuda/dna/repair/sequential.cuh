@@ -97,7 +97,7 @@ DEVICE uint32_t finish_from(const Job& job, WindowPart part, uint32_t unmet) {
 }
 
 template <uint32_t CHUNK>
-DEVICE_RARE void finish_part(const Job& job, WindowPart part) {
+DEVICE_NOINLINE void finish_part(const Job& job, WindowPart part) {
     for (uint32_t window = part.begin; window < part.end;)
         window = job.dna.meetings[window] == NO_MEETING ? finish_from<CHUNK>(job, part, window) : window + 1;
 }

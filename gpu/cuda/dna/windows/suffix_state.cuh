@@ -68,7 +68,7 @@ DEVICE LongKey key_before(const Job& job, int64_t end) {
 }
 
 // Whether the letters in front of a place are those of a listed token that may follow.
-DEVICE_RARE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
+DEVICE_NOINLINE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
     uint32_t key = (token.y & ~LAST_LISTED) >> 8;
     return !key || begin_alike(key_before(job, end), job.dna.ending_keys[key - 1], token.y & 0xFF);
 }
@@ -77,7 +77,7 @@ DEVICE_RARE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
 // one that the text ends with and that may follow, of which there is exactly one. Where letters repeat that is mostly a
 // short one, so these are asked first; the last one is not asked, as one is right.
 template <class Ring>
-DEVICE_RARE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
+DEVICE_NOINLINE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
                                      uint32_t most, uint32_t first) {
     for (const uint2* item = job.dna.ending_listed + first;; item++) {
         uint2 token = __ldg(item);

@@ -109,7 +109,7 @@ template <class Count> DEVICE uint64_t ids_before(const Count* group_offsets, ui
     return group_offsets[unit / WARPS] + __reduce_add_sync(ALL_LANES, of_lane);
 }
 
-// The same; the whole warp asks.
+// The same; the whole warp calls it.
 template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* group_offsets, uint32_t unit) {
     return ids_before(group_offsets, unit, ids_of_lane(job, unit));
 }
@@ -150,7 +150,7 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
     uint32_t record = number < own.end ? records[number] : 0;
     uint32_t next = number + 32 < own.end ? records[number + 32] : 0, count = count_of(job, record);
     for (uint32_t left = own.end - own.first; left; left -= min_of(32, left), number += 32) {
-        // Records are fetched two turns ahead, their counts one: nothing waits for what it asked for.
+        // Records are fetched two steps ahead, their counts one, so that no load is waited for.
         uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
         bool here = number < own.end, miss = record & MISS;
         if (!__any_sync(ALL_LANES, miss)) {
@@ -210,7 +210,7 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
             continue;
         }
         if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
-        uint32_t all_pieces = job.text.tile_pieces[tile];  // Asked for before it is needed, as is of_lane.
+        uint32_t all_pieces = job.text.tile_pieces[tile];  // Loaded before it is needed, as is of_lane.
         uint32_t more_pieces = 0, more_ids = 0, before = pieces;
         // Pieces between the last row's begin and this one's.
         for (uint64_t i = counted / 64 + lane; i * 64 < begin; i += 32) {

@@ -7,7 +7,7 @@
 //
 // LONG_PIECES_ARE_SPLIT: find_long has run, so that a long piece that is no token is a fault; else looking up finds it.
 // COUNTS_IDS: looking up and merging count the ids of each part of a tile (text/lookup/tile_counts.cuh).
-// IS_LATENCY_BOUND: there are few warps, so that a thread asks ahead for all that it needs, and a warp is given few
+// IS_LATENCY_BOUND: there are few warps, so that a thread loads ahead all that it needs, and a warp is given few
 // pieces and fetches the code of few ways to merge.
 #pragma once
 

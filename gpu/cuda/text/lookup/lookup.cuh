@@ -190,7 +190,7 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
 //     later                             3                          of more than MAX_SHORT bytes: maybe a miss of bin 4
 //     miss_counts     of bin 4: 7 before, 8 with it                so its record is MISS | 4 << BIN_SHIFT | 7
 //
-// Where a launch is latency bound, a thread asks for its next piece while it handles one; others have no registers for
+// Where a launch is latency bound, a thread loads its next piece while it handles one; others have no registers for
 // that.
 template <class Policy>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {

@@ -1,5 +1,5 @@
-// The parts of a tile: of small batches a warp takes the pieces of one, since nobody else would have
-// anything to do.
+// The parts of a tile: of small batches a warp takes the pieces of one, since tiles are fewer than
+// warps.
 //
 // Invariant: behind looking up and merging, tile_counts holds what count_tiles would write.
 #pragma once

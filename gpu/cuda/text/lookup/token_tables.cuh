@@ -44,7 +44,7 @@ DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) 
 // Whether find_short found ids and not an id.
 DEVICE bool are_listed(uint32_t found) { return found >> 27 == LISTED_IDS >> 27; }
 
-// A token of 1..12 bytes that is asked for: its words, zeros behind them, and the entry that is on its way.
+// A token of 1..12 bytes that is looked up: its words, zeros behind them, and the entry that is on its way.
 struct ShortToken {
     uint32_t words[3], length, place;
     uint4 entry;
@@ -63,7 +63,7 @@ DEVICE ShortToken ask_short(const Job& job, const uint8_t* text, uint32_t length
     return token;
 }
 
-// What was asked for. Characters that are no tokens are found, too: where their ids are listed.
+// The id of a token that is looked up. Characters that are no tokens are found, too: where their ids are listed.
 DEVICE uint32_t find_short(const Job& job, ShortToken token) {
     const uint32_t* words = token.words;
     for (;;) {

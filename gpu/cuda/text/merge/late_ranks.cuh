@@ -52,7 +52,7 @@ DEVICE bool is_loud(const Job& job, uint32_t rank, uint32_t before, uint32_t beh
 }
 
 // The place of `alive` behind and in front of a place, NO_PAIR where there is none: bit b of lane l is place
-// 32 * l + b. The whole warp asks.
+// 32 * l + b. The whole warp calls it.
 DEVICE uint32_t place_behind(uint32_t alive, uint32_t place) {
     uint32_t filled = __ballot_sync(ALL_LANES, alive != 0), lane = place / 32;
     uint32_t own = __shfl_sync(ALL_LANES, alive, lane) & 0xFFFFFFFEu << place % 32;

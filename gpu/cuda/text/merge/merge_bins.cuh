@@ -121,7 +121,7 @@ struct MissChunk {
     uint32_t bin, first;
 };
 
-// The chunk of a number; the whole warp asks for the same one.
+// The chunk of a number; the whole warp calls it with the same one.
 template <class Policy> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t chunk) {
     uint32_t lane = threadIdx.x & 31;
     bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;

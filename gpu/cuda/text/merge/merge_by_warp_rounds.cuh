@@ -121,7 +121,7 @@ DEVICE bool any_loud(const Job& job, const WarpColumns<MOST>& columns, uint32_t 
 // Merges the pairs of a late rank, the lowest, one by one if one of them is loud. Returns the places that are left;
 // `pairs` are those that the round may merge at once.
 template <uint32_t MOST>
-DEVICE_RARE uint32_t merge_late(const Job& job, WarpColumns<MOST>& columns, uint32_t alive, Neighbours others,
+DEVICE_NOINLINE uint32_t merge_late(const Job& job, WarpColumns<MOST>& columns, uint32_t alive, Neighbours others,
                                 uint32_t pairs, uint32_t lowest) {
     uint32_t rank = rank_of_bounded(lowest), waiting = 0;
     if (!any_loud(job, columns, alive, others, pairs, rank)) return alive;

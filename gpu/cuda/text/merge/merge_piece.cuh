@@ -6,8 +6,8 @@
 //     before   a  b  a  b      keys ab ba ab        the lowest key is that of place 0
 //     after    ab .  a  b      keys ab+a . ab       the pairs on both sides are looked up anew
 //
-// The lanes of a piece find the lowest key together. A lane alone asks for both new pairs at once;
-// of several lanes the first asks for the pair ahead and the second for the one behind.
+// The lanes of a piece find the lowest key together. A lane alone looks up both new pairs at once;
+// of several lanes the first looks up the pair ahead and the second the one behind.
 //
 // Invariant: a key is rank << 7 | place, so that the lowest key is that of the lowest rank and, of equal ones, of the
 // leftmost pair.
@@ -59,7 +59,7 @@ DEVICE void ask_all_pairs(const Merging& merging, const Group<LANES>& group, con
 }
 
 // Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
-// those places that are covered otherwise; returns its lowest key. Where the launch is latency bound it asks for all
+// those places that are covered otherwise; returns its lowest key. Where the launch is latency bound it loads all
 // pairs at once.
 template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length,

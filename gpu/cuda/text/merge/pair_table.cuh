@@ -38,7 +38,7 @@ DEVICE Pair pair_of(const PairTable& table, uint32_t left, uint32_t right) {
     return {mixed(hash_pair(left, right, table.seed)), right << 22, left << 11 | right >> 10};
 }
 
-// The two entries of a pair's bucket; any others where nobody asks.
+// The two entries of a pair's bucket; any others where `ask` is false.
 DEVICE uint4 load_bucket(const PairTable& table, const Pair& pair, bool ask) {
     return __ldg(table.buckets + (ask ? pair.hash >> table.shift : 0));
 }
@@ -51,7 +51,7 @@ DEVICE uint32_t rank_of_two(const Pair& pair, uint4 two, bool ask) {
     return rank;
 }
 
-// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or nobody asks.
+// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or `ask` is false.
 DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, bool ask) {
     uint32_t rank = rank_of_two(pair, two, ask), bucket = pair.hash >> table.shift;
     while (ask & (rank == NO_RANK) & ((two.z & two.w) != 0xFFFFFFFF)) {  // Full: look into the next one.
@@ -69,13 +69,13 @@ DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     return rank_in(table, pair, load_bucket(table, pair, true), true);
 }
 
-// What is looked up before the tables of pairs are asked: ranks of two ASCII bytes and the filter.
+// What is looked up before the tables of pairs: ranks of two ASCII bytes and the filter.
 struct PairCache {
-    const uint16_t* ascii;     // Null pointers: the tables are asked at once.
+    const uint16_t* ascii;     // Null pointers: the tables are looked up at once.
     const uint32_t* filter;
 };
 
-// For a few pieces: nothing is loaded first, and all looks at the tables are under way together.
+// For a few pieces: nothing is loaded first, and all loads of the tables are in flight together.
 constexpr PairCache NO_CACHE = {nullptr, nullptr};
 
 // Copies in shared memory: a gather from global memory costs a warp a cycle for each lane, one from

@@ -37,7 +37,7 @@ DEVICE uint32_t key_of(uint32_t rank, uint32_t place) {
 DEVICE uint32_t length_of(uint32_t word) { return word >> WORD_BITS; }
 DEVICE uint32_t symbol_of(uint32_t word) { return word & ((1u << WORD_BITS) - 1); }
 
-// The columns of one piece, as one of its lanes sees them. Lanes own fours of places by turns: those
+// The columns of one piece, as one of its lanes sees them. Lanes own fours of places in turn: those
 // of four f are of lane f % LANES, in its slot f / LANES.
 template <uint32_t LANES> struct Group {
     static constexpr uint32_t GROUPS = 32 / LANES;  // Pieces of a warp.

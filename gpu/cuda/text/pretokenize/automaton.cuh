@@ -184,7 +184,7 @@ template <uint32_t SIZE = CHUNK> DEVICE uint64_t text_begins(const Reader& reade
     return rest < SIZE ? hard & ((1ull << rest) - 1) : hard;
 }
 
-// The starts that a chunk's own outputs tell.
+// The starts that a chunk's own outputs give.
 DEVICE uint64_t starts_inside(const Outputs& bits) {
     uint64_t prev = bits.prev >> 1;
     for (uint32_t i = 0; i < 3; i++) {  // To the first byte of the character before.
@@ -235,7 +235,7 @@ template <uint32_t SIZE = CHUNK> DEVICE uint64_t last_character(const Outputs& b
     return firsts ? 1ull << highest_bit(firsts) : 0;
 }
 
-// Reads on behind a chunk while that may still tell starts inside; returns these.
+// Reads on behind a chunk while that may still give starts inside; returns these.
 template <uint32_t SIZE, class Reader>
 DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits, uint32_t entry,
                        const Reach& reach, uint32_t& doubt) {

@@ -50,7 +50,7 @@ DEVICE uint32_t half_state(const Job& job, const Chunk& chunk, uint64_t end) {
     return state_of(chunk.entry) | (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
 }
 
-// Writes half_states, and counts the halves with unresolved chunks: without these nobody asks what is far away.
+// Writes half_states, and counts the halves with unresolved chunks: without these no other kernel has anything to do.
 DEVICE void note_half(const Job& job, uint32_t half, uint32_t state) {
     job.pretokenizer.half_states[half] = state;
     if (state & UNRESOLVED) atomicAdd(job.pretokenizer.bad_tiles, 1);
@@ -105,7 +105,7 @@ struct QuartersShared {
     uint8_t states[BLOCK / 32];
 };
 
-// The first pass of a small batch, in which nobody else would have anything to do: a block a tile.
+// The first pass of a small batch, which has too few tiles for all warps: a block a tile.
 DEVICE void pretokenize_quarters(const Job& job, const Reader& all, QuartersShared& shared, uint32_t block,
                                  uint32_t num_blocks) {
     static_assert(BLOCK * QUARTER == TILE, "a thread a quarter");

@@ -7,7 +7,7 @@
 namespace warptok::text {
 
 // How many tiles from `tile` on leave a state and a pending place as they are: of a run, for the tile
-// behind it leaves nothing pending. The whole warp looks, so that it asks for much at a time.
+// behind it leaves nothing pending. The whole warp reads, so that many loads are in flight.
 constexpr uint32_t PASS_LOADS = 4, PASS_STEP = PASS_LOADS * 32;
 DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
     uint32_t begin = tile, tiles = num_tiles(job);

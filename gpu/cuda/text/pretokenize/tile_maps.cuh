@@ -41,7 +41,7 @@ struct MapShared {
 };
 
 // Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
-// of that, a longer way back may tell: it matters only beside bad tiles.
+// of that, a longer way back may decide: it matters only beside bad tiles.
 DEVICE bool is_bad(const Job& job, const Reader& reader, uint32_t tile, uint32_t& state) {
     uint32_t first = job.pretokenizer.half_states[2 * tile], second = job.pretokenizer.half_states[2 * tile + 1];
     if ((first | second) & UNRESOLVED) return true;

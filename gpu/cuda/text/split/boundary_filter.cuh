@@ -47,7 +47,7 @@ DEVICE uint32_t character_at(uint32_t bytes) {
 }
 
 // Whether the border in front of a byte is certain; before and behind are the 4 bytes on either side of
-// it, in the order of memory. All is looked up at once: whoever waits for the first waits for no more.
+// it, in the order of memory. All four bits are loaded at once, so that their latencies overlap.
 DEVICE bool is_certain(const Filter& filter, uint32_t before, uint32_t behind) {
     uint32_t left = character_before(before), right = character_at(behind);
     uint32_t last = before & 0xFF000000, first = behind & 0xFF;

@@ -1,7 +1,7 @@
 // Cuts pretokens at certain borders: long words of Chinese, Japanese or Korean fall apart into pieces of
 // one to three characters, most of them tokens, and white space where kinds of it follow each other.
 //
-// Asked are borders between two characters of which at least one is not ASCII, and between two bytes of
+// Candidates are borders between two characters of which at least one is not ASCII, and between two bytes of
 // white space. Of these, runs of one byte are cut only where a word of start bits begins (GPT-2 has no
 // token with two blanks), and the first border of a piece is left, since look_up knows such pieces:
 //
@@ -10,10 +10,10 @@
 // A lane takes 16 bytes, a warp 512; a few of them have most of the borders, so they are listed, and
 // the lanes look at as many each:
 //
-//     lane      0      1      2     3 ...
-//     asked     ..1.   ....   111.  .1..
-//     places    2 8 9 10 13 ...             certain  1 0 1 1 0 ...
-//     added     ..1.   ....   .11.  ....
+//     lane          0      1      2     3 ...
+//     candidates    ..1.   ....   111.  .1..
+//     places        2 8 9 10 13 ...             certain  1 0 1 1 0 ...
+//     added         ..1.   ....   .11.  ....
 //
 // Invariant: a start is set only where no token of the vocabulary can lie across, so that enc of both sides, joined, is
 // enc of the piece.
@@ -47,7 +47,7 @@ DEVICE uint32_t printed_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x5
 // Of bytes that continue a character.
 DEVICE uint32_t continuing_bytes(uint32_t word) { return word & ~(word << 1); }
 
-// 16 bytes of the text and where pieces begin in them: also behind its end, which nobody asks about.
+// 16 bytes of the text and where pieces begin in them: also behind its end, which no stage reads.
 struct Sixteen {
     uint4 bytes;
     uint32_t starts, before;  // The word in front of them, of the warp's first lane.
@@ -63,7 +63,7 @@ DEVICE Sixteen sixteen_at(const Job& job, uint64_t begin) {
 }
 
 // The borders to ask about, a bit for the byte behind each. All lanes of the warp call it.
-DEVICE uint32_t asked_borders(const Sixteen& here, uint32_t before, bool begins_word) {
+DEVICE uint32_t candidate_borders(const Sixteen& here, uint32_t before, bool begins_word) {
     const uint32_t words[4] = {here.bytes.x, here.bytes.y, here.bytes.z, here.bytes.w};
     uint32_t left[4], white[4], high[4];
 #pragma unroll
@@ -73,10 +73,10 @@ DEVICE uint32_t asked_borders(const Sixteen& here, uint32_t before, bool begins_
         white[i] = ~(printed_bytes(words[i]) | printed_bytes(left[i])) & changed;
         high[i] = (words[i] | left[i]) & ~continuing_bytes(words[i]);
     }
-    uint32_t asked = upper_bits(white) & ~(here.starts << 1);
+    uint32_t candidates = upper_bits(white) & ~(here.starts << 1);
     if (__any_sync(ALL_LANES, (words[0] | words[1] | words[2] | words[3] | before) & 0x80808080))
-        asked |= upper_bits(high);
-    return asked & ~here.starts;
+        candidates |= upper_bits(high);
+    return candidates & ~here.starts;
 }
 
 // Looks at the `total` places of a warp's list.
@@ -100,22 +100,22 @@ DEVICE void look_at_places(const Filter& filter, CertainWarp& warp, uint32_t tot
 DEVICE void cut_sixteen(const Job& job, const Filter& filter, CertainWarp& warp, uint64_t begin, const Sixteen& here) {
     uint32_t lane = lane_of_thread(), before = __shfl_up_sync(ALL_LANES, here.bytes.w, 1);
     if (lane == 0) before = here.before;
-    uint32_t asked = asked_borders(here, before, begin % 64 == 0);
-    if (!__any_sync(ALL_LANES, asked)) return;
-    uint32_t number = sum_of_lanes(count_bits(asked)), total = __shfl_sync(ALL_LANES, number, 31);
-    number -= count_bits(asked);
+    uint32_t candidates = candidate_borders(here, before, begin % 64 == 0);
+    if (!__any_sync(ALL_LANES, candidates)) return;
+    uint32_t number = sum_of_lanes(count_bits(candidates)), total = __shfl_sync(ALL_LANES, number, 31);
+    number -= count_bits(candidates);
     *reinterpret_cast<uint4*>(warp.text + 4 + 4 * lane) = here.bytes;
     if (lane == 0) warp.text[3] = before;
     if (lane == 31 && begin < job.batch.num_bytes)
         warp.text[4 + 128] = *reinterpret_cast<const uint32_t*>(job.batch.text + begin + CERTAIN_BYTES);
     uint32_t next = number;
-    for (uint32_t bits = asked; bits; bits &= bits - 1)
+    for (uint32_t bits = candidates; bits; bits &= bits - 1)
         warp.places[next++] = lane * CERTAIN_BYTES + lowest_bit(bits);
     __syncwarp();
     look_at_places(filter, warp, total);
     uint32_t certain = shift_right(warp.certain[number / 32], warp.certain[number / 32 + 1], number % 32), added = 0;
-    for (; asked; asked &= asked - 1, certain >>= 1)
-        if (certain & 1) added |= asked & -asked;
+    for (; candidates; candidates &= candidates - 1, certain >>= 1)
+        if (certain & 1) added |= candidates & -candidates;
     if (added) {
         reinterpret_cast<uint16_t*>(job.text.starts)[begin / CERTAIN_BYTES] |= added;
         if (job.text.cuts) reinterpret_cast<uint16_t*>(job.text.cuts)[begin / CERTAIN_BYTES] = added;
@@ -123,7 +123,7 @@ DEVICE void cut_sixteen(const Job& job, const Filter& filter, CertainWarp& warp,
     __syncwarp();
 }
 
-// All of the text, by blocks of any number of warps. What comes next is fetched one turn ahead.
+// All of the text, by blocks of any number of warps. What comes next is fetched one step ahead.
 DEVICE void cut_text(const Job& job, const Filter& filter, CertainWarp* warps, uint32_t block, uint32_t num_blocks) {
     uint64_t begin = (static_cast<uint64_t>(block) * blockDim.x + threadIdx.x) * CERTAIN_BYTES;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * blockDim.x * CERTAIN_BYTES;

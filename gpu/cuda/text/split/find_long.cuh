@@ -32,7 +32,7 @@ constexpr uint32_t GAP_STEP = GAP_LOADS * 64;
 constexpr uint32_t NEAR_WORDS = GAP_STEP;  // As far as a warp looks alone; then its block does.
 constexpr uint32_t MAX_GAPS = 64;              // Of a block; a warp looks through others alone.
 
-struct Gap {  // The last piece before it, and the words that nobody has looked at yet.
+struct Gap {  // The last piece before it, and the first word that is not searched yet.
     uint64_t begin, word;
 };
 

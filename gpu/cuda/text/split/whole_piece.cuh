@@ -12,7 +12,7 @@
 // pairs have, and the lowest of all. So a round is one step, and a part is worked on by one block
 // (text/split/whole_piece_round.cuh). Which one does not matter: blocks take tickets (common/grid_steps.cuh). The
 // symbols lie in `records`, their places and their pairs' ranks in `merged_ids`, and what parts say of themselves in
-// `misses`, which nobody uses yet.
+// `misses`, which no stage has filled yet.
 //
 // Invariant: between two steps enc of the pieces is what merging gives that goes on from the symbols of all parts, and
 // each part has said of itself what they are.

@@ -6,8 +6,8 @@
 
 namespace warptok::text {
 
-// Whether one of a part's pairs that would be merged is loud; the whole block asks.
-DEVICE_RARE bool ask_part(const Job& job, WholeShared& shared, const WholeSymbols& all, const WholeRound& round,
+// Whether one of a part's pairs that would be merged is loud; the whole block calls it.
+DEVICE_NOINLINE bool ask_part(const Job& job, WholeShared& shared, const WholeSymbols& all, const WholeRound& round,
                           uint32_t number) {
     bool loud = false;
 #pragma unroll 1
@@ -65,7 +65,7 @@ struct WholeStack {
 };
 
 // Merges all pairs of a late rank and what they grow to, by one thread: a part's `count` is what is left of it.
-DEVICE_RARE void grow_whole(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t rank) {
+DEVICE_NOINLINE void grow_whole(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t rank) {
     WholeStack stack = {all, shared.parts, 0, 0, shared.parts[0].count, 0};
     shared.parts[0].count = 0;
     while (stack.find_next()) {

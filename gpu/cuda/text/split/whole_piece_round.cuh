@@ -51,7 +51,7 @@ struct WholeSymbols {
     uint32_t* symbols;     // Of all parts, LAST_OF_PIECE among their bits,
     uint32_t* places;      // the bytes of the batch that they begin with,
     uint32_t* ranks;       // and the ranks of their pairs, bounded.
-    WholePart* parts[2];   // By turns: those of a step read the one and write the other.
+    WholePart* parts[2];   // Double buffer: a step reads one and writes the other.
     uint32_t total, size;  // Bytes of all parts, of each but the last ones.
     uint32_t num_parts;
 
@@ -75,7 +75,7 @@ struct Before {
 
 struct WholeShared {  // Of a block.
     WholePart parts[MAX_PARTS];
-    uint32_t symbols[2][WHOLE_THREADS], ranks[2][WHOLE_THREADS];  // Of a tile, by turns.
+    uint32_t symbols[2][WHOLE_THREADS], ranks[2][WHOLE_THREADS];  // Of a tile, double buffered.
     uint32_t heads[WHOLE_WORDS], equal[WHOLE_WORDS], merged[WHOLE_WORDS];  // Bits of its symbols.
     Before before[2];
     uint32_t ahead_symbols[NUM_FIRST], ahead_ranks[NUM_FIRST];  // Behind the part.

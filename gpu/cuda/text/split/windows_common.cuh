@@ -100,7 +100,7 @@ DEVICE uint64_t starts_from(const Job& job, uint64_t place) {
 }
 
 // Takes the starts from `begin` to `end` back, of every `step`th word from number `first` on.
-DEVICE_RARE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint32_t first, uint32_t step) {
+DEVICE_NOINLINE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint32_t first, uint32_t step) {
     for (uint32_t word = begin / 64 + first; word * 64ull < end; word += step) {
         uint64_t mask = ~0ull;
         if (begin > word * 64ull) mask <<= begin % 64;
