@@ -18,7 +18,7 @@ from vocabularies.batch.batch import Batch
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _NUM_BYTES, _HAS_WORDS = WORD["row_length"], WORD["num_bytes"], WORD["has_words"]
-_SMALL_BYTES, _MIDDLE_BYTES = WORD["dna_small_bytes"], WORD["dna_middle_bytes"]
+_SMALL_BYTES = WORD["dna_small_bytes"]
 _EVEN_COUNT = WORD["even_count"]
 _KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
 BY_SIX = constant("BY_SIX")
@@ -65,16 +65,13 @@ def first_kernels(
 def _of_chunks(kernels: tuple[str, ...], workspace: Workspace) -> tuple[str, ...]:
     """Of the kernels that repair windows that of the batch's chunks: others would do nothing."""
     words = workspace.words
-    if words[_NUM_BYTES] <= words[_SMALL_BYTES]:
-        return _without(kernels, "repair_middle", "repair_large")
-    if words[_NUM_BYTES] <= words[_MIDDLE_BYTES]:
-        return _without(kernels, "repair_small", "repair_large")
-    return _without(kernels, "repair_small", "repair_middle")
+    is_small = words[_NUM_BYTES] <= words[_SMALL_BYTES]
+    return _without(kernels, "repair_large" if is_small else "repair_small")
 
 
 @lru_cache
-def _without(kernels: tuple[str, ...], *names: str) -> tuple[str, ...]:
-    return tuple(name for name in kernels if name not in names)
+def _without(kernels: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(kernel for kernel in kernels if kernel != name)
 
 
 def rare_kernels(

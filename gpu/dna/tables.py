@@ -19,7 +19,7 @@ from gpu.dna.whole_tokens import whole_tokens
 from gpu.errors import NotCovered
 from gpu.kernels.families import Family, dna_family
 from gpu.kernels.job import constant
-from gpu.memory.workspace_layout import CHUNK_TEXT, MAX_TEMPLATE
+from gpu.memory.workspace_layout import MAX_TEMPLATE, SMALL_CHUNK_TEXT
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import make_bpe_rules
@@ -38,7 +38,7 @@ PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 LETTER_MIXED = constant("LETTER_MIXED")
 MAX_PAIR_BYTES, LEFT_CLASSES = 64 << 20, constant("LEFT_CLASSES")
-MIDDLE_TEXT = 1 << 24  # Of vocabularies whose tables are not copied.
+UNCOPIED_TEXT = 1 << 24  # The same of vocabularies whose tables are not copied.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,17 +95,16 @@ class DnaTables:
             "dna_pair_words": self.pair_words,
             "num_mixed": len(self.mixed_ids),
             "mixed_reach": self.reach,
-            "dna_small_bytes": CHUNK_TEXT[0],
-            "dna_middle_bytes": self._middle_bytes(),
+            "dna_small_bytes": self._small_bytes(),
             **dict.fromkeys(("piece_ids", "wraps", "can_wrap", "ending_k"), 0),
         }
         others = (self.letters, self.endings, self.bases)
         return own | {name: n for each in others if each for name, n in each.numbers().items()}
 
-    def _middle_bytes(self) -> int:
-        """Text up to which chunks are no larger than middle ones; CHUNK_TEXT has the most."""
+    def _small_bytes(self) -> int:
+        """Text up to which chunks are small; SMALL_CHUNK_TEXT has the most."""
         is_copied = self.endings is not None and self.endings.is_copied
-        return CHUNK_TEXT[1] if is_copied else min(CHUNK_TEXT[1], MIDDLE_TEXT)
+        return SMALL_CHUNK_TEXT if is_copied else min(SMALL_CHUNK_TEXT, UNCOPIED_TEXT)
 
 
 def prepare_dna(

@@ -29,8 +29,7 @@ SOURCES = {
     "small_grid": ("text/one_launch/grid.cu",),
     "symbols": ("kmers/kernels.cu",),
     "dna": ("dna/kernels.cu",),
-    "repair_small": ("dna/repair/chunk64.cu",),
-    "repair_middle": ("dna/repair/chunk128.cu",),
+    "repair_small": ("dna/repair/chunk128.cu",),
     "repair_large": ("dna/repair/chunk512.cu",),
     "bases": ("dna/parts/kernels.cu",),
     "training": ("training/kernels.cu",),
@@ -142,7 +141,7 @@ def _dna_kernels() -> dict[str, Kernel]:
     kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
     kernels |= {
         f"repair_{size}": Kernel(_BLOCK, chunk * _BLOCK, 3, module=f"repair_{size}")
-        for size in ("small", "middle", "large")
+        for size in ("small", "large")
     }
     at_once = Kernel(
         *(bases, bases, 1, constant("BASES_SHARED"), "bases"), takes_job=True, is_grid=True

@@ -136,7 +136,7 @@ DNA = Family(
     "dna",
     content=(
         *("pack_letters", "pack_special", "strip_ends", "walk_windows", "meet_windows"),
-        *("repair_small", "repair_middle", "repair_large", "write_letter_ids"),
+        *("repair_small", "repair_large", "write_letter_ids"),
     ),
     write=(),
     spans=("frame_own_spans",),

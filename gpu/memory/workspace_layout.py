@@ -24,10 +24,10 @@ MAX_TEMPLATE = 6
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 LEAST_LETTERS, PARTS = constant("LEAST_LETTERS"), constant("SMALL_PARTS")
-CHUNKS = tuple(constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))
+CHUNKS = tuple(constant(f"{size}_CHUNK") for size in ("SMALL", "LARGE"))
 REPAIR_ROUNDS, FINISH_ROUNDS = constant("REPAIR_ROUNDS"), constant("FINISH_ROUNDS")
-CHUNK_TEXT = (1 << 23, 3 << 24)
-"""Text of DNA up to which chunks are small, and up to which middle: as long as that is faster."""
+SMALL_CHUNK_TEXT = 3 << 24
+"""Text of DNA up to which chunks are small, at most: as long as that is faster."""
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that text/lookup/lookup.cuh fills."""
 
@@ -168,7 +168,7 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
 
 
 def _dna_scratch(n: int, rows: int) -> dict[str, int]:
-    most = (*CHUNK_TEXT, n)
+    most = (SMALL_CHUNK_TEXT, n)
     counts = [min(n, text) // chunk + 2 for chunk, text in zip(CHUNKS, most, strict=True)]
     windows = max(counts)
     words = max(count * _window_words(chunk) for chunk, count in zip(CHUNKS, counts, strict=True))

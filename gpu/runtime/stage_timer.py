@@ -27,7 +27,7 @@ MERGE = frozenset(
     (
         *("look_up", "merge"),
         *("forward_windows", "forward_windows_copied"),
-        *("walk_windows", "meet_windows", "repair_small", "repair_middle", "repair_large"),
+        *("walk_windows", "meet_windows", "repair_small", "repair_large"),
         "place_neighbours",
         "place_rows",
     )

@@ -266,8 +266,7 @@ struct Dna {
     const uint32_t* ending_begins;   // uint32[numbers + 1] where the tokens of each begin in:
     const uint2* ending_listed;      // uint32[...][2] tokens that may be the last one.
     const ulonglong2* ending_keys;   // uint64[...][2] letters of long ones, the last one highest.
-    uint64_t dna_small_bytes;        // Text up to which chunks are small, see dna/windows/stitch.cuh,
-    uint64_t dna_middle_bytes;       // and beyond which they are large.
+    uint64_t dna_small_bytes;        // Text up to which chunks are small, see dna/windows/stitch.cuh.
     BaseWord* base_words;            // BaseWord[num_bytes / 16 + 16].
     uint8_t* mixed_words;            // uint8[num_bytes / 64] whether 64 letters have mixed ones.
     uint64_t* certain;               // Bits of places: no token crosses this border. To the end and 64 on.

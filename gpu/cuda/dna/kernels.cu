@@ -27,8 +27,7 @@ KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*j
 KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
     if (has_small_chunks(*job)) walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else if (has_large_chunks(*job)) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else walk_windows_stage<MIDDLE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 DYNAMIC_SHARED(memory);
@@ -37,8 +36,7 @@ template <class Ring>
 DEVICE void forward_windows_of(const Job& job, const uint2* last, Ring& ring) {
     ForwardTables<Ring> tables(job, last, ring);
     if (has_small_chunks(job)) forward_windows_stage<SMALL_CHUNK>(job, tables, blockIdx.x, gridDim.x);
-    else if (has_large_chunks(job)) forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
-    else forward_windows_stage<MIDDLE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+    else forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
 }
 
 // A thread a window, whose lengths lie in ids: base_words, mixed_words, tables -> window_bits, walked_windows,
@@ -58,8 +56,7 @@ KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows_copied(const Job* job)
 // A thread a window: window_bits, certain -> meetings, unmet_counts, status.
 KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
     if (has_small_chunks(*job)) meet_windows_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
-    else if (has_large_chunks(*job)) meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
-    else meet_windows_stage<MIDDLE_CHUNK>(*job, blockIdx.x, gridDim.x);
+    else meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
 }
 
 // A block the next tile: text, base_words, certain, window_bits, meetings, starts, hard, special, row_begins,

@@ -32,8 +32,8 @@ from vocabularies.reference.bpe import make_bpe_rules
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 ANY = 1 << 40
-CHUNKS = {"small": (ANY, ANY), "middle": (0, ANY), "large": (0, 0), "parts": (ANY, ANY)}
-"""Text up to which chunks are small, and up to which middle, by how a batch is encoded."""
+CHUNKS = {"small": ANY, "large": 0, "parts": ANY}
+"""Text up to which chunks are small, by how a batch is encoded."""
 
 
 tables_of = functools.cache(tables.dna_tables)
@@ -46,7 +46,7 @@ def engine_of(device: str, chunks: str) -> GpuEngine:
     if chunks != "parts":
         limit_fused(engine, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "SMALL_CHUNK_TEXT", CHUNKS[chunks])
         patch.setattr(tables, "dna_tables", tables_of)
         for name in NAMES:
             engine.load(load(name))
@@ -153,7 +153,7 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chu
     vocabulary, texts = case
     engine = engine_of("emulated", chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "SMALL_CHUNK_TEXT", CHUNKS[chunks])
         try:
             engine.load(vocabulary)
             check(engine, vocabulary, texts, options)

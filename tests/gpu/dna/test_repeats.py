@@ -141,7 +141,7 @@ def in_turn(units: list[str]) -> Vocabulary:
     return replace(vocabulary_of("ACGT", merges), prefix=(), suffix=())
 
 
-@pytest.mark.parametrize(("run", "most"), [(301, 2), (3001, MANY), (40001, ONE_THREAD)])
+@pytest.mark.parametrize(("run", "most"), [(301, 2), (6001, MANY), (40001, ONE_THREAD)])
 def test_runs_that_shift_the_next_one(run, most):
     """No path comes through long ones in step: the last way, one thread, is taken and is right."""
     units = ["A", "C", "G", "T", "AG", "CT", "GC", "TA"]
@@ -188,7 +188,7 @@ def test_any_vocabulary_and_unit_has_the_ids_of_the_reference(case, chunks):
     vocabulary, rows = case
     engine = engine_of("emulated", chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "SMALL_CHUNK_TEXT", CHUNKS[chunks])
         try:
             engine.load(vocabulary)
             check(engine, vocabulary, rows, PLAIN)

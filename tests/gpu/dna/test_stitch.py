@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from gpu.kernels.job import constant
-from gpu.memory.workspace_layout import CHUNK_TEXT
-from gpu.small.one_launch import GRID_BYTES
 from tests.support.gpu_emulation import launch, make_job
 
-SMALL, MIDDLE, LARGE = (constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))
+SMALL, LARGE = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 NO_MEETING = constant("NO_MEETING")
 
 
-@pytest.mark.parametrize("chunk", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("chunk", [SMALL, LARGE])
 def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(chunk):
     """Where none was found, which is a fault, too: nothing is shifted further than a word."""
     chance = np.random.default_rng(chunk)
@@ -33,7 +31,6 @@ def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(ch
     job = make_job(
         num_bytes=chunk * windows,
         dna_small_bytes=1 << 40 if chunk == SMALL else 0,
-        dna_middle_bytes=0 if chunk == LARGE else 1 << 40,
         window_bits=bits.astype(np.uint32),
         meetings=meetings,
         starts=np.zeros(windows * words, np.uint64),
@@ -41,8 +38,3 @@ def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(ch
     )
     launch("probe_starts", 1, 32, job)
     assert found.tolist() == wanted.T.ravel().tolist()
-
-
-def test_what_is_one_launch_has_small_chunks():
-    """Its windows have no other size, while starts are read by the size of the text."""
-    assert GRID_BYTES <= CHUNK_TEXT[0]

@@ -81,7 +81,7 @@ def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_co
     assert set(compiled) == {joined_source("training"), joined_source("symbols")}
 
 
-REPAIR = {"repair_small", "repair_middle", "repair_large"}
+REPAIR = {"repair_small", "repair_large"}
 DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
 
 

@@ -1,10 +1,10 @@
-// Repair of windows that begin at middle chunks. Each size is a module of its own, as the compiler takes seven times as
-// long for three of them in one kernel; of a batch of another size this one does nothing.
+// Repair of windows that begin at small chunks. Each size is a module of its own, as the compiler takes much
+// longer for both in one kernel; of a batch of another size this one does nothing.
 #include "dna/repair/sequential.cuh"
 
 // A thread a window, in steps (common/grid_steps.cuh); long paths lie in ids: text, base_words, certain, window_bits, meetings,
 // unmet_counts, tables -> window_bits, meetings, unmet_counts, window_ranks, window_states, repair_counts, ids, status.
-KERNEL __launch_bounds__(BLOCK, 3) repair_middle(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 3) repair_small(const Job* job) {
     SHARED RepairShared shared;
-    if (!has_small_chunks(*job) && !has_large_chunks(*job)) repair_windows_stage<MIDDLE_CHUNK>(*job, shared);
+    if (has_small_chunks(*job)) repair_windows_stage<SMALL_CHUNK>(*job, shared);
 }

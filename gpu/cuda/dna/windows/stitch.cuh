@@ -16,12 +16,10 @@
 
 constexpr uint32_t NO_MEETING = 255;
 constexpr uint32_t LARGE_CHUNK = 512;
-constexpr uint32_t MIDDLE_CHUNK = 128;
-constexpr uint32_t SMALL_CHUNK = 64;
+constexpr uint32_t SMALL_CHUNK = 128;
 
 // Smaller chunks make more threads of a small batch, of which each walks a shorter way; more letters are in two windows.
 DEVICE bool has_small_chunks(const Job& job) { return job.batch.num_bytes <= job.dna.dna_small_bytes; }
-DEVICE bool has_large_chunks(const Job& job) { return !has_small_chunks(job) && job.batch.num_bytes > job.dna.dna_middle_bytes; }
 
 template <uint32_t CHUNK>
 DEVICE uint32_t num_windows(const Job& job) {
@@ -109,8 +107,7 @@ DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
 }
 
 DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
-    if (has_small_chunks(job)) return starts_in<SMALL_CHUNK>(job, word);
-    return has_large_chunks(job) ? starts_in<LARGE_CHUNK>(job, word) : starts_in<MIDDLE_CHUNK>(job, word);
+    return has_small_chunks(job) ? starts_in<SMALL_CHUNK>(job, word) : starts_in<LARGE_CHUNK>(job, word);
 }
 
 // Whether a window has letters that merge and are no bases.
