@@ -124,7 +124,7 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
         if (!part.is_left) find_last(job, endings, part, view, first);
         __syncthreads();
     }
-    while (copies.taken < copies.asked) copies.take();
+    while (copies.taken < copies.started) copies.take();
     return part.is_left ? 0 : find_paths(part, view, entry);
 }
 
