@@ -138,7 +138,7 @@ class VocabularyFields:
         tokens: id -> the bytes it stands for; None where an id means nothing. A special token
             stands for the UTF-8 bytes of its content, or, in byte-level BPE, for what that means in
             GPT-2's alphabet (`byte_alphabet.added_token_bytes`).
-        model: how a stretch of text becomes ids.
+        model: the rule by which a pretoken becomes ids.
         special_tokens: see SpecialToken.
         normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
         pretokenizer: its name, see `pretokenizers`.

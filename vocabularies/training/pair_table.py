@@ -91,7 +91,7 @@ class PairTable:
         """Return the ids of a record's two tokens."""
         return int(self._lefts[record]), int(self._rights[record])
 
-    def stretch(self, record: int) -> slice:
+    def places(self, record: int) -> slice:
         """Return the slice of `places` that has a record's occurrences."""
         return slice(int(self._begins[record]), int(self._ends[record]))
 

@@ -172,7 +172,7 @@ class Segmentation:
 
     def _occurrences(self, record: int, left: int, right: int) -> tuple[Slots, Slots]:
         """Return begins and middles of the occurrences that are still there, without overlaps."""
-        begins = self._places[self.records.stretch(record)].astype(np.intp)
+        begins = self._places[self.records.places(record)].astype(np.intp)
         middles = begins + self.lengths[left]
         there = (self.first[begins] == left) & (self.first[middles] == right)
         begins, middles = begins[there], middles[there]
