@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from service.batching.work import ClientGone
 from service.core.errors import BadBody, TooLarge, UnsupportedFormat, nothing_came
 from service.http.body_takeover import BodyReceiver
-from service.seqio.bgzf import BlockGzip
+from service.seqio.bgzf import BgzfChecker
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdDecompressor, ZstdError
@@ -39,7 +39,7 @@ class _Gzip:
 
     def __init__(self) -> None:
         self.member = isal_zlib.decompressobj(self.wbits)
-        self._blocks, self._begin = BlockGzip(), b""
+        self._blocks, self._begin = BgzfChecker(), b""
 
     def check_end(self) -> None:
         """Raises EOFError where the last member, or a member behind it, is missing."""

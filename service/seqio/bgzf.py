@@ -1,9 +1,9 @@
-"""Block gzip (BGZF, .bgz): whether a stream of it has lost its end.
+"""Detects block gzip (BGZF, .bgz) that was cut off.
 
-A file that was cut between two blocks is whole as gzip, and one of FASTA whole as FASTA. So BGZF
-ends with an empty block. Some programs leave that out, Illumina's bcl2fastq for one, and htslib
-therefore only warns. Those write FASTQ, where a cut is nearly always inside a record: FASTQ
-without the marker is read, with a warning; anything else is refused.
+A BGZF file that was cut between two blocks is still valid gzip, and may still be valid FASTA. So
+BGZF ends with an empty block. Some programs, such as Illumina's bcl2fastq, leave that block out;
+they write FASTQ, where a cut nearly always falls inside a record. Therefore FASTQ without the
+marker is read with a warning, and anything else without it is refused.
 
     a block:  header, 18 bytes, the last two its size - 1 | deflate | checksum and length, 8 bytes
 """
@@ -19,84 +19,87 @@ from isal import igzip
 logger = logging.getLogger(__name__)
 
 HEADER_BYTES = 18
-EMPTY_BYTES = 28  # The marker's; no other block is as small.
+EMPTY_BYTES = 28  # The size of the end marker; every other block is larger.
 BEGIN, FIELD = b"\x1f\x8b\x08\x04", b"BC\x02\x00"
 MESSAGE = "block gzip (BGZF) without the empty block that marks its end"
 CUT = f"{MESSAGE}: it was cut off, or its writer left that out"
 
 
-class BlockGzip:
-    """Follows a gzip stream from block to block; nothing is unpacked for it."""
+class BgzfChecker:
+    """Follows a gzip stream from block to block without unpacking it."""
 
     def __init__(self) -> None:
-        self._is_bgzf = True  # As far as the stream is known.
+        self._is_bgzf = True  # Until a header says otherwise.
         self._header = b""
-        self._size = self._left = 0  # Of the last block.
+        self._size = 0  # Of the last block, in bytes.
+        self._remaining = 0  # Bytes of the last block that have not come.
 
     def add(self, data: bytes | memoryview) -> None:
-        """The next bytes of the stream."""
+        """Take the next bytes of the stream."""
         place = 0
         while self._is_bgzf and place < len(data):
-            if self._left:
-                taken = min(self._left, len(data) - place)
-                self._left -= taken
+            if self._remaining:
+                num_bytes = min(self._remaining, len(data) - place)
+                self._remaining -= num_bytes
             else:
                 part = bytes(data[place : place + HEADER_BYTES - len(self._header)])
-                taken = len(part)
+                num_bytes = len(part)
                 self._header += part
                 if len(self._header) == HEADER_BYTES:
                     self._begin_block()
-            place += taken
+            place += num_bytes
 
     def _begin_block(self) -> None:
         header, self._header = self._header, b""
         self._size = int.from_bytes(header[16:], "little") + 1
-        self._left = self._size - HEADER_BYTES
+        self._remaining = self._size - HEADER_BYTES
         is_block = header.startswith(BEGIN) and header[12:16] == FIELD
         self._is_bgzf = is_block and self._size >= EMPTY_BYTES
 
     def check_end(self, begin: bytes, name: str = "") -> None:
-        """At the stream's end.
+        """Check the end marker; called at the end of the stream.
 
         Args:
-            begin: the first byte of what it unpacks to.
-            name: what a warning calls it.
+            begin: the first byte of the unpacked content.
+            name: the name of the stream in a warning.
 
         Raises:
-            EOFError: the marker is missing, and it is no FASTQ.
+            EOFError: the marker is missing, and the content is not FASTQ.
         """
-        is_between = not self._left and not self._header
+        is_between = not self._remaining and not self._header
         if not self._is_bgzf or not is_between or self._size <= EMPTY_BYTES:
             return
         if begin != b"@":
             raise EOFError(CUT)
-        self._is_bgzf = False  # Said once.
+        self._is_bgzf = False  # Warn only once.
         logger.warning("%s: %s; reads may be missing", name or "a body", MESSAGE)
 
 
 class UnpackedGzip(io.RawIOBase):
-    """A gzip file, unpacked.
+    """Unpacks a gzip file while it is read.
 
     Args:
-        file: packed.
-        name: for a warning.
+        file: the packed file.
+        name: the name of the file in a warning.
 
-    Raises, where it is read:
-        EOFError, gzip.BadGzipFile, zlib.error, isal_zlib.error: it is damaged, or ends too early.
+    Reading raises EOFError, gzip.BadGzipFile, zlib.error or isal_zlib.error if the file is damaged
+    or ends too early.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         super().__init__()
-        self._blocks, self._name, self._begin = BlockGzip(), name, b""
-        packed = cast("Any", _Watched(file, self._blocks))
+        self._blocks = BgzfChecker()
+        self._name = name
+        self._begin = b""  # The first unpacked byte.
+        packed = cast("Any", _WatchedFile(file, self._blocks))
         self._unpacked = igzip.IGzipFile(fileobj=packed, mode="rb")  # type: ignore[no-untyped-call]
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes; none at the end."""
+        """Unpack the next bytes into a buffer; return how many, 0 at the end."""
         size: int = self._unpacked.readinto(buffer)
         self._begin = self._begin or bytes(buffer[: min(size, 1)])
         if not size:
@@ -104,10 +107,10 @@ class UnpackedGzip(io.RawIOBase):
         return size
 
 
-class _Watched(io.RawIOBase):
-    """A packed file whose bytes pass by a BlockGzip."""
+class _WatchedFile(io.RawIOBase):
+    """Reads a packed file and shows each byte to a BgzfChecker."""
 
-    def __init__(self, file: BinaryIO, blocks: BlockGzip) -> None:
+    def __init__(self, file: BinaryIO, blocks: BgzfChecker) -> None:
         super().__init__()
         self._file, self._blocks = file, blocks
 

@@ -1,4 +1,4 @@
-"""A corpus out of files, for what is learnt and measured at the command line and in jobs."""
+"""Reads files into a corpus, for trainings and for reports on motifs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vocabularies.sequences.corpus import Corpus
 
 @dataclass(frozen=True, slots=True)
 class NamedCorpus:
-    """A corpus and the name of each of its sequences."""
+    """A corpus and the names of its sequences, in the same order."""
 
     corpus: Corpus
     names: list[str]
@@ -29,19 +29,19 @@ def read_corpus(
     spell: Literal["T", "U"] | None = None,
     max_letters: int | None = None,
 ) -> NamedCorpus:
-    """The sequences of some files, all of them in memory.
+    """Read the sequences of some files into memory.
 
     Args:
         paths: FASTA, FASTQ or text, gzip or not; none means stdin.
         reading: as for `reader.read_records`.
-        upper: make them upper case.
+        upper: make all letters upper case.
         spell: write every U as T, or every T as U, whatever the case.
-        max_letters: the most that there may be, however packed they are; None: any number.
+        max_letters: the most letters that the unpacked files may hold; None: any number.
 
     Raises:
         OSError, ValueError, BadRecords: as `reader.read_records`.
-        VocabularyError: a letter is not ASCII, a line ends inside a sequence, or there are too many
-            letters.
+        VocabularyError: a letter is not ASCII, a line ends inside a sequence, or there are more
+            than max_letters.
     """
     names: list[str] = []
     parts, lengths = [np.zeros(0, np.uint8)], [np.zeros(1, np.int64)]

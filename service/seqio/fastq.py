@@ -1,4 +1,4 @@
-"""FASTQ by dnaio, with blank lines at its end, which dnaio takes for a record that was cut off."""
+"""Reads FASTQ by dnaio, also with blank lines at its end, which dnaio takes for a cut record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NEAR_BYTES = 64
 
 
 def open_fastq(file: BinaryIO) -> dnaio.FastqReader:
-    """Make dnaio's reader of a file, which may end with blank lines.
+    """Make dnaio's reader of a file that may end with blank lines.
 
     Raises:
-        dnaio.FileFormatError: the first record is none; later ones say so when they are read.
+        dnaio.FileFormatError: the first record is damaged; a later one raises when it is read.
     """
     lines = _WithoutBlankEnd(file)
     lines.reader = dnaio.FastqReader(cast("BinaryIO", lines))
@@ -24,23 +24,25 @@ def open_fastq(file: BinaryIO) -> dnaio.FastqReader:
 
 
 class _WithoutBlankEnd:
-    """A file that ends with its last record.
+    """Reads a file without the blank lines behind its last record.
 
-    Line ends are held back until something follows them. At the file's end they are given out one
-    by one, until one has ended a record: what is left then is blank. A record without bases ends
-    with a blank line of its own, which cannot be told from its bytes alone.
+    Line ends are held back until other bytes follow. At the end of the file they are returned one
+    by one until one of them ends a record; the remaining ones are blank lines. Only the reader can
+    tell, because a record without bases ends with a blank line of its own.
 
     Attributes:
-        reader: who reads it, and counts the records; None: it has not read one yet.
+        reader: dnaio's reader of this object, which counts the records; None before it is made.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._held, self._is_at_end = file, b"", False
-        self._num_before: int | None = None  # The records before the first line end of the end.
+        self._file = file
+        self._held = b""  # Bytes that were read and not yet returned.
+        self._is_at_end = False
+        self._num_before: int | None = None  # Records before the first line end at the end.
         self.reader: dnaio.FastqReader | None = None
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes; none at the end."""
+        """Read at most `size` bytes; none at the end."""
         data = self._held
         while not (num_bytes := _text_bytes(data)) and not self._is_at_end:
             if len(data) > MAX_BLANK_BYTES:
@@ -56,7 +58,7 @@ class _WithoutBlankEnd:
         return part
 
     def _end_bytes(self, data: bytes) -> int:
-        """Of the next line end at the file's end; 0 where a record has ended with the last one."""
+        """Count the bytes of the next line end; 0 if the last one has ended a record."""
         num_records = 0 if self.reader is None else self.reader.number_of_records
         if self._num_before is None:
             self._num_before = num_records
@@ -66,7 +68,7 @@ class _WithoutBlankEnd:
 
 
 def _text_bytes(data: bytes) -> int:
-    """How many bytes there are before the line ends at the end."""
+    """Count the bytes before the line ends at the end."""
     near = data[-NEAR_BYTES:]
     if text := near.rstrip(LINE_ENDS):
         return len(data) - len(near) + len(text)

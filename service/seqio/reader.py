@@ -1,8 +1,7 @@
-"""Named texts out of files: text, lines, FASTA and FASTQ, gzip or not, in bounded memory.
+"""Reads named texts from files of text, lines, FASTA or FASTQ, packed by gzip or not.
 
-Knows nothing about vocabularies or engines; the command line reads its inputs here, and whoever
-wants the sequences of a file in batches. gzip takes in block gzip (.bgz), whose blocks are its
-members. White space is no part of a sequence, wherever it stands in a record.
+Memory is bounded, unless one text is long. Block gzip (.bgz) is read as gzip with many members.
+White space is never part of a sequence, wherever it stands in a record.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from isal import isal_zlib
 from service.seqio.bgzf import UnpackedGzip
 from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.fastq import open_fastq
-from service.seqio.format_detection import format_of
-from service.seqio.sequence_checks import bases_of, is_plain
+from service.seqio.format_detection import detect_format
+from service.seqio.sequence_checks import check_bases, is_plain
 from vocabularies.batch.batch import Batch
 
 Reading = Literal["auto", "whole", "lines", "sequences"]
-DAMAGED: tuple[type[Exception], ...] = (
+GZIP_ERRORS: tuple[type[Exception], ...] = (
     EOFError,
     gzip.BadGzipFile,
     zlib.error,
     cast("type[Exception]", isal_zlib.error),
 )
-WRONG: tuple[type[Exception], ...] = (dnaio.FileFormatError, ValueError, *DAMAGED)
+CONTENT_ERRORS: tuple[type[Exception], ...] = (dnaio.FileFormatError, ValueError, *GZIP_ERRORS)
 
 GZIP_MAGIC = b"\x1f\x8b"
-FOUND = ("auto", "sequences")  # Readings that look at the first bytes.
+DETECTING = ("auto", "sequences")  # The readings that detect the format.
 BATCH_BYTES = 4 * 1024 * 1024
-FEW_RECORDS = 256  # So that they stay in a cache.
+RECORDS_PER_CHECK = 256  # Few enough that their bases stay in the processor's cache.
 UNPACKED_BYTES = 128 * 1024
 BATCH_RECORDS = 65536
 TEXT_HINT = "read so because of its first byte; as text with --whole or --lines"
@@ -46,7 +45,7 @@ STDIN = "-"
 
 
 class BadRecords(ValueError):
-    """A file is not the FASTA, FASTQ or gzip that it begins as."""
+    """A file begins as FASTA, FASTQ or gzip, and is damaged or something else."""
 
 
 class Record(NamedTuple):
@@ -62,7 +61,7 @@ class Record(NamedTuple):
 
 
 def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
-    """Every text of some files, in order; "-" is stdin.
+    """Read every text of some files, in order; "-" is stdin.
 
     Args:
         paths: files; none means stdin.
@@ -74,12 +73,12 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     Raises:
         OSError: a file cannot be read.
         TypeError: paths is one path.
-        ValueError: stdin is named twice, or closed, or the reading is none of these.
-        BadRecords: a file's content is not what it begins as; the message has the file, the record
-            and, where it is known, the line.
+        ValueError: stdin is named twice, or closed, or the reading is unknown.
+        BadRecords: a file begins as FASTA, FASTQ or gzip, and is damaged or something else; the
+            message has the file, the record and, if known, the line.
     """
-    for file, name, format in _opened(paths, reading):
-        with _explained(name, format):
+    for file, name, format in _open_all(paths, reading):
+        with _naming_errors(name, format):
             if format is not None:
                 for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
                     for row, id in enumerate(names):
@@ -95,24 +94,25 @@ def read_batches(
     max_bytes: int = BATCH_BYTES,
     max_records: int = BATCH_RECORDS,
 ) -> Iterator[tuple[list[str], Batch]]:
-    """The texts of some files in order, many at a time, with their names.
+    """Read the texts of some files in order, in batches with their names.
 
     Args:
-        paths: files, as for `read_records`; a batch has texts of one of them.
+        paths: files, as for `read_records`; all texts of a batch come from one file.
         reading: as for `read_records`.
-        max_bytes: of a batch's texts; a longer one is a batch of its own.
-        max_records: texts of a batch.
+        max_bytes: the most bytes of a batch; a longer text is a batch of its own.
+        max_records: the most texts of a batch.
 
     Raises:
-        OSError, TypeError, ValueError, BadRecords: as `read_records`; the batches before it are
-            given out. ValueError, too, where a batch would have no text.
+        OSError, TypeError, ValueError, BadRecords: as `read_records`, after the batches before the
+            damaged place.
+        ValueError: max_bytes or max_records is below 1.
 
-    Memory is bounded by about three batches, or three of the longest text where that is more.
+    Memory is bounded by about three batches, or three times the longest text if that is more.
     """
     if max_bytes < 1 or max_records < 1:
         raise ValueError(f"max_bytes is {max_bytes}, max_records {max_records}; the least is 1")
-    for file, name, format in _opened(paths, reading):
-        with _explained(name, format):
+    for file, name, format in _open_all(paths, reading):
+        with _naming_errors(name, format):
             if format is not None:
                 yield from sequence_batches(file, format, max_bytes, max_records)
             else:
@@ -120,10 +120,10 @@ def read_batches(
                     yield [r.name for r in records], Batch.from_bytes([r.data for r in records])
 
 
-def _opened(
+def _open_all(
     paths: Sequence[str], reading: Reading
 ) -> Iterator[tuple[BufferedReader, str, str | None]]:
-    """Each file, unpacked; its name for people; "fasta", "fastq" or None."""
+    """Open each file; give it unpacked, with its printable name and "fasta", "fastq" or None."""
     if isinstance(paths, str | bytes):
         raise TypeError(f"paths is a {type(paths).__name__}, not several paths")
     if reading not in get_args(Reading):
@@ -132,22 +132,22 @@ def _opened(
         raise ValueError("stdin can be read only once")
     for path in paths or (STDIN,):
         with nullcontext(standard_input()) if path == STDIN else open(path, "rb") as file:
-            # A path that is no UTF-8 still gets a name that can be printed.
+            # A path that is not UTF-8 still needs a printable name.
             name = "" if path == STDIN and len(paths) <= 1 else path
             shown = os.fsencode(name).decode(errors="replace")
-            with _explained(shown, None):
+            with _naming_errors(shown, None):
                 if file.peek(2)[:2] == GZIP_MAGIC:
                     unpacked = UnpackedGzip(file, shown or "stdin")
                     file = BufferedReader(unpacked, UNPACKED_BYTES)
-                format = format_of(file.peek(1)) if reading in FOUND else None
+                format = detect_format(file.peek(1)) if reading in DETECTING else None
             yield file, shown, format
 
 
 def standard_input() -> BufferedReader:
-    """The bytes of stdin.
+    """Return the binary stream of stdin.
 
     Raises:
-        ValueError: it is closed, which is not the same as empty.
+        ValueError: stdin is closed, which is not the same as empty.
     """
     if sys.stdin is None:
         raise ValueError("stdin is closed")
@@ -155,16 +155,16 @@ def standard_input() -> BufferedReader:
 
 
 @contextmanager
-def _explained(name: str, format: str | None) -> Iterator[None]:
-    """Errors of a file's content as BadRecords that name it.
+def _naming_errors(name: str, format: str | None) -> Iterator[None]:
+    """Turn errors of a file's content into BadRecords with the name of the file.
 
     Raises:
-        BadRecords: the body found something else than the file begins as.
+        BadRecords: the code inside raised an error of the content.
     """
     try:
         yield
-    except WRONG as error:
-        if isinstance(error, DAMAGED):  # However it is read.
+    except CONTENT_ERRORS as error:
+        if isinstance(error, GZIP_ERRORS):  # However the file is read.
             raise BadRecords(f"{name or 'stdin'}: damaged gzip: {error}") from error
         hint = f" ({TEXT_HINT})" if format is not None else ""
         raise BadRecords(f"{name or 'stdin'}: {error}{hint}") from error
@@ -202,7 +202,7 @@ def _fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """Names and sequences."""
     number = 1
     try:
-        # dnaio's reader closes the file when it is collected; done here, it comes at a known time.
+        # Close the file here; dnaio's reader closes it only when it is garbage-collected.
         with closing(file), open_fastq(file) as records:
             for record in records:
                 number += 1
@@ -215,49 +215,51 @@ def _fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
 def sequence_batches(
     file: BinaryIO, format: str, max_bytes: int, max_records: int
 ) -> Iterator[tuple[list[str], Batch]]:
-    """The sequences of one FASTA or FASTQ file, many at a time, with their names.
+    """Read the sequences of one FASTA or FASTQ file, in batches with their names.
 
     Raises:
-        ValueError: the file is not what `format` says; the message has the record.
+        ValueError: the file is not valid in its format; the message has the record.
     """
-    # Records are let go at once: kept, they cost the garbage collector more than the parsing.
+    # Keep no record objects: collecting that garbage takes longer than the parsing.
     names: list[str] = []
     rows: list[str] = []
     num_bytes, number = 0, 1
-    read, checked = (_fastq, _bases) if format == "fastq" else (_fasta, _as_read)
+    read, check = (_fastq, _checked) if format == "fastq" else (_fasta, _as_read)
     for name, row in read(file):
         if rows and (num_bytes + len(row) > max_bytes or len(rows) >= max_records):
-            yield names, Batch(checked(rows, number))
+            yield names, Batch(check(rows, number))
             number += len(rows)
             names, rows, num_bytes = [], [], 0
         names.append(name)
         rows.append(row)
         num_bytes += len(row)
     if rows:
-        yield names, Batch(checked(rows, number))
+        yield names, Batch(check(rows, number))
 
 
 def _as_read(rows: list[str], _: int) -> list[str]:
-    """Sequences that were looked at while they were read."""
+    """Return sequences that were checked while they were read."""
     return rows
 
 
-def _bases(rows: list[str], number: int) -> list[str]:
-    """Sequences without white space; the first one is record `number`."""
-    some = (rows[begin : begin + FEW_RECORDS] for begin in range(0, len(rows), FEW_RECORDS))
-    if all(is_plain("".join(each).encode()) for each in some):
+def _checked(rows: list[str], number: int) -> list[str]:
+    """Check sequences and remove white space; the first one is record `number`."""
+    groups = (
+        rows[begin : begin + RECORDS_PER_CHECK] for begin in range(0, len(rows), RECORDS_PER_CHECK)
+    )
+    if all(is_plain("".join(group).encode()) for group in groups):
         return rows
-    kept: list[str] = []
+    checked: list[str] = []
     for row in rows:
         try:
-            kept.append(bases_of(row.encode()).decode())
+            checked.append(check_bases(row.encode()).decode())
         except ValueError as error:
-            raise ValueError(f"the sequence {error} (record {number + len(kept)})") from error
-    return kept
+            raise ValueError(f"the sequence {error} (record {number + len(checked)})") from error
+    return checked
 
 
 def batches(records: Iterable[Record], max_bytes: int, max_records: int) -> Iterator[list[Record]]:
-    """Neighbouring records together, up to a size; a longer record is a batch of its own."""
+    """Group neighbouring records up to a size; a longer record is a batch of its own."""
     batch: list[Record] = []
     num_bytes = 0
     for record in records:

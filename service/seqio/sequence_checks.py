@@ -1,4 +1,4 @@
-"""What records hold beside bases: white space, which does not count, and what no sequence has."""
+"""Checks that sequences hold only bases and special tokens, and removes white space."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 
-FEW_BYTES = 4096  # A call of NumPy's costs as much as this.
-LETTERS = 65, 126  # With what stands between and behind them in ASCII.
-PRINTED = 36  # From here on there is no white space, and no "#".
+FEW_BYTES = 4096  # Below this the methods of bytes are faster than NumPy.
+FIRST_LETTER = 65
+LAST_SIGN = 126  # The largest ASCII value that may stand in a sequence.
+FIRST_PRINTED = 36  # From here on no ASCII value is white space or "#".
 TOKEN = re.compile(rb"<[^<>]+>")  # Such as <mask>.
 NO_BASE = re.compile(rb"[\x00-\x1f\x7f;>+]")
 REASONS = {
@@ -19,25 +20,25 @@ REASONS = {
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether there is nothing that `bases_of` would look at; False where only that can say."""
+    """Return True if `check_bases` would change and refuse nothing; False may mean unknown."""
     if len(data) < FEW_BYTES:
         return not data or data.isalpha()
     values = np.frombuffer(data, np.uint8)
     least = values.min()
-    if least < PRINTED or values.max() > LETTERS[1]:
+    if least < FIRST_PRINTED or values.max() > LAST_SIGN:
         return False
-    return bool(least >= LETTERS[0]) or not any(sign in data for sign in REASONS)
+    return bool(least >= FIRST_LETTER) or not any(sign in data for sign in REASONS)
 
 
-def bases_of(data: bytes) -> bytes:
-    """A sequence, or a part of one, without its white space.
+def check_bases(data: bytes) -> bytes:
+    """Return a sequence, or a part of one, without its white space.
 
     Args:
         data: ASCII.
 
     Raises:
-        ValueError: it holds what is neither a base nor a special token; says what, to go on with
-            after "the sequence".
+        ValueError: it holds a byte that belongs to no base and no special token; the message
+            continues the words "the sequence".
     """
     if is_plain(data):
         return data

@@ -23,7 +23,7 @@ from service.core.errors import BadBody, InvalidRequest
 from service.http.request_body import ENCODINGS
 from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
-from service.seqio.format_detection import FORMATS, PACKED
+from service.seqio.format_detection import ARCHIVES, FORMATS
 from service.seqio.reader import BATCH_BYTES, sequence_batches
 from vocabularies.batch.batch import Batch, EncodeOptions
 
@@ -112,7 +112,7 @@ class _Records:
 
 
 def _why_unknown(begin: bytes) -> str:
-    for magic, name in PACKED.items():
+    for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
             advice = f"send it with Content-Encoding: {name}" if name in ENCODINGS else "unpack it"
             return f"the body is packed by {name}; {advice}"

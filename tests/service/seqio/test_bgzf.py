@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engines.cpu.engine import CpuEngine
-from service.seqio.bgzf import BlockGzip
+from service.seqio.bgzf import BgzfChecker
 from service.seqio.reader import BadRecords, read_batches
 from tests.support.app_client import serving
 from tests.support.bgzf_files import END, block_gzip, blocks
@@ -24,7 +24,7 @@ WARNING = "reads may be missing"
 
 
 def is_cut(pieces: list[bytes]) -> bool:
-    watched = BlockGzip()
+    watched = BgzfChecker()
     for piece in pieces:
         watched.add(piece)
     try:
