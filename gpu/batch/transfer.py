@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from gpu.batch.row_options import RowOptions
 from gpu.errors import DescendingOffsets, DeviceFault, NotCovered
 from gpu.host.copy_pool import Copy, Staging
-from gpu.kernels.catalog import num_blocks
+from gpu.kernels.catalog import KERNELS, num_blocks
 from gpu.kernels.job import STATUS, WORD
 from gpu.kmers.equal_length_rows import set_even_rows
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Stream
-from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.ragged import offsets_from_lengths
@@ -71,7 +70,7 @@ def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int)
     size = _size(workspace)
     for name in kernels:
         if workspace.clock is not None:
-            workspace.clock.enter(stage_of(name))
+            workspace.clock.enter(KERNELS[name].stage)
         workspace.stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
 
 

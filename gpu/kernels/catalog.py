@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpu.kernels.job import CUDA, constant
 
@@ -52,6 +52,7 @@ class Kernel:
         cluster: blocks that run side by side; all of a launch.
         is_grid: the blocks of a launch wait for each other, so that all must run at a time.
         bytes_a_small_block: the same as `bytes_a_block` in small batches; 0: there, too.
+        stage: of a batch, under which its time is counted; see `runtime.stage_timer`.
     """
 
     threads: int
@@ -63,6 +64,7 @@ class Kernel:
     cluster: int = 1
     is_grid: bool = False
     bytes_a_small_block: int = 0
+    stage: str = "compact"
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
@@ -84,30 +86,34 @@ _AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles
 
 def _symbol_kernels() -> dict[str, Kernel]:
     """Those of characters and k-mers; the ones that write ids do so in three widths."""
-    shapes = {
-        "turn_rows": (_BLOCK, 16 * _BLOCK, 8),
-        "place_neighbours": (_BLOCK, _TILE, 8),
-        "place_rows": (_BLOCK, _TILE, 8),
-        "begin_letters": (_BLOCK, _CHUNKS, 8),
-        "expand_letters": (_BLOCK, _TILE, 8),
-        "place_letters": (_BLOCK, _TILE, 8),
-        "mark_letter_rows": (_BLOCK, _TILE, 8),
-        "find_breaks": (_BLOCK, _LETTERS, 8),
-        "enter_tiles": (_SCAN_THREADS, 1 << 62, 1),
-        "find_places": (_BLOCK, _LETTERS, 8),
-        "sum_letter_tiles": (_SCAN_THREADS, 1 << 62, 1),
-        "letter_offsets": (_BLOCK, _TILE, 8),
-        "write_places": (_BLOCK, _LETTERS, 8),
-        "frame_own_spans": (_BLOCK, _TILE, 8),
-        "decode_kmers": (_BLOCK, _TILE, 8),
-        "decode_kmers_again": (_BLOCK, _TILE, 8),
-        "cut_windows": (_BLOCK, 4 * _BLOCK, 8),
+    pretokenize = {
+        "turn_rows": Kernel(_BLOCK, 16 * _BLOCK, 8),
+        "begin_letters": Kernel(_BLOCK, _CHUNKS, 8),
+        "expand_letters": Kernel(_BLOCK, _TILE, 8),
+        "place_letters": Kernel(_BLOCK, _TILE, 8),
+        "mark_letter_rows": Kernel(_BLOCK, _TILE, 8),
+        "find_breaks": Kernel(_BLOCK, _LETTERS, 8),
+        "enter_tiles": Kernel(_SCAN_THREADS, 1 << 62, 1),
+        "find_places": Kernel(_BLOCK, _LETTERS, 8),
+        "sum_letter_tiles": Kernel(_SCAN_THREADS, 1 << 62, 1),
+        "letter_offsets": Kernel(_BLOCK, _TILE, 8),
     }
-    fetches = {}  # Over the bus, which few threads keep busy.
+    merge = {
+        "place_neighbours": Kernel(_BLOCK, _TILE, 8),
+        "place_rows": Kernel(_BLOCK, _TILE, 8),
+    }
+    compact = {
+        "write_places": Kernel(_BLOCK, _LETTERS, 8),
+        "frame_own_spans": Kernel(_BLOCK, _TILE, 8),
+        "decode_kmers": Kernel(_BLOCK, _TILE, 8),
+        "decode_kmers_again": Kernel(_BLOCK, _TILE, 8),
+        "cut_windows": Kernel(_BLOCK, 4 * _BLOCK, 8),
+    }
+    fused = {}  # Over the bus, which few threads keep busy.
     for bits, id_bytes in (("", 4), ("16", 2), ("8", 1)):
         # Blocks that come and go: fewer that go on to other text took 5 to 10 % longer.
         each = constant("LETTER_ROUNDS") * _BLOCK * 16 // id_bytes
-        shapes[f"write_letters{bits}"] = (_BLOCK, each, 1 << 20)
+        compact[f"write_letters{bits}"] = Kernel(_BLOCK, each, 1 << 20)
         letters = constant("STAGED_BYTES") // id_bytes
         for name, own, blocks in (
             ("kmers", min(letters, constant("MOST_LETTERS")), 1 << 20),
@@ -115,45 +121,51 @@ def _symbol_kernels() -> dict[str, Kernel]:
             ("even_kmers", letters, 1 << 20),
             ("even_strided", constant("TILE_LETTERS"), 32),
         ):
-            shapes[f"write_{name}{bits}"] = (_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
-        fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
+            compact[f"write_{name}{bits}"] = Kernel(_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
+        fused[f"fetch_letters{bits}"] = Kernel(_BLOCK, each, 2, takes_job=True)
     for bits in ("", "16"):  # A byte has no room for the ids of six letters.
-        shapes[f"write_filled{bits}"] = (_BLOCK, _BLOCK // 32 * constant("FILLED_LETTERS"), 1 << 20)
-    kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
-    return kernels | {
-        name: Kernel(*shape, module="symbols", takes_job=True) for name, shape in fetches.items()
+        letters = _BLOCK // 32 * constant("FILLED_LETTERS")
+        compact[f"write_filled{bits}"] = Kernel(_BLOCK, letters, 1 << 20)
+    stages = {"pretokenize": pretokenize, "merge": merge, "compact": compact, "fused": fused}
+    return {
+        name: replace(kernel, module="symbols", stage=stage)
+        for stage, kernels in stages.items()
+        for name, kernel in kernels.items()
     }
 
 
 def _dna_kernels() -> dict[str, Kernel]:
     """Those of byte-pair encoding of letters; a window is SMALL_CHUNK letters or more."""
     walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
-    shapes = {
-        "map_letters": (_BLOCK, _CHUNKS, 8),
-        "pack_letters": (_BLOCK, _CHUNKS, 8),
-        "pack_special": (_BLOCK, _CHUNKS, 8),
-        "strip_ends": (_BLOCK, _CHUNKS, 8),
-        "walk_windows": (walkers, chunk * walkers, 8),
-        "meet_windows": (_BLOCK, chunk * _BLOCK, 8),
-        "write_letter_ids": (_BLOCK, _TILE, 8),
-    }
     forward, bases = constant("FORWARD_THREADS"), constant("BASES_THREADS")
-    kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
-    kernels |= {
-        f"repair_{size}": Kernel(_BLOCK, chunk * _BLOCK, 3, module=f"repair_{size}")
-        for size in ("small", "large")
-    }
     at_once = Kernel(
-        *(bases, bases, 1, constant("BASES_SHARED"), "bases"), takes_job=True, is_grid=True
+        bases,
+        bases,
+        1,
+        constant("BASES_SHARED"),
+        module="bases",
+        takes_job=True,
+        is_grid=True,
+        stage="fused",
     )
-    kernels |= {"encode_bases": at_once, "encode_bases_copied": at_once}
-    return kernels | {
-        f"forward_windows{name}": Kernel(forward, chunk, 1, shared, "dna")
-        for name, shared in (
-            ("", constant("FORWARD_SHARED")),
-            ("_copied", constant("COPIED_SHARED")),
-        )
+    kernels = {
+        "map_letters": Kernel(_BLOCK, _CHUNKS, 8),
+        "pack_letters": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+        "pack_special": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+        "strip_ends": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+        "walk_windows": Kernel(walkers, chunk * walkers, 8, stage="merge"),
+        "forward_windows": Kernel(forward, chunk, 1, constant("FORWARD_SHARED"), stage="merge"),
+        "forward_windows_copied": Kernel(
+            forward, chunk, 1, constant("COPIED_SHARED"), stage="merge"
+        ),
+        "meet_windows": Kernel(_BLOCK, chunk * _BLOCK, 8, stage="merge"),
+        "write_letter_ids": Kernel(_BLOCK, _TILE, 8),
     }
+    kernels = {name: replace(kernel, module="dna") for name, kernel in kernels.items()}
+    for size in ("small", "large"):
+        module = f"repair_{size}"
+        kernels[module] = Kernel(_BLOCK, chunk * _BLOCK, 3, module=module, stage="merge")
+    return kernels | {"encode_bases": at_once, "encode_bases_copied": at_once}
 
 
 def _training_kernels() -> dict[str, Kernel]:
@@ -173,40 +185,50 @@ def _training_kernels() -> dict[str, Kernel]:
 
 
 KERNELS = {
-    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8, takes_job=True),
-    "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
-    "clear_faults": Kernel(_BLOCK, _CHUNKS, 8),
-    "validate": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8, takes_job=True, stage="copy_to_device"),
+    "mark_rows": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+    "clear_faults": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+    "validate": Kernel(_BLOCK, 16 * _BLOCK, 8, stage="pretokenize"),
     "check_composed": Kernel(_BLOCK, 16 * _BLOCK, 8, module="composed"),
-    "find_special": Kernel(_BLOCK, _TILE, 6),
-    "enter_special": Kernel(_BLOCK, 8 * _TILE, 8),
-    "accept_special": Kernel(_BLOCK, _TILE, 6),
-    "find_special_again": Kernel(_BLOCK, _TILE, 6),
-    "enter_special_again": Kernel(_BLOCK, 8 * _TILE, 8),
-    "accept_special_again": Kernel(_BLOCK, _TILE, 6),
-    "accept_whole": Kernel(_BLOCK, _CHUNKS, 8),
-    "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
-    "pretokenize": Kernel(_BLOCK, _CHUNKS, 16, bytes_a_small_block=_TILE),
-    "map_tiles": Kernel(constant("MAP_BLOCK"), _TILE, 2),
-    "enter_runs": Kernel(constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1),
-    "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
-    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut"),
-    "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="cut"),
+    "find_special": Kernel(_BLOCK, _TILE, 6, stage="pretokenize"),
+    "enter_special": Kernel(_BLOCK, 8 * _TILE, 8, stage="pretokenize"),
+    "accept_special": Kernel(_BLOCK, _TILE, 6, stage="pretokenize"),
+    "find_special_again": Kernel(_BLOCK, _TILE, 6, stage="pretokenize"),
+    "enter_special_again": Kernel(_BLOCK, 8 * _TILE, 8, stage="pretokenize"),
+    "accept_special_again": Kernel(_BLOCK, _TILE, 6, stage="pretokenize"),
+    "accept_whole": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+    "clear_special": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
+    "pretokenize": Kernel(_BLOCK, _CHUNKS, 16, bytes_a_small_block=_TILE, stage="pretokenize"),
+    "map_tiles": Kernel(constant("MAP_BLOCK"), _TILE, 2, stage="pretokenize"),
+    "enter_runs": Kernel(
+        constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1, stage="pretokenize"
+    ),
+    "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6, stage="pretokenize"),
+    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut", stage="pretokenize"),
+    "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="cut", stage="pretokenize"),
     # A warp a window; of a small batch spread over all multiprocessors.
-    "windows": Kernel(*(1024, 32 * _STRIDE, 1, _MERGE), module="cut", bytes_a_small_block=_STRIDE),
-    "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut"),
-    "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
-    "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="cut"),
-    "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge"),
-    "merge": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge"),
+    "windows": Kernel(
+        1024,
+        32 * _STRIDE,
+        1,
+        _MERGE,
+        module="cut",
+        bytes_a_small_block=_STRIDE,
+        stage="pretokenize",
+    ),
+    "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut", stage="pretokenize"),
+    "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut", stage="pretokenize"),
+    "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="cut", stage="pretokenize"),
+    "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge", stage="merge"),
+    "merge": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge", stage="merge"),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "compact16": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
-    "answer": Kernel(_BLOCK, _TILE, 8),
-    "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
-    "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
+    "answer": Kernel(_BLOCK, _TILE, 8, stage="copy_to_host"),
+    "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1, stage="copy_to_host"),
+    "report": Kernel(_BLOCK, 16 * _BLOCK, 1, stage="copy_to_host"),
     "narrow_ids": Kernel(_BLOCK, _TILE, 16),
     "frame_rows": Kernel(_BLOCK, _TILE, 8),
     "frame_ids": Kernel(_BLOCK, _TILE, 8),
@@ -214,14 +236,28 @@ KERNELS = {
     "frame_spans": Kernel(_BLOCK, _TILE, 8),
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
     "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
-    "encode_block": Kernel(_BLOCK, _TILE, 1, _SMALL_SHARED, "small_block", takes_job=True),
+    "encode_block": Kernel(
+        _BLOCK, _TILE, 1, _SMALL_SHARED, "small_block", takes_job=True, stage="fused"
+    ),
     "encode_cluster": Kernel(
-        _BLOCK, _TILE, 1, _SMALL_SHARED, "small_cluster", takes_job=True, cluster=_CLUSTER
+        _BLOCK,
+        _TILE,
+        1,
+        _SMALL_SHARED,
+        "small_cluster",
+        takes_job=True,
+        cluster=_CLUSTER,
+        stage="fused",
     ),
     "encode_grid": Kernel(
-        *(_BLOCK, _TILE // 2, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
+        _BLOCK,
+        _TILE // 2,
+        constant("GRID_BLOCKS"),
+        _SMALL_SHARED,
+        module="small_grid",
         takes_job=True,
         is_grid=True,
+        stage="fused",
     ),
     **_symbol_kernels(),
     **_dna_kernels(),

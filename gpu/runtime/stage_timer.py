@@ -17,50 +17,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from gpu.kernels.families import CUT, PLACES, PRETOKENIZE, REWRITE, SPECIAL
 from gpu.runtime.device import Stream
 
 STAGES = ("stage", "copy_to_device", "pretokenize", "merge", "compact", "copy_to_host", "fused")
 TIMED_EVERY = 128
 KEPT = 4096
-MERGE = frozenset(
-    (
-        *("look_up", "merge"),
-        *("forward_windows", "forward_windows_copied"),
-        *("walk_windows", "meet_windows", "repair_small", "repair_large"),
-        "place_neighbours",
-        "place_rows",
-    )
-)
-PRETOKENIZED = frozenset(
-    (
-        *("turn_rows", "mark_rows", "clear_faults", "validate", "accept_whole"),
-        *(name for names in SPECIAL for name in names),
-        *(*PRETOKENIZE, *CUT, *REWRITE, *PLACES),
-        *("pack_letters", "pack_special", "strip_ends"),
-    )
-)
-COPY_TO_HOST = frozenset(("answer", "put_out", "report"))
-FUSED = frozenset(
-    (
-        *("encode_block", "encode_cluster", "encode_grid"),
-        *("fetch_letters", "fetch_letters16", "fetch_letters8"),
-        *("encode_bases", "encode_bases_copied"),
-    )
-)
-
-
-def stage_of(kernel: str) -> str:
-    """The stage that a kernel belongs to."""
-    if kernel == "take_in":
-        return "copy_to_device"
-    if kernel in FUSED:
-        return "fused"
-    if kernel in COPY_TO_HOST:
-        return "copy_to_host"
-    if kernel in MERGE:
-        return "merge"
-    return "pretokenize" if kernel in PRETOKENIZED else "compact"
 
 
 class Clock:

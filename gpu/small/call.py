@@ -15,10 +15,10 @@ from gpu.batch.transfer import checked, fetch, launch, pack, put_batch
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.copy_pool import Copy
+from gpu.kernels.catalog import KERNELS
 from gpu.kernels.families import answer_kernels
 from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
-from gpu.runtime.stage_timer import stage_of
 from gpu.small.one_launch import (
     FAST_BLOCKS,
     GOES_ON_FROM,
@@ -215,7 +215,7 @@ class SmallCall:
         workspace.reported[_NOT_UTF8] = 0
         blocks = blocks_of(kernel, size_of(batch), self.processors)
         if clock is not None:
-            clock.enter(stage_of(kernel))
+            clock.enter(KERNELS[kernel].stage)
         if copy is not None:
             copy.wait(len(batch.data))
         workspace.stream.launch(kernel, blocks, workspace.host_job)

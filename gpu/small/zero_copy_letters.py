@@ -25,10 +25,9 @@ from gpu.batch.transfer import set_fields
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of, put_begins
 from gpu.host.copy_pool import Copy
-from gpu.kernels.catalog import num_blocks
+from gpu.kernels.catalog import KERNELS, num_blocks
 from gpu.kernels.job import STATUS, WORD
 from gpu.memory.workspace import Workspace
-from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded
 
@@ -189,7 +188,7 @@ class _Fetch:
         self._is_busy = True
         blocks = num_blocks(self.kernel, num_bytes, self.resources.processors)
         if self._clock is not None:
-            self._clock.enter(stage_of(self.kernel))
+            self._clock.enter(KERNELS[self.kernel].stage)
         workspace.stream.launch(self.kernel, blocks, workspace.host_job)
         if self._clock is not None:
             self._clock.leave()
