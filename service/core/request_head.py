@@ -30,17 +30,17 @@ IN_SCOPE = "warptok.call"
 MAX_DIGITS = 18
 
 
-def call_of(scope: Scope) -> Call:
-    """The call of an ASGI request, made when it is first asked for."""
+def get_call(scope: Scope) -> Call:
+    """Get the call of an ASGI request, which is made when it is first asked for."""
     call: Call | None = scope.get(IN_SCOPE)
     if call is None:
-        call = scope[IN_SCOPE] = header_call(scope["headers"])
+        call = scope[IN_SCOPE] = read_call(scope["headers"])
         call.query = scope.get("query_string", b"")
     return call
 
 
-def repeated_call(first: Call, content_length: int) -> Call:
-    """The call of a head that says what another one said, but for the length of its body.
+def repeat_call(first: Call, content_length: int) -> Call:
+    """Make the call of a head that says what another one said, but for the length of its body.
 
     Neither has an id, or a trace, of its client's: those are told from head to head.
     """
@@ -52,8 +52,8 @@ def repeated_call(first: Call, content_length: int) -> Call:
     )
 
 
-def header_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
-    """What the headers, or the metadata, of a request say."""
+def read_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
+    """Read what the headers, or the metadata, of a request say."""
     call = Call()
     for name, value in headers:
         if name in KNOWN:

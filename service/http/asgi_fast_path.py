@@ -22,7 +22,7 @@ from service.core.call import Call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import InvalidRequest, ServiceError, TooLarge, nothing_came
 from service.core.problem_details import as_service_error, problem
-from service.core.request_head import call_of, read_timeout
+from service.core.request_head import get_call, read_timeout
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import Body, collect
@@ -31,7 +31,7 @@ from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
 from service.operations.operation import LARGE_BYTES, Operation, answer
 from service.operations.windows import WINDOWS
-from service.security.scopes import key_of, scope_of_path
+from service.security.scopes import find_key, find_path_scope
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,7 +61,7 @@ class AsgiFastPath:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        service, call, status = self.service, call_of(scope), 500
+        service, call, status = self.service, get_call(scope), 500
         service.metrics.received()
         REQUEST_ID.set(call.request_id.decode())
 
@@ -146,9 +146,9 @@ def check_access(service: Service, scope: Scope) -> None:
     path = scope["path"]
     if not CONTROL.isdisjoint(path):  # Routes and scopes would not read it alike.
         raise InvalidRequest("has a control character", "path")
-    needed = scope_of_path(scope["method"], path)
+    needed = find_path_scope(scope["method"], path)
     if needed is not None:
-        client = service.guard.check(key_of(scope["headers"]), needed)
+        client = service.guard.check(find_key(scope["headers"]), needed)
         service.guard.limits.admit(client)
         CLIENT.set(client)
 

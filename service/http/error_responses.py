@@ -10,7 +10,7 @@ from fastapi import Response
 
 from service.core.errors import ServiceError
 from service.core.problem_details import as_service_error, problem
-from service.core.request_head import call_of
+from service.core.request_head import get_call
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -37,7 +37,7 @@ class Refusal(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        call_of(scope).refusal = self.code
+        get_call(scope).refusal = self.code
         await super().__call__(scope, receive, send)
 
 

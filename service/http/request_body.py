@@ -7,105 +7,21 @@ than a piece beyond it is ever made.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from service.batching.work import ClientGone
-from service.core.errors import BadBody, TooLarge, UnsupportedFormat, nothing_came
+from service.core.errors import TooLarge, nothing_came
 from service.http.body_takeover import BodyReceiver
-from service.seqio.bgzf import BgzfChecker
-
-if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdDecompressor, ZstdError
-else:
-    from backports.zstd import ZstdDecompressor, ZstdError
+from service.http.decompression import check_whole, decompress, make_decompressor
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
-PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
 FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
-
-
-class _Gzip:
-    """Members one after another, as bgzip writes them; zeros behind one are left out."""
-
-    name, wbits, padding = "gzip", 31, b"\0"
-
-    def __init__(self) -> None:
-        self.member = isal_zlib.decompressobj(self.wbits)
-        self._blocks, self._begin = BgzfChecker(), b""
-
-    def check_end(self) -> None:
-        """Raises EOFError where the last member, or a member behind it, is missing."""
-        if not self.member.eof:
-            raise EOFError("it ends too early")
-        self._blocks.check_end(self._begin)
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What `data` decompresses to, at most PIECE_BYTES at once."""
-        self._blocks.add(data)
-        piece = b""
-        while data or len(piece) == PIECE_BYTES:
-            if self.member.eof:
-                data = data.lstrip(self.padding)
-                if not data:
-                    return
-                self.member = isal_zlib.decompressobj(self.wbits)
-            piece = self.member.decompress(data, PIECE_BYTES)
-            if piece:
-                self._begin = self._begin or piece[:1]
-                yield piece
-            data = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
-            if self.member.eof:
-                piece = b""
-
-
-class _Deflate(_Gzip):
-    """The same in zlib's frame, which HTTP calls deflate."""
-
-    name, wbits, padding = "deflate", 15, b""
-
-
-class _Zstd:
-    """Frames one after another."""
-
-    name = "zstd"
-
-    def __init__(self) -> None:
-        self.frame = ZstdDecompressor()
-
-    def check_end(self) -> None:
-        """Raises EOFError where the last frame has not ended."""
-        if not self.frame.eof:
-            raise EOFError("it ends too early")
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What `data` decompresses to, at most PIECE_BYTES at once."""
-        while True:
-            if self.frame.eof:
-                if not data:
-                    return
-                self.frame = ZstdDecompressor()
-            piece = self.frame.decompress(data, PIECE_BYTES)
-            if piece:
-                yield piece
-            data = self.frame.unused_data if self.frame.eof else b""
-            if not self.frame.eof and self.frame.needs_input:
-                return
-
-
-ENCODINGS: dict[str, Callable[[], _Gzip | _Zstd]] = {
-    "gzip": _Gzip,
-    "x-gzip": _Gzip,
-    "deflate": _Deflate,
-    "zstd": _Zstd,
-}
 
 
 async def body_pieces(
@@ -131,7 +47,7 @@ async def body_pieces(
         BodyTimeout: nothing came for `idle_s`.
         ClientGone: the connection ended before the body did.
     """
-    decompressor = _decompressor(encoding)
+    decompressor = make_decompressor(encoding)
     size, more, is_empty = 0, True, True
     while more:
         try:
@@ -143,42 +59,14 @@ async def body_pieces(
             raise ClientGone
         data, more = message.get("body", b""), message.get("more_body", False)
         is_empty = is_empty and not data
-        pieces = _checked(decompressor, data) if decompressor else ((data,) if data else ())
+        pieces = decompress(decompressor, data) if decompressor else ((data,) if data else ())
         for piece in pieces:
             size += len(piece)
             if max_bytes is not None and size > max_bytes:
                 raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
             yield piece
     if decompressor and not is_empty:
-        _check_end(decompressor)
-
-
-def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
-    name = (encoding or "identity").strip().lower()
-    if name == "identity":
-        return None
-    if name not in ENCODINGS:
-        raise UnsupportedFormat(
-            f"a {encoding} body is not read; send it plain, or as gzip, deflate or zstd",
-            "Content-Encoding",
-        )
-    return ENCODINGS[name]()
-
-
-def _checked(decompressor: _Gzip | _Zstd, data: bytes) -> Iterator[bytes]:
-    try:
-        yield from decompressor.pieces(data)
-    except (isal_zlib.error, ZstdError) as error:  # type: ignore[misc]  # Its stub says an instance.
-        message = f"the body is not {decompressor.name}: {error}"
-        raise BadBody(message, "Content-Encoding") from error
-
-
-def _check_end(decompressor: _Gzip | _Zstd) -> None:
-    try:
-        decompressor.check_end()
-    except EOFError as error:
-        message = f"the {decompressor.name} body is not whole: {error}"
-        raise BadBody(message, "Content-Encoding") from error
+        check_whole(decompressor)
 
 
 class Body:
@@ -199,7 +87,7 @@ class Body:
     ) -> None:
         self._scope, self._idle_s = scope, idle_s
         self._pieces = body_pieces(receive, encoding, max_bytes, idle_s=idle_s)
-        self._is_plain = scope is not None and _decompressor(encoding) is None
+        self._is_plain = scope is not None and make_decompressor(encoding) is None
         self._rest, self._num_received = memoryview(b""), 0
         self._receiver: BodyReceiver | None = None
 

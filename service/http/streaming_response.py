@@ -22,7 +22,7 @@ from service.batching.batcher import Batcher
 from service.batching.work import ClientGone, Output, Result, WorkItem
 from service.core.errors import QueueFull, RateLimited, TooLarge
 from service.core.problem_details import as_service_error
-from service.core.request_head import call_of
+from service.core.request_head import get_call
 from service.http.asgi_fast_path import send_problem
 from service.http.backpressure import SEND_BYTES
 from service.operations.context import Service
@@ -52,7 +52,7 @@ class Streamed(Response):
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__()
         self.service, self.request = service, request
-        self.call = call_of(request.scope)
+        self.call = get_call(request.scope)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the request and send the whole answer."""

@@ -23,7 +23,7 @@ from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory
 from service.multiprocess.remote_engine import UNKNOWN_DIGEST, residency_values
 from service.multiprocess.request_forwarding import answer_forwarded
-from service.observability.process_metrics import Families, families_of
+from service.observability.process_metrics import Families, collect_families
 from service.operations.readiness import readiness
 from service.registry.entries import LoadedVocabulary
 from service.security.rate_limits import Spent
@@ -265,7 +265,7 @@ class EngineServer:
         return await self._gathered(None)
 
     async def _gathered(self, asking: Link | None) -> dict[str, Families]:
-        gathered = {NAME: families_of(self.service.metrics.registry)}
+        gathered = {NAME: collect_families(self.service.metrics.registry)}
         calls = {
             link.call(Message("families")): name
             for link, name in self.links.items()

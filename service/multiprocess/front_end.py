@@ -37,7 +37,7 @@ from service.multiprocess.remote_runner import RemoteRunner
 from service.multiprocess.request_forwarding import Forwarding
 from service.multiprocess.supervisor import UP
 from service.observability.metrics import Metrics
-from service.observability.process_metrics import Families, families_of
+from service.observability.process_metrics import Families, collect_families
 from service.security.guard import Guard
 from service.server.app import make_fastapi, make_service, make_template_pool
 from service.server.lifespan import rest_collector, running
@@ -130,7 +130,7 @@ class FrontEnd:
             case "catalogue":
                 reply.complete_by(self._follow(message))
             case _:
-                families = families_of(self.service.metrics.registry)
+                families = collect_families(self.service.metrics.registry)
                 reply.set_result(Message("answer", {"families": families}))
 
     async def _follow(self, message: Message) -> Message:
@@ -165,7 +165,7 @@ class FrontEnd:
 
     async def families(self) -> dict[str, Families]:
         """What each process counts; this one's alone while the engine process is not there."""
-        gathered = {self.name: families_of(self.service.metrics.registry)}
+        gathered = {self.name: collect_families(self.service.metrics.registry)}
         with contextlib.suppress(ServiceError, TimeoutError):
             async with asyncio.timeout(GATHER_TIMEOUT_S):
                 answer = await self.engine.call(Message("families"))

@@ -21,7 +21,7 @@ import numpy as np
 
 from service.core.context_vars import REQUEST_ID
 from service.core.errors import ServiceError
-from service.core.request_head import call_of
+from service.core.request_head import get_call
 from service.core.settings import Settings
 from service.http.asgi_fast_path import read_body
 from service.http.backpressure import SEND_BYTES
@@ -62,7 +62,7 @@ class Forwarding:
             return
         # The metrics count under the route's template and not under each path.
         scope["route"] = SimpleNamespace(path=answer.values["route"])
-        call_of(scope).refusal = answer.values["refusal"]
+        get_call(scope).refusal = answer.values["refusal"]
         headers = _headers_of(answer.values["headers"])
         status = answer.values["status"]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -118,13 +118,13 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
         else:
             body.append(part.get("body", b""))
 
-    REQUEST_ID.set(call_of(scope).request_id.decode())
+    REQUEST_ID.set(get_call(scope).request_id.decode())
     await app(scope, receive, send)
     answer = {
         "status": start["status"],
         "headers": _header_values(start.get("headers", [])),
         "route": getattr(scope.get("route"), "path", "unmatched"),
-        "refusal": call_of(scope).refusal,
+        "refusal": get_call(scope).refusal,
     }
     return Message("answer", answer, [np.frombuffer(b"".join(body), np.uint8)])
 
@@ -132,7 +132,7 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
 def _with_id(scope: Scope) -> list[tuple[bytes, bytes]]:
     """The headers with the id that the request has here."""
     headers = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
-    return [*headers, (b"x-request-id", call_of(scope).request_id)]
+    return [*headers, (b"x-request-id", get_call(scope).request_id)]
 
 
 def _received(message: Message) -> Callable[[], Awaitable[dict[str, Any]]]:

@@ -27,8 +27,8 @@ class Processes(Protocol):
         """What each process counts, by its name; this one's included."""
 
 
-def families_of(registry: CollectorRegistry) -> Families:
-    """What one process counts."""
+def collect_families(registry: CollectorRegistry) -> Families:
+    """Collect what one process counts."""
     return [
         (
             family.name,

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
 
 from service.batching.work import CountWork, EncodeWork, Result
@@ -15,6 +16,7 @@ from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
 from service.operations.ids_only_json import asks_nothing, is_plain, plain_batch, plain_text
 from service.operations.operation import Body, Operation, Render, check_rows, make_work, row_faults
+from service.operations.query_schemas import DTYPES
 from service.operations.rendering.json_stream import (
     flat_json,
     head,
@@ -41,12 +43,11 @@ OPTION_FIELDS = (
     "circular",
     "return_offsets",
 )
-ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
 
 
 def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
     """Raises InvalidRequest where an id of the vocabulary might not fit."""
-    if len(vocabulary) > ID_LIMITS[dtype]:
+    if len(vocabulary) - 1 > np.iinfo(DTYPES[dtype]).max:
         raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
 
 
@@ -55,9 +56,7 @@ def _plan_text(
 ) -> tuple[EncodeWork, Render]:
     if request.dtype != "int32":
         check_dtype(entry.vocabulary, request.dtype)
-    options = DEFAULT_OPTIONS
-    if not asks_nothing(request):
-        options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
+    options = DEFAULT_OPTIONS if asks_nothing(request) else request.options()
     work = make_work(service, call, EncodeWork, entry, [request.text], options, "/text")
     return work, partial(_render_text, entry, request)
 
@@ -101,42 +100,32 @@ def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
     return {"num_tokens": before, "kept": encoded.kept[row].tolist()}
 
 
-def _options(
+def _make_options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
-    """One value for all rows, or one for each where any option is a list of that length."""
+    """Make one value for all rows, or one for each where any option is a list of that length."""
     if asks_nothing(request):
         return DEFAULT_OPTIONS
-    values: list[Any] = [getattr(request, name, None) for name in OPTION_FIELDS]
-    for name, value in zip(OPTION_FIELDS, values, strict=True):
+    given: dict[str, Any] = {name: getattr(request, name, None) for name in OPTION_FIELDS}
+    for name, value in given.items():
         if isinstance(value, list) and len(value) != num_rows:
             raise InvalidRequest(f"{len(value)} values for {num_rows} texts", f"/{name}")
-    if not any(isinstance(value, list) for value in values):
-        options = _row_options(*values)
+    if not any(isinstance(value, list) for value in given.values()):
+        options = _make_row_options(given)
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
     made: dict[tuple[Any, ...], EncodeOptions] = {}
-    rows = zip(*(row_options(value, num_rows) for value in values), strict=True)
-    return [made.setdefault(row, _row_options(*row)) for row in rows]
+    rows = []
+    for row in zip(*(row_options(value, num_rows) for value in given.values()), strict=True):
+        if row not in made:
+            made[row] = _make_row_options(dict(zip(OPTION_FIELDS, row, strict=True)))
+        rows.append(made[row])
+    return rows
 
 
-def _row_options(
-    add_special_tokens: bool,
-    special: Any,
-    max_length: int | None,
-    truncation_side: Any,
-    reverse_complement: bool,
-    circular: bool | None,
-    return_offsets: str | None,
-) -> EncodeOptions:
-    return EncodeOptions(
-        add_special_tokens,
-        special,
-        max_length,
-        truncation_side,
-        reverse_complement,
-        circular,
-        spans=return_offsets is not None,
-    )
+def _make_row_options(given: dict[str, Any]) -> EncodeOptions:
+    """Make the options of one row, given by the names of the request's fields."""
+    own = {name: value for name, value in given.items() if name != "return_offsets"}
+    return EncodeOptions(**own, spans=given["return_offsets"] is not None)
 
 
 def _plan_texts(
@@ -155,8 +144,8 @@ def _plan_texts(
         if isinstance(value, list) and len(value) != num_rows:
             message = f"{len(value)} values for {num_rows} texts"
             raise InvalidRequest(message, f"/{name}")
-    pad_id = 0 if request.padding is None else pad_id_of(request.pad_id, entry.vocabulary)
-    options = _options(request, num_rows)
+    pad_id = 0 if request.padding is None else find_pad_id(request.pad_id, entry.vocabulary)
+    options = _make_options(request, num_rows)
     work = make_work(service, call, EncodeWork, entry, request.texts, options, "/texts/{}")
     return work, partial(_render_texts, service, entry, request, pad_id)
 
@@ -187,7 +176,7 @@ def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[
         raise TooLarge(message, "/padding")
 
 
-def pad_id_of(asked: int | None, vocabulary: Vocabulary) -> int:
+def find_pad_id(asked: int | None, vocabulary: Vocabulary) -> int:
     """The id to pad with: the one that was asked for, or the vocabulary's own.
 
     Raises:
@@ -270,7 +259,7 @@ def _plan_count(
     service: Service, call: Call, entry: LoadedVocabulary, request: CountRequest
 ) -> tuple[CountWork, Render]:
     check_rows(service, len(request.texts), "/texts")
-    options = _options(request, len(request.texts))
+    options = _make_options(request, len(request.texts))
     work = make_work(service, call, CountWork, entry, request.texts, options, "/texts/{}")
     return work, partial(_render_count, entry)
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vocabularies.batch.batch import EncodeOptions
+
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
@@ -70,6 +72,18 @@ class EncodeRequest(Strict):
     circular: bool | None = Field(None, description=CIRCULAR)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     if_digest: str | None = Field(None, description=IF_DIGEST)
+
+    def options(self) -> EncodeOptions:
+        """Make the options of the text."""
+        return EncodeOptions(
+            add_special_tokens=self.add_special_tokens,
+            special=self.special,
+            max_length=self.max_length,
+            truncation_side=self.truncation_side,
+            reverse_complement=self.reverse_complement,
+            circular=self.circular,
+            spans=self.return_offsets is not None,
+        )
 
 
 class EncodeBatchRequest(Strict):

@@ -1,4 +1,4 @@
-"""What each path and each gRPC method asks for: the scopes of all doors, in one place.
+"""What each path and each gRPC method asks for: the scopes of all protocols, in one place.
 
 A path that is not named here needs a key, whatever it is: what is forgotten is closed.
 """
@@ -45,8 +45,8 @@ ANY_METHODS = re.compile(
 DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
 
 
-def scope_of_path(method: str, path: str) -> Scope | None:
-    """What a request over HTTP needs; None: nothing."""
+def find_path_scope(method: str, path: str) -> Scope | None:
+    """Find what a request over HTTP needs; None: nothing."""
     if path in OPEN or path.startswith(OPEN_PREFIX):
         return None
     if TRAIN.fullmatch(path):
@@ -59,8 +59,8 @@ def scope_of_path(method: str, path: str) -> Scope | None:
     return "decode" if DECODE.fullmatch(path) else "encode"
 
 
-def scope_of_method(path: str) -> Scope | None:
-    """What a gRPC call needs; None: nothing. `oip.infer` asks for more once it knows the model."""
+def find_method_scope(path: str) -> Scope | None:
+    """Find what a gRPC call needs; None: nothing. Inference asks for more of its model."""
     if OPEN_METHODS.fullmatch(path):
         return None
     if MANAGE_METHODS.fullmatch(path):
@@ -70,8 +70,8 @@ def scope_of_method(path: str) -> Scope | None:
     return "decode" if DECODE_METHODS.fullmatch(path) else "encode"
 
 
-def key_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The key of a request, from either header; names are in lower case."""
+def find_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Find the key of a request in either header; names are in lower case."""
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return value[7:].strip().decode("latin-1")

@@ -26,7 +26,7 @@ from service.batching.batcher import Batcher
 from service.batching.runner import LocalRunner
 from service.batching.work import GONE
 from service.core.errors import ServiceError
-from service.core.request_head import call_of
+from service.core.request_head import get_call
 from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
 from service.engines.base import Codec, Engine
@@ -243,7 +243,7 @@ def make_fastapi(
 
 async def gone(request: Request, _: Exception) -> Response:
     """Nobody is there to answer any more."""
-    call_of(request.scope).is_gone = True
+    get_call(request.scope).is_gone = True
     return Response(status_code=CLIENT_CLOSED)
 
 

@@ -230,7 +230,7 @@ class TrainingJobs:
     async def _finish(self, job: TrainingJob, folder: JobFolder, process: TrainingProcess) -> None:
         """Give what was learnt its name; without anything learnt the job was interrupted."""
         if not job.metrics.ending:
-            self.book.becomes(job, "interrupted", self._end_of(process))
+            self.book.becomes(job, "interrupted", self._describe_end(process))
             return
         content = await asyncio.to_thread((folder.path / VOCABULARY).read_bytes)
         vocabulary = await asyncio.to_thread(read_canonical, content)
@@ -251,7 +251,7 @@ class TrainingJobs:
         finally:
             self._is_installing = False
 
-    def _end_of(self, process: TrainingProcess) -> TrainingError:
+    def _describe_end(self, process: TrainingProcess) -> TrainingError:
         """Why a process ended with nothing learnt and nothing said."""
         if self._is_stopping:
             return SERVICE_ENDED

@@ -18,7 +18,7 @@ import pytest
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.apis.grpc.server import NAME, GrpcServer
 from service.apis.oip.grpc_service import NAME as OIP_NAME
-from service.apis.oip.tensors import bytes_tensor
+from service.apis.oip.tensors import make_bytes_tensor
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
@@ -124,7 +124,7 @@ async def grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
 
 
 async def oip_http_door(house: House, name: str, texts: Sequence[str]) -> Rows:
-    data = bytes_tensor("text", Batch(texts)).data.tobytes()
+    data = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts)]}
     tensor["parameters"] = {"binary_data_size": len(data)}
     head = orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
@@ -138,7 +138,7 @@ async def oip_http_door(house: House, name: str, texts: Sequence[str]) -> Rows:
 
 async def oip_grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     pb = inference_pb2
-    data = bytes_tensor("text", Batch(texts)).data.tobytes()
+    data = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     tensor = pb.ModelInferRequest.InferInputTensor(
         name="text", datatype="BYTES", shape=[len(texts)]
     )

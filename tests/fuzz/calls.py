@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.apis.oip.tensors import bytes_tensor
+from service.apis.oip.tensors import make_bytes_tensor
 from service.protos import inference_pb2 as oip
 from service.protos import warptok_pb2 as pb
 from tests.fuzz.messages import CANARY, DNA, TEXT, Message
@@ -57,7 +57,7 @@ def calls() -> Iterator[Message]:
 
 def _oip_calls(data: bytes) -> Iterator[Message]:
     tensor = oip.ModelInferRequest.InferInputTensor
-    raw = bytes_tensor("text", Batch([TEXT, DNA])).data.tobytes()
+    raw = make_bytes_tensor("text", Batch([TEXT, DNA])).data.tobytes()
     asked = oip.ModelInferRequest(
         model_name="gpt2",
         id=CANARY,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.apis.oip.tensors import bytes_tensor
+from service.apis.oip.tensors import make_bytes_tensor
 from tests.fuzz.messages import CANARY, DNA, ENCODERS, TEXT, Message
 from vocabularies.batch.batch import Batch
 
@@ -133,7 +133,7 @@ def _inference() -> Iterator[Message]:
     )
     ids = _tensor("input_ids", "INT64", [2, 2], data=[[15496, 11], [995, 220]])
     yield _json("/v2/models/gpt2.decode/versions/1/infer", {"inputs": [ids]})
-    raw = bytes_tensor("text", Batch(texts)).data.tobytes()
+    raw = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     sized = _tensor("text", "BYTES", [3], parameters={"binary_data_size": len(raw)})
     yield _tensors("gpn", {"inputs": [sized], "parameters": {"binary_data_output": True}}, raw)
     offsets = np.array([0, 4, len(DNA)]).tobytes()

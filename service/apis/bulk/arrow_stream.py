@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,7 +42,34 @@ if TYPE_CHECKING:
 
 AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
-Answered = tuple[Result[Encoded], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedBatch:
+    """Texts out of a body.
+
+    Attributes:
+        texts: of one batch.
+        beside: what their message needs beside ids.
+        seconds: how long it took to make them of their bytes.
+    """
+
+    texts: Batch
+    beside: Any
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """The ids of a batch.
+
+    Attributes:
+        result: has them.
+        beside: what their message needs beside ids.
+    """
+
+    result: Result[Encoded]
+    beside: Any
 
 
 class Source(Protocol):
@@ -126,19 +154,21 @@ class BodyReader:
         return taken
 
 
-class _Timed:
-    """A source, and how long each batch took beside the wait for its bytes."""
+class TimedSource:
+    """Reads a source, and measures how long each batch took beside the wait for its bytes."""
 
     def __init__(self, source: Source, body: BodyReader) -> None:
         self._source, self._body = source, body
 
-    def next_batch(self) -> tuple[Batch, Any, float] | None:
-        """The next texts, what their message needs, and seconds; None at the end. May block."""
+    def next_batch(self) -> TimedBatch | None:
+        """Read the next texts; None at the end. May block."""
         begin, waited_s = perf_counter(), self._body.waited_s
         read = self._source.next_batch()
         if read is None:
             return None
-        return *read, perf_counter() - begin - (self._body.waited_s - waited_s)
+        texts, beside = read
+        waiting_s = self._body.waited_s - waited_s
+        return TimedBatch(texts, beside, perf_counter() - begin - waiting_s)
 
 
 class ArrowStream(Streamed):
@@ -179,13 +209,13 @@ class ArrowStream(Streamed):
         memory = self.service.engine.host_memory
         body = BodyReader(sent, settings.max_body_bytes, memory)
         outgoing = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)
-        encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
+        encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(outgoing.run())
                     tasks.create_task(self._write(encoded, outgoing))
-                    source = _Timed(self.source(body), body)
+                    source = TimedSource(self.source(body), body)
                     reading = self._read(entry, source, thread, encoded, tasks)
                     tasks.create_task(reading)
             except BaseExceptionGroup as group:
@@ -197,38 +227,38 @@ class ArrowStream(Streamed):
     async def _read(
         self,
         entry: LoadedVocabulary,
-        source: _Timed,
+        source: TimedSource,
         thread: ThreadPoolExecutor,
-        encoded: asyncio.Queue[asyncio.Task[Answered] | None],
+        encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None],
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Batches one after another, each handed on while it is being encoded."""
         loop, options = asyncio.get_running_loop(), self.options()
         while (read := await loop.run_in_executor(thread, source.next_batch)) is not None:
-            batch, beside, seconds = read
-            self.call.times.read = perf_counter() - seconds
+            batch = read.texts
+            self.call.times.read = perf_counter() - read.seconds
             check_rows(self.service, len(batch), "text")
             batch.id_dtype = self.dtype
             work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
-            await encoded.put(tasks.create_task(self._encode(work, beside)))
+            await encoded.put(tasks.create_task(self._encode(work, read.beside)))
         await encoded.put(None)
 
-    async def _encode(self, work: EncodeWork, beside: Any) -> Answered:
-        return await run_patiently(self.service.batcher, work), beside
+    async def _encode(self, work: EncodeWork, beside: Any) -> EncodedBatch:
+        return EncodedBatch(await run_patiently(self.service.batcher, work), beside)
 
     async def _write(
-        self, encoded: asyncio.Queue[asyncio.Task[Answered] | None], outgoing: BoundedSender
+        self, encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None], outgoing: BoundedSender
     ) -> None:
         """The ids of each batch as soon as they are there, in order."""
         messages = self.messages()
         head: bytes | memoryview = messages.head()
         while (task := await encoded.get()) is not None:
-            answered = await task
+            batch = await task
             begin = perf_counter()
-            if messages.is_quick(answered[0]):
-                message = messages.message(*answered)
+            if messages.is_quick(batch.result):
+                message = messages.message(batch.result, batch.beside)
             else:
-                message = await asyncio.to_thread(messages.message, *answered)
+                message = await asyncio.to_thread(messages.message, batch.result, batch.beside)
             self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
             await outgoing.put(head, *message)
             head = b""

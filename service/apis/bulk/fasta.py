@@ -18,9 +18,9 @@ from pydantic import Field
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
 from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
 from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, Named, too_long
-from service.apis.bulk.sequence_chunks import Splitter, splitter_of
+from service.apis.bulk.sequence_chunks import Splitter, find_splitter
 from service.core.errors import BadBody, InvalidRequest
-from service.http.request_body import ENCODINGS
+from service.http.decompression import ENCODINGS
 from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
 from service.seqio.format_detection import ARCHIVES, FORMATS
@@ -131,7 +131,7 @@ class BulkFasta(ArrowStream):
             raise InvalidRequest("belongs to window", "/stride")
         splitter = None
         if query.window is not None:
-            splitter = splitter_of(self.vocabulary, self.options())
+            splitter = find_splitter(self.vocabulary, self.options())
         return _Records(body, self.service.settings.max_text_bytes, splitter)
 
     def messages(self) -> Messages:

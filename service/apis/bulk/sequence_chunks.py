@@ -31,7 +31,7 @@ class Splitter(Protocol):
         """Where the first part ends and where the rest begins, at most there; 0, 0: nowhere."""
 
 
-def splitter_of(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
+def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
     """None where ids depend on the whole sequence, or nobody has shown that they do not."""
     cutter = Cutter.of(vocabulary, options)
     if cutter is not None:

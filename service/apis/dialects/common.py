@@ -19,7 +19,7 @@ from service.batching.work import EncodeWork, Result
 from service.core.call import Call
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
 from service.core.problem_details import invalid_body
-from service.core.request_head import call_of, read_timeout
+from service.core.request_head import get_call, read_timeout
 from service.http.request_body import Body as Sent
 from service.http.request_body import collect
 from service.http.streaming_response import check_length
@@ -64,7 +64,7 @@ class DialectRequest:
         return await find_entry(self.service, model or self.service.settings.default_vocabulary)
 
 
-async def ask(request: Request) -> DialectRequest:
+async def read_request(request: Request) -> DialectRequest:
     """Read a request's body, whatever it says that it is.
 
     Raises:
@@ -72,7 +72,7 @@ async def ask(request: Request) -> DialectRequest:
     """
     state = request.app.state
     service: Service = state.service
-    call = call_of(request.scope)
+    call = get_call(request.scope)
     limit = service.settings.max_body_bytes
     check_length(call.content_length, limit)
     sent = Sent(request.receive, call.encoding, limit, request.scope)

@@ -18,10 +18,10 @@ from service.apis.dialects.common import (
     NO_LIMIT,
     DialectBody,
     DialectRequest,
-    ask,
     encode_texts,
     model_length,
     parse_body,
+    read_request,
 )
 from service.core.errors import InvalidRequest
 from service.http.error_responses import make_json_response
@@ -75,7 +75,7 @@ class RenderChat(ChatBody, Cut):
 @router.post("/v1/completions/render")
 async def render_completion(request: Request) -> Response:
     """A completion's prompts as ids: a list, one element for each prompt."""
-    asked = await ask(request)
+    asked = await read_request(request)
     body = parse_body(CompletionBody, asked)
     entry = await asked.entry(body.model)
     answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
@@ -164,7 +164,7 @@ def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any
 @router.post("/v1/chat/completions/render")
 async def render_chat(request: Request) -> Response:
     """A chat as ids, by the vocabulary's template."""
-    asked = await ask(request)
+    asked = await read_request(request)
     body = parse_body(RenderChat, asked)
     entry = await asked.entry(body.model)
     answered = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
@@ -177,7 +177,7 @@ async def render_chat(request: Request) -> Response:
 @router.post("/v1/messages/count_tokens")
 async def count_messages(request: Request) -> Response:
     """Anthropic's count of a conversation, its system prompt and tools included."""
-    asked = await ask(request)
+    asked = await read_request(request)
     system = asked.body.pop("system", None)
     body = parse_body(ChatBody, asked)
     entry = await asked.entry(body.model)
@@ -196,7 +196,7 @@ async def _count(asked: DialectRequest, entry: LoadedVocabulary, body: ChatBody)
 @router.post("/v1/responses/input_tokens")
 async def count_responses(request: Request) -> Response:
     """OpenAI's count of what would be sent: a text as it is, messages by the template."""
-    asked = await ask(request)
+    asked = await read_request(request)
     given, instructions = asked.body.get("input"), asked.body.get("instructions")
     entry = await asked.entry(parse_body(DialectBody, asked).model)
     if isinstance(given, str) and not instructions:

@@ -15,12 +15,12 @@ from service.apis.dialects.chat_prompt import ChatBody, chat_text
 from service.apis.dialects.common import (
     DialectBody,
     DialectRequest,
-    ask,
     check_described,
     decode_rows,
     encode_texts,
     model_length,
     parse_body,
+    read_request,
     token_strings,
 )
 from service.batching.work import GONE
@@ -98,7 +98,7 @@ async def tokenize(request: Request) -> Response:
     """The ids of texts, in the words of the system whose body it is."""
     shape: Shape = "openai"
     try:
-        asked = await ask(request)
+        asked = await read_request(request)
         shape = _shape(asked.body)
         if shape == "tei":
             return await _tei(asked)
@@ -226,7 +226,7 @@ async def sglang_detokenize(request: Request) -> Response:
 
 
 async def _detokenize(request: Request, *, skips_special: bool) -> Response:
-    asked = await ask(request)
+    asked = await read_request(request)
     body = parse_body(TokensBody, asked)
     entry = await asked.entry(body.model)
     skip = skips_special if body.skip_special_tokens is None else body.skip_special_tokens
@@ -238,7 +238,7 @@ async def _detokenize(request: Request, *, skips_special: bool) -> Response:
 @router.post("/decode")
 async def tei_decode(request: Request) -> Response:
     """TEI's way from ids to texts."""
-    asked = await ask(request)
+    asked = await read_request(request)
     body = parse_body(IdsBody, asked)
     entry = await asked.entry(body.model)
     texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")

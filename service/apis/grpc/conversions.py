@@ -22,7 +22,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 Int64s = NDArray[np.int64]
 
 
-def array_of(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
+def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
     """Little-endian bytes as an array.
 
     Raises:
@@ -35,9 +35,9 @@ def array_of(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
     return np.frombuffer(data, dtype)
 
 
-def offsets_of(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
+def read_offsets(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
     """int64[B + 1] from bytes; see `check_offsets`."""
-    return check_offsets(array_of(data, np.int64, where), num_values, where)
+    return check_offsets(read_array(data, np.int64, where), num_values, where)
 
 
 @dataclass(slots=True)
@@ -70,10 +70,10 @@ class TextsRequest:
             InvalidRequest: the offsets are none of these bytes'.
         """
         data = np.frombuffer(self.data, np.uint8)
-        return Batch(data=data, offsets=offsets_of(self.message.offsets, len(data)))
+        return Batch(data=data, offsets=read_offsets(self.message.offsets, len(data)))
 
 
-def options_of(options: pb.Options) -> EncodeOptions:
+def read_options(options: pb.Options) -> EncodeOptions:
     """What each row asks for.
 
     Raises:
@@ -103,7 +103,7 @@ def _or_none(message: Any, field: str) -> Any:
     return getattr(message, field) if message.HasField(field) else None
 
 
-def dtype_of(options: pb.Options) -> type[np.integer[Any]]:
+def read_dtype(options: pb.Options) -> type[np.integer[Any]]:
     """How wide the ids shall be.
 
     Raises:

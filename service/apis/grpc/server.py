@@ -30,13 +30,13 @@ from service.core.call import Call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import BadBody, DeadlinePassed, Draining, nothing_came
 from service.core.problem_details import as_service_error
-from service.core.request_head import header_call
+from service.core.request_head import read_call
 from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.operations.readiness import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
-from service.security.scopes import key_of, scope_of_method
+from service.security.scopes import find_key, find_method_scope
 
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
@@ -220,12 +220,12 @@ class GrpcServer:
         """A call from its metadata to its status; what goes wrong ends it with a refusal."""
         metadata = context.invocation_metadata() or ()
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
-        call = header_call(pairs)
+        call = read_call(pairs)
         call.timeout_s = context.time_remaining()
         REQUEST_ID.set(call.request_id.decode())
         self.service.metrics.received()
         try:
-            self._admit(call, path, key_of(pairs))
+            self._admit(call, path, find_key(pairs))
             yield call
             headers = self.service.observer.answer_headers(call)
             context.set_trailing_metadata(
@@ -246,7 +246,7 @@ class GrpcServer:
         """Raises ServiceError where the service is stopping, or the key may not do this."""
         if self.service.draining:
             raise Draining("the service is stopping; ask another replica")
-        guard, needed = self.service.guard, scope_of_method(path)
+        guard, needed = self.service.guard, find_method_scope(path)
         call.may = partial(guard.check, key)
         if needed is not None:
             client = guard.check(key, needed)

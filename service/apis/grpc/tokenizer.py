@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from service.apis.grpc.conversions import (
     TextsRequest,
-    array_of,
-    dtype_of,
     error_messages,
-    offsets_of,
-    options_of,
+    read_array,
+    read_dtype,
+    read_offsets,
+    read_options,
     truncated_messages,
 )
 from service.apis.grpc.large_fields import with_field
@@ -54,7 +54,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
     _check_bytes(service, len(text), "text")
     batch = _one_row(text)
     batch.id_dtype = dtype
-    work = bulk_work(service, call, EncodeWork, entry, batch, options_of(request.options))
+    work = bulk_work(service, call, EncodeWork, entry, batch, read_options(request.options))
     result = await service.batcher.run(work)
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "text")
@@ -128,7 +128,7 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
     message = request.message
     entry, _ = await _vocabulary(service, message.vocabulary, message.options)
     batch = _checked_batch(service, request)
-    work = bulk_work(service, call, CountWork, entry, batch, options_of(message.options))
+    work = bulk_work(service, call, CountWork, entry, batch, read_options(message.options))
     result = await service.batcher.run(work)
     return pb.CountResponse(
         num_tokens=result.output.counts[result.begin : result.end].astype(np.int64).tobytes(),
@@ -140,7 +140,7 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
 
 async def decode(service: Service, call: Call, request: pb.DecodeRequest) -> pb.DecodeResponse:
     """The bytes of one row of ids."""
-    ids = array_of(request.ids, np.int32, "ids")
+    ids = read_array(request.ids, np.int32, "ids")
     rows = IdRows(ids, np.array([0, len(ids)]))
     result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
     if result.begin in result.errors:
@@ -153,8 +153,8 @@ async def decode_batch(
     service: Service, call: Call, request: pb.DecodeBatchRequest
 ) -> pb.DecodeBatchResponse:
     """The bytes of many rows of ids."""
-    ids = array_of(request.ids, np.int32, "ids")
-    rows = IdRows(ids, offsets_of(request.offsets, len(ids)))
+    ids = read_array(request.ids, np.int32, "ids")
+    rows = IdRows(ids, read_offsets(request.offsets, len(ids)))
     check_rows(service, len(rows), "offsets")
     result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
     data, offsets = _decoded(result)
@@ -210,7 +210,7 @@ def _channel(data: bytes, num_bases: int) -> list[float] | None:
     """
     if not data:
         return None
-    values = array_of(data, np.float32, "channel")
+    values = read_array(data, np.float32, "channel")
     if len(values) != num_bases:
         raise InvalidRequest(f"{len(values)} values for {num_bases} bases", "channel")
     levels: list[float] = values.tolist()
@@ -221,7 +221,7 @@ async def _vocabulary(
     service: Service, name: str, options: pb.Options
 ) -> tuple[LoadedVocabulary, type[np.integer[Any]]]:
     """The vocabulary of a request, checked against what its options say of it."""
-    entry, dtype = await find_entry(service, name), dtype_of(options)
+    entry, dtype = await find_entry(service, name), read_dtype(options)
     check_digest(entry, options.if_digest or None)
     check_dtype(entry.vocabulary, np.dtype(dtype).name)
     return entry, dtype
@@ -255,7 +255,7 @@ def _batch_work(
 ) -> EncodeWork:
     batch = _checked_batch(service, request)
     batch.id_dtype = dtype
-    return bulk_work(service, call, EncodeWork, entry, batch, options_of(options))
+    return bulk_work(service, call, EncodeWork, entry, batch, read_options(options))
 
 
 def _batch_response(

@@ -15,7 +15,7 @@ from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.apis.bulk.fasta import BulkFasta, FastaQuery
 from service.apis.bulk.text import BulkText
 from service.core.errors import UnsupportedFormat
-from service.core.request_head import call_of
+from service.core.request_head import get_call
 from service.http.dependencies import ServiceDep
 from service.http.openapi import refusals
 from service.http.streaming_response import Streamed
@@ -81,7 +81,7 @@ def _declare(path: str, request_model: type[BaseModel]) -> dict[str, Any]:
 def _answer_bulk(service: Service, request: Request) -> Response:
     """Answer a body that is no JSON; the fast path has taken those that are."""
     path = request.scope["path"]
-    media_type = call_of(request.scope).media_type.decode("latin-1")
+    media_type = get_call(request.scope).media_type.decode("latin-1")
     bulk = BULK.get((path, media_type))
     if bulk is None:
         raise _unsupported(path, media_type)

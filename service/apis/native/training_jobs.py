@@ -16,7 +16,7 @@ from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.request_body import body_pieces
 from service.operations.context import Service
-from service.security.scopes import key_of
+from service.security.scopes import find_key
 from service.training.jobs import TrainingJobs
 from service.training.schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
 from vocabularies.errors import Finding, VocabularyError
@@ -132,7 +132,7 @@ def _check_name(
 ) -> None:
     """Raises where a job may not give its vocabulary this name, or another one will."""
     if replace:  # Who may train may not yet change what others use.
-        service.guard.check(key_of(request.scope["headers"]), "manage")
+        service.guard.check(find_key(request.scope["headers"]), "manage")
     try:
         service.get_host().registry.check_free(name, None, replace)
     except ServiceError as error:

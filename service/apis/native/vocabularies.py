@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 
 from service.core.errors import InvalidRequest, TooLarge, UnsupportedFormat
 from service.core.problem_details import invalid_body
-from service.core.request_head import call_of
+from service.core.request_head import get_call
 from service.engines.cpu.verification import sample_texts, verify
 from service.http.asgi_fast_path import read_body
 from service.http.dependencies import ServiceDep
@@ -127,7 +127,7 @@ def _special_tokens(text: str) -> dict[str, int]:
 
 async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, bytes]:
     """The uploaded files by name; the limit holds for all of them together, while reading."""
-    length = call_of(request.scope).content_length
+    length = get_call(request.scope).content_length
     check_length(length, max_bytes, "max_vocabulary_bytes")
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")

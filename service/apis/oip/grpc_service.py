@@ -19,7 +19,7 @@ from service.apis.oip.region_tensors import REGION, input_from_region, output_to
 from service.apis.oip.requests import Inference, RequestedOutput
 from service.apis.oip.state import OipState
 from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
-from service.apis.oip.tensors import BYTES, Tensor, bytes_of, bytes_tensor
+from service.apis.oip.tensors import BYTES, Tensor, make_bytes_tensor, read_tensor
 from service.core.call import Call
 from service.core.errors import InvalidRequest, UnknownVocabulary
 from service.core.problem_details import as_service_error
@@ -174,7 +174,7 @@ def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
             if content is None:
                 raise InvalidRequest("has no raw content", f"inputs/{each.name}")
             data = np.frombuffer(content, np.uint8)
-            inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
+            inputs[each.name] = read_tensor(each.name, each.datatype, shape, data)
         else:
             inputs[each.name] = _typed(each, shape)
     return inputs
@@ -185,8 +185,8 @@ def _typed(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) 
     field = CONTENTS.get(each.datatype)
     values = list(getattr(each.contents, field)) if field is not None else []
     if each.datatype != BYTES:
-        return bytes_of(each.name, each.datatype, shape, values)
-    tensor = bytes_tensor(each.name, Batch.from_bytes(values))
+        return read_tensor(each.name, each.datatype, shape, values)
+    tensor = make_bytes_tensor(each.name, Batch.from_bytes(values))
     return Tensor(each.name, BYTES, shape, tensor.data)
 
 

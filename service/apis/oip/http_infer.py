@@ -21,11 +21,11 @@ from service.apis.oip.region_tensors import REGION, input_from_region, output_to
 from service.apis.oip.requests import Inference, RequestedOutput
 from service.apis.oip.state import OipState
 from service.apis.oip.statistics import VERSION
-from service.apis.oip.tensors import BYTES, Tensor, bytes_of, rows_of
+from service.apis.oip.tensors import BYTES, Tensor, read_rows, read_tensor
 from service.batching.work import ClientGone
 from service.core.errors import InvalidRequest
 from service.core.problem_details import invalid_body
-from service.core.request_head import call_of, read_timeout, whole_number
+from service.core.request_head import get_call, read_timeout, whole_number
 from service.http.asgi_fast_path import read_body
 from service.http.error_responses import make_dialect_response
 from service.http.request_body import Body, collect
@@ -63,7 +63,7 @@ class Infer:
         self.service = oip.service
         self.model = model
         self.version = version
-        self.call = call_of(scope)
+        self.call = get_call(scope)
         lengths = [value for name, value in scope["headers"] if name == LENGTH]
         self.json_length = lengths[0] if lengths else None
 
@@ -141,7 +141,7 @@ class Infer:
                 data, binary = binary[:size], binary[size:]
             elif data is None:
                 raise InvalidRequest("has no data", f"inputs/{each.name}")
-            inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
+            inputs[each.name] = read_tensor(each.name, each.datatype, shape, data)
         if len(binary):
             raise InvalidRequest(f"{len(binary)} bytes belong to no input", "body")
         return inputs
@@ -200,7 +200,7 @@ def _answer_parts(
 def _json_data(tensor: Tensor) -> Any:
     if tensor.datatype != BYTES:
         return tensor.data
-    rows = rows_of(tensor)
+    rows = read_rows(tensor)
     texts = [rows.row_bytes(row) for row in range(len(rows))]
     try:
         return [text.decode() for text in texts]

@@ -24,17 +24,24 @@ from service.apis.oip.requests import (
     EncodeParameters,
     Inference,
     check_texts,
-    errors_of,
-    parameters_of,
+    make_error_tensor,
+    parse_parameters,
     row_offsets,
 )
 from service.apis.oip.state import OipState
 from service.apis.oip.statistics import DECODE_SUFFIX
-from service.apis.oip.tensors import BYTES, Outputs, Tensor, bytes_tensor, rows_of, tensor_of
+from service.apis.oip.tensors import (
+    BYTES,
+    Outputs,
+    Tensor,
+    make_bytes_tensor,
+    make_tensor,
+    read_rows,
+)
 from service.batching.work import AnyResult, EncodeWork, IdRows
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
-from service.operations.encode import check_dtype, pad_id_of
+from service.operations.encode import check_dtype, find_pad_id
 from service.operations.operation import (
     bulk_work,
     check_digest,
@@ -89,7 +96,7 @@ def _wanted(request: Inference, outputs: Outputs) -> list[Tensor]:
 async def _encode(oip: OipState, request: Inference) -> tuple[Outputs, int, float]:
     service = oip.service
     entry = await find_entry(service, request.model)
-    asked = parameters_of(EncodeParameters, request)
+    asked = parse_parameters(EncodeParameters, request)
     check_digest(entry, asked.if_digest)
     check_dtype(entry.vocabulary, asked.dtype)
     if (shared := await encode_shared(oip, request, entry, asked)) is not None:
@@ -106,8 +113,8 @@ async def _encode(oip: OipState, request: Inference) -> tuple[Outputs, int, floa
     ids = result.output.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
     offsets = offsets - offsets[0]
     outputs = _padded(service, entry, asked, ids, offsets)
-    outputs["num_tokens"] = lambda: tensor_of("num_tokens", np.diff(offsets))
-    outputs["errors"] = lambda: errors_of(result)
+    outputs["num_tokens"] = lambda: make_tensor("num_tokens", np.diff(offsets))
+    outputs["errors"] = lambda: make_error_tensor(result)
     return outputs, len(batch), work.started - work.submitted
 
 
@@ -124,7 +131,7 @@ def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
         if "offsets" in inputs:
             raise InvalidRequest("belongs to a text of UINT8", "inputs/offsets")
         check_rows(service, text.num_elements, "inputs/text")
-        return rows_of(text)
+        return read_rows(text)
     if text.datatype != "UINT8":
         raise InvalidRequest(f"must be BYTES or UINT8, not {text.datatype}", "inputs/text")
     return Batch(data=text.data, offsets=row_offsets(inputs, len(text.data)))
@@ -140,10 +147,10 @@ def _padded(
     """Ids as rows of their own lengths, or as a rectangle with its mask."""
     if asked.padding is None:
         return {
-            "input_ids": lambda: tensor_of("input_ids", ids),
-            "offsets": lambda: tensor_of("offsets", offsets),
+            "input_ids": lambda: make_tensor("input_ids", ids),
+            "offsets": lambda: make_tensor("offsets", offsets),
         }
-    pad_id = pad_id_of(asked.pad_id, entry.vocabulary)
+    pad_id = find_pad_id(asked.pad_id, entry.vocabulary)
     least = 0 if asked.padding == "longest" else int(asked.padding)
     width = max(least, int(np.diff(offsets).max(initial=0)))
     limit = service.settings.max_padded_ids
@@ -153,8 +160,8 @@ def _padded(
     side = asked.padding_side or entry.vocabulary.padding_side
     padded, mask = pad_rows(ids, offsets, pad_id, least, side)
     return {
-        "input_ids": lambda: tensor_of("input_ids", padded.astype(ids.dtype, copy=False)),
-        "attention_mask": lambda: tensor_of("attention_mask", mask),
+        "input_ids": lambda: make_tensor("input_ids", padded.astype(ids.dtype, copy=False)),
+        "attention_mask": lambda: make_tensor("attention_mask", mask),
     }
 
 
@@ -168,7 +175,7 @@ def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
 
 async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
     entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
-    asked = parameters_of(DecodeParameters, request)
+    asked = parse_parameters(DecodeParameters, request)
     check_digest(entry, asked.if_digest)
     ids = request.inputs.get("input_ids")
     if ids is None or ids.datatype == BYTES:
@@ -184,8 +191,8 @@ async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, f
     offsets = decoded.offsets[result.begin : result.end + 1]
     text = Batch(data=decoded.data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
     outputs: Outputs = {
-        "text": lambda: bytes_tensor("text", text),
-        "errors": lambda: errors_of(result),
+        "text": lambda: make_bytes_tensor("text", text),
+        "errors": lambda: make_error_tensor(result),
     }
     return outputs, len(rows), work.started - work.submitted
 

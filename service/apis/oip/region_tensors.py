@@ -8,7 +8,7 @@ from typing import Any
 from service.apis.oip.region_registry import RegionRegistry
 from service.apis.oip.shared_memory import check_bounds, ordinary
 from service.apis.oip.state import OipState
-from service.apis.oip.tensors import NOTHING, Place, Tensor, bytes_of
+from service.apis.oip.tensors import NOTHING, Place, Tensor, read_tensor
 from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
 
@@ -25,8 +25,8 @@ def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
     return region, offset, size
 
 
-def place_of(regions: RegionRegistry, name: str, parameters: dict[str, Any]) -> Place | None:
-    """Where a tensor lies or is wanted; None where no device can use that.
+def find_place(regions: RegionRegistry, name: str, parameters: dict[str, Any]) -> Place | None:
+    """Find where a tensor lies or is wanted; None where no device can use that.
 
     Raises:
         ServiceError: the region is not there or too small.
@@ -51,12 +51,12 @@ def input_from_region(
     max_bytes = oip.service.settings.max_body_bytes
     if not 0 <= size <= max_bytes:
         raise TooLarge(f"{size} bytes; max_body_bytes is {max_bytes}", name)
-    place = place_of(oip.regions, name, parameters)
+    place = find_place(oip.regions, name, parameters)
     if place is not None and (name, datatype) == TEXT and math.prod(shape) == size:
         return Tensor(name, datatype, shape, NOTHING, place=place)
     memory = ordinary if name == OFFSETS else oip.service.engine.host_memory
     data = oip.regions.find(region).read(offset, size, memory)
-    return bytes_of(name, datatype, shape, data)
+    return read_tensor(name, datatype, shape, data)
 
 
 def fetch(service: Service, tensor: Tensor) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from service.apis.oip.tensors import BYTES, PREFIX, Tensor, bytes_tensor
+from service.apis.oip.tensors import BYTES, PREFIX, Tensor, make_bytes_tensor
 from service.batching.work import AnyResult
 from service.core.call import Call
 from service.core.errors import InvalidRequest, TooLarge
@@ -63,8 +63,8 @@ class Inference:
     call: Call
 
 
-def parameters_of(model: type[Any], request: Inference) -> Any:
-    """The parameters of a request, checked; raises InvalidRequest."""
+def parse_parameters(model: type[Any], request: Inference) -> Any:
+    """Check the parameters of a request; raises InvalidRequest."""
     if "vocabulary" in request.parameters:
         raise InvalidRequest("the model names it", "parameters/vocabulary")
     given = {
@@ -111,12 +111,12 @@ def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
         raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
 
 
-def errors_of(result: AnyResult) -> Tensor:
-    """What is wrong with each row, "" with most."""
+def make_error_tensor(result: AnyResult) -> Tensor:
+    """Make the output that says what is wrong with each row, "" with most."""
     errors, num_rows = result.row_errors(), result.end - result.begin
     if not errors:
         return Tensor("errors", BYTES, (num_rows,), np.zeros(PREFIX * num_rows, np.uint8))
     texts = [""] * num_rows
     for row, error in errors.items():
         texts[row] = f"{error.code}: {error.message} {error.where}".strip()
-    return bytes_tensor("errors", Batch(texts))
+    return make_bytes_tensor("errors", Batch(texts))

@@ -72,12 +72,12 @@ Outputs = dict[str, Callable[[], Tensor]]
 """What a model gives, by name, each made when it is asked for."""
 
 
-def tensor_of(name: str, array: NDArray[Any]) -> Tensor:
+def make_tensor(name: str, array: NDArray[Any]) -> Tensor:
     """An array of integers as a tensor."""
     return Tensor(name, NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1))
 
 
-def bytes_of(
+def read_tensor(
     name: str, datatype: str, shape: tuple[int, ...], data: NDArray[np.uint8] | list[Any]
 ) -> Tensor:
     """A tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
@@ -117,7 +117,7 @@ def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
     if datatype == BYTES:
         if not all(isinstance(value, str) for value in flat):
             raise InvalidRequest("the data of BYTES must be strings", name)
-        return bytes_tensor(name, Batch(flat)).data
+        return make_bytes_tensor(name, Batch(flat)).data
     if not {*map(type, flat)} <= {int, bool}:
         raise InvalidRequest(f"the data of {datatype} must be whole numbers", name)
     try:
@@ -132,7 +132,7 @@ def _flattened(values: list[Any]) -> list[Any]:
     return values
 
 
-def rows_of(tensor: Tensor) -> Batch:
+def read_rows(tensor: Tensor) -> Batch:
     """The elements of a BYTES tensor as joined texts.
 
     Raises:
@@ -160,7 +160,7 @@ def rows_of(tensor: Tensor) -> Batch:
     return Batch(data=data[is_text], offsets=offsets)
 
 
-def bytes_tensor(name: str, rows: Batch) -> Tensor:
+def make_bytes_tensor(name: str, rows: Batch) -> Tensor:
     """Joined texts as a BYTES tensor of one dimension."""
     lengths, count = np.diff(rows.offsets), len(rows)
     places = rows.offsets[:-1] + PREFIX * np.arange(count)

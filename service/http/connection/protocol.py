@@ -30,7 +30,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.core.context_vars import CLIENT
 from service.core.errors import ServiceError, nothing_came
-from service.core.request_head import IN_SCOPE, header_call, read_timeout, repeated_call
+from service.core.request_head import IN_SCOPE, read_call, read_timeout, repeat_call
 from service.http.asgi_fast_path import INLINE_CALLS
 from service.http.body_takeover import PROTOCOL
 from service.http.connection.head_cache import HeadCache
@@ -40,7 +40,7 @@ from service.http.connection.response_writer import AnswerHead, ResponseWriter
 from service.http.connection.upgrade_filter import UpgradeFilter
 from service.operations.context import Service
 from service.operations.operation import check_digest, parse
-from service.security.scopes import key_of, scope_of_path
+from service.security.scopes import find_key, find_path_scope
 
 MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answers.
 MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
@@ -143,7 +143,7 @@ class FastPathProtocol(HttpToolsProtocol):
             return False
         first = self.heads.first
         assert first is not None
-        call = repeated_call(first.call, len(body))
+        call = repeat_call(first.call, len(body))
         inline = InlineCall(first.path, first.operation, call, first.client, self.writer)
         before, self.cycle = self.cycle, inline  # type: ignore[assignment]
         if self._submit(inline, body):
@@ -197,7 +197,7 @@ class FastPathProtocol(HttpToolsProtocol):
         client = self._find_client(path) if self.service.guard.has_keys else ""
         if client is None:
             return None
-        call = header_call(self.headers)
+        call = read_call(self.headers)
         if call.encoding is None and 0 < call.content_length <= MAX_INLINE_BYTES:
             if call.media_type == JSON:
                 return InlineCall(path, operation, call, client, self.writer)
@@ -206,9 +206,9 @@ class FastPathProtocol(HttpToolsProtocol):
 
     def _find_client(self, path: str) -> str | None:
         """Return the name of a key that may make this call; None: the long way says why not."""
-        scope = scope_of_path("POST", path)
+        scope = find_path_scope("POST", path)
         try:
-            return self.service.guard.check(key_of(self.headers), scope or "any")
+            return self.service.guard.check(find_key(self.headers), scope or "any")
         except ServiceError:
             return None
 

@@ -19,7 +19,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
 from service.security import api_keys
 from service.security.guard import Guard, is_loopback
-from service.security.scopes import OPEN, scope_of_method, scope_of_path
+from service.security.scopes import OPEN, find_method_scope, find_path_scope
 from service.server.app import ROUTES, create_app
 from tests.support.app_client import serving
 from tests.support.server_process import server_process
@@ -100,7 +100,7 @@ class Any(dict):
     ],
 )
 def test_paths_have_their_scopes(method, path, scope):
-    assert scope_of_path(method, path) == scope
+    assert find_path_scope(method, path) == scope
 
 
 OWN = "/warptok.v1.Tokenizer/"
@@ -127,7 +127,7 @@ OIP = "/inference.GRPCInferenceService/"
     ],
 )
 def test_methods_have_their_scopes(path, scope):
-    assert scope_of_method(path) == scope
+    assert find_method_scope(path) == scope
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])

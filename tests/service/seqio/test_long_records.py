@@ -17,7 +17,7 @@ from benchmarks.service.long_fasta import genome, memory_mb, send
 from service.apis.bulk import fasta_batches
 from service.apis.bulk.arrow_writer import WindowMessages
 from service.apis.bulk.fasta_batches import FastaBatches
-from service.apis.bulk.sequence_chunks import splitter_of
+from service.apis.bulk.sequence_chunks import find_splitter
 from service.batching.work import Result
 from service.engines.cpu.engine import CpuEngine
 from service.seqio import fasta
@@ -158,7 +158,7 @@ def fasta_of(records: dict[str, str]) -> bytes:
 
 def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part: int):
     """The answer's rows, and of how many batches they were made."""
-    splitter = splitter_of(vocabulary, OWN)
+    splitter = find_splitter(vocabulary, OWN)
     assert splitter is not None
     messages = WindowMessages(np.int32, window, stride, 1 << 20)
     made, num_batches, file = bytes(messages.head()), 0, io.BytesIO(content)
@@ -215,7 +215,7 @@ def test_long_records_are_split(name):
 def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
     vocabulary = load("hyenadna")
     text = "ACGT" * 50 + "[MASK]" + "ACGT" * 100
-    splitter = splitter_of(vocabulary, OWN)
+    splitter = find_splitter(vocabulary, OWN)
     messages = WindowMessages(np.int32, 10, 10, 1 << 20)
     made, file = bytes(messages.head()), io.BytesIO(f">a\n{text}\n>b\nACGT\n".encode())
     options = EncodeOptions(add_special_tokens=False, special="refuse")
@@ -252,7 +252,7 @@ def test_white_space_makes_no_words_of_a_record():
     ],
 )
 def test_what_needs_the_whole_stays_whole(name, options):
-    assert splitter_of(load(name), options) is None
+    assert find_splitter(load(name), options) is None
 
 
 def test_a_chromosome_is_not_held(tmp_path):

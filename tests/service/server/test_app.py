@@ -11,7 +11,8 @@ import pytest
 
 from service.core.errors import UnknownVocabulary
 from service.core.settings import Settings
-from service.server.app import create_app, preload
+from service.server.app import create_app
+from service.server.lifespan import preload
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until

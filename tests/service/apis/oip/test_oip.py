@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from service.apis.oip import grpc_service
 from service.apis.oip import infer as oip_infer
-from service.apis.oip.tensors import Tensor, bytes_of, bytes_tensor, rows_of
+from service.apis.oip.tensors import Tensor, make_bytes_tensor, read_rows, read_tensor
 from service.core.call import Call
 from service.core.errors import InvalidRequest
 from service.engines.cpu.engine import CpuEngine
@@ -93,7 +93,7 @@ def test_each_path_of_inference_is_answered_and_counted_under_its_template():
 def test_tensors_behind_the_json():
     async def scenario():
         async with serving(ENGINE) as (client, _):
-            data = bytes_tensor("text", Batch(TEXTS)).data.tobytes()
+            data = make_bytes_tensor("text", Batch(TEXTS)).data.tobytes()
             document = {
                 "inputs": [text_input(binary_data_size=len(data))],
                 "parameters": {"binary_data_output": True, "dtype": "uint16"},
@@ -189,7 +189,7 @@ def test_what_is_not_asked_for_is_not_made(monkeypatch):
     def made(result):
         raise AssertionError("nobody wanted the errors")
 
-    monkeypatch.setattr(oip_infer, "errors_of", made)
+    monkeypatch.setattr(oip_infer, "make_error_tensor", made)
 
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -236,7 +236,7 @@ def test_decode_is_a_model_of_its_own():
 def test_a_refused_row_fails_the_request_unless_its_error_is_wanted():
     async def scenario():
         async with serving(ENGINE) as (client, _):
-            data = bytes_tensor("text", Batch.from_bytes([b"Hello", b"a\xff"])).data.tobytes()
+            data = make_bytes_tensor("text", Batch.from_bytes([b"Hello", b"a\xff"])).data.tobytes()
             tensor = text_input(binary_data_size=len(data)) | {"shape": [2]}
             answer = await infer(client, {"inputs": [tensor]}, data)
             assert answer.status_code == 422
@@ -482,8 +482,8 @@ def test_regions_have_distinct_names_and_a_largest_number():
 
 @given(st.lists(st.binary(max_size=20), max_size=20))
 def test_elements_with_their_lengths_are_the_elements(rows):
-    tensor = bytes_tensor("text", Batch.from_bytes(rows))
-    back = rows_of(tensor)
+    tensor = make_bytes_tensor("text", Batch.from_bytes(rows))
+    back = read_rows(tensor)
     assert [back.row_bytes(row) for row in range(len(back))] == rows
 
 
@@ -491,9 +491,9 @@ def test_elements_with_their_lengths_are_the_elements(rows):
 def test_any_bytes_are_elements_or_refused(data, count):
     tensor = Tensor("text", "BYTES", (count,), np.frombuffer(data, np.uint8))
     with contextlib.suppress(InvalidRequest):
-        assert len(rows_of(tensor)) == count
+        assert len(read_rows(tensor)) == count
 
 
 def test_numbers_that_do_not_fit_are_refused():
     with pytest.raises(InvalidRequest, match="does not fit"):
-        bytes_of("input_ids", "INT32", (1,), [2**40])
+        read_tensor("input_ids", "INT32", (1,), [2**40])

@@ -1,0 +1,134 @@
+"""Decompresses bodies while they arrive: gzip, deflate and zstd, no more than a piece at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+from isal import isal_zlib
+
+from service.core.errors import BadBody, UnsupportedFormat
+from service.seqio.bgzf import BgzfChecker
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
+
+
+class Gzip:
+    """Members one after another, as bgzip writes them; zeros behind one are left out."""
+
+    name, wbits, padding = "gzip", 31, b"\0"
+
+    def __init__(self) -> None:
+        self.member = isal_zlib.decompressobj(self.wbits)
+        self._blocks, self._begin = BgzfChecker(), b""
+
+    def check_end(self) -> None:
+        """Raises EOFError where the last member, or a member behind it, is missing."""
+        if not self.member.eof:
+            raise EOFError("it ends too early")
+        self._blocks.check_end(self._begin)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        self._blocks.add(data)
+        piece = b""
+        while data or len(piece) == PIECE_BYTES:
+            if self.member.eof:
+                data = data.lstrip(self.padding)
+                if not data:
+                    return
+                self.member = isal_zlib.decompressobj(self.wbits)
+            piece = self.member.decompress(data, PIECE_BYTES)
+            if piece:
+                self._begin = self._begin or piece[:1]
+                yield piece
+            data = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
+            if self.member.eof:
+                piece = b""
+
+
+class Deflate(Gzip):
+    """The same in zlib's frame, which HTTP calls deflate."""
+
+    name, wbits, padding = "deflate", 15, b""
+
+
+class Zstd:
+    """Frames one after another."""
+
+    name = "zstd"
+
+    def __init__(self) -> None:
+        self.frame = ZstdDecompressor()
+
+    def check_end(self) -> None:
+        """Raises EOFError where the last frame has not ended."""
+        if not self.frame.eof:
+            raise EOFError("it ends too early")
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        while True:
+            if self.frame.eof:
+                if not data:
+                    return
+                self.frame = ZstdDecompressor()
+            piece = self.frame.decompress(data, PIECE_BYTES)
+            if piece:
+                yield piece
+            data = self.frame.unused_data if self.frame.eof else b""
+            if not self.frame.eof and self.frame.needs_input:
+                return
+
+
+Decompressor = Gzip | Zstd
+ENCODINGS: dict[str, Callable[[], Decompressor]] = {
+    "gzip": Gzip,
+    "x-gzip": Gzip,
+    "deflate": Deflate,
+    "zstd": Zstd,
+}
+
+
+def make_decompressor(encoding: str | None) -> Decompressor | None:
+    """Make what reads an encoding; None where a body comes as it is.
+
+    Raises:
+        UnsupportedFormat: the encoding is not read.
+    """
+    name = (encoding or "identity").strip().lower()
+    if name == "identity":
+        return None
+    if name not in ENCODINGS:
+        raise UnsupportedFormat(
+            f"a {encoding} body is not read; send it plain, or as gzip, deflate or zstd",
+            "Content-Encoding",
+        )
+    return ENCODINGS[name]()
+
+
+def decompress(decompressor: Decompressor, data: bytes) -> Iterator[bytes]:
+    """Decompress some bytes, piece by piece.
+
+    Raises:
+        BadBody: they are not what the encoding says.
+    """
+    try:
+        yield from decompressor.pieces(data)
+    except (isal_zlib.error, ZstdError) as error:  # type: ignore[misc]  # Its stub says an instance.
+        message = f"the body is not {decompressor.name}: {error}"
+        raise BadBody(message, "Content-Encoding") from error
+
+
+def check_whole(decompressor: Decompressor) -> None:
+    """Raises BadBody where a body ended too early."""
+    try:
+        decompressor.check_end()
+    except EOFError as error:
+        message = f"the {decompressor.name} body is not whole: {error}"
+        raise BadBody(message, "Content-Encoding") from error
