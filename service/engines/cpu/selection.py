@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 
 from service.engines.base import SelfTest
-from service.engines.cpu.bpe.ambiguous_special_tokens import MAX_DELICATE, delicate_contents
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
-from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder, is_byte_level
+from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.kmers import KmerEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import raise_if_not_the_engines
 from service.engines.selftest import compare, texts_for
 from vocabularies.errors import VocabularyError
-from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable, character_table
 from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
@@ -97,24 +96,9 @@ def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
         if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
             yield lambda vocabulary, _: KmerEncoder(vocabulary)
     if isinstance(vocabulary.model, Bpe):
-        if fastokens_covers(vocabulary):
+        if covers(vocabulary):
             yield FastokensEncoder
         yield TokenizersEncoder
-
-
-def fastokens_covers(vocabulary: Vocabulary) -> bool:
-    """Whether fastokens 0.3.5 gives the reference's ids; random tests found where it does not.
-
-    It differs for a single_word token at a border, where a byte of texts has no token, and around
-    delicate tokens, where the reference helps out.
-    """
-    known = set(vocabulary.tokens)
-    return (
-        is_byte_level(vocabulary)
-        and all(bytes([byte]) in known for byte in UTF8_BYTES)
-        and not any(token.matched and token.single_word for token in vocabulary.special_tokens)
-        and len(delicate_contents(vocabulary.special_tokens)) <= MAX_DELICATE
-    )
 
 
 def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:

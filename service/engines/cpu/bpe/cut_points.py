@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines.cpu.bpe.cl100k_trailing_whitespace import LINE_BREAKS, SPACES
+from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import LINE_BREAKS, SPACES
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS

@@ -8,20 +8,20 @@ Knows which rows fastokens computes otherwise than the reference, and nothing of
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 
 import fastokens
 import numpy as np
 
-from service.engines.cpu.bpe.ambiguous_special_tokens import delicate_contents
-from service.engines.cpu.bpe.cl100k_trailing_whitespace import Cl100kTails
+from service.engines.cpu.bpe.fastokens_quirks.ambiguous_special_tokens import find_ambiguous
+from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import Cl100kTails
+from service.engines.cpu.bpe.fastokens_quirks.odd_characters import has_odd_characters
+from service.engines.cpu.bpe.fastokens_quirks.spelling import make_readable, respell
 from service.engines.cpu.bpe.joined_short_texts import ShortTexts
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.encoder import ReferenceEncoder, take_rows
@@ -33,7 +33,6 @@ from vocabularies.batch.string_join import wide_rows
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 
 logger = logging.getLogger(__name__)
 # About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that
@@ -63,19 +62,19 @@ class FastokensEncoder(TokenizersEncoder):
         if spelling == "cl100k" and not vocabulary.normalizers:
             self.tails = Cl100kTails.of(vocabulary)
             spelling = "cl100k" if self.tails is None else "llama3"
-        document = tokenizer_json(_readable(vocabulary))
-        document = _respelled(document, vocabulary.pretokenizer, spelling)
+        document = tokenizer_json(make_readable(vocabulary))
+        document = respell(document, vocabulary.pretokenizer, spelling)
         self.fast = fastokens.Tokenizer.from_json_str(document)
         self.short_texts = ShortTexts.of(vocabulary, spelling)
-        self.delicate = delicate_contents(vocabulary.special_tokens)
+        self.ambiguous = find_ambiguous(vocabulary.special_tokens)
         self.rare_lock = threading.Lock()
 
     def content(self, batch: Batch, plain: bool) -> Content:
         """The ids alone; `plain` leaves special tokens as text."""
         texts, errors = batch.texts()
-        rare = {row for row in wide_rows(texts) if _is_odd(texts[row])}
-        if self.delicate:
-            rare |= {r for r, text in enumerate(texts) if any(c in text for c in self.delicate)}
+        rare = {row for row in wide_rows(texts) if has_odd_characters(texts[row])}
+        if self.ambiguous:
+            rare |= {r for r, text in enumerate(texts) if any(c in text for c in self.ambiguous)}
         if self.tails is None:
             content = self._fast_content(texts, plain)
         else:
@@ -155,56 +154,3 @@ def _one_by_one(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: boo
     ids = np.frombuffer(bytearray().join(parts), np.int32)
     sizes = np.fromiter(map(len, parts), np.int64, len(parts))
     return Content(ids, offsets_from_lengths(sizes // ids.itemsize))
-
-
-def _is_odd(text: str) -> bool:
-    """Whether fastokens 0.3.5 may give other ids: for it U+180E is white space, 'ſ no contraction.
-
-    Both were found by comparing all code points and random texts with tiktoken and tokenizers.
-    """
-    return "\u180e" in text or "'\u017f" in text
-
-
-def _readable(vocabulary: Vocabulary) -> Vocabulary:
-    """The vocabulary without what fastokens refuses and no text's own ids need.
-
-    That is a token that spells nothing (Whisper's), and RoBERTa's begin and end tokens.
-    """
-    if b"" not in vocabulary.tokens and "cls" not in vocabulary.roles:
-        return vocabulary
-    return replace(
-        vocabulary,
-        tokens=tuple(token or None for token in vocabulary.tokens),
-        special_tokens=tuple(token for token in vocabulary.special_tokens if token.content),
-        prefix=(),
-        suffix=(),
-    )
-
-
-def _respelled(document: str, ours: str, spelling: str) -> str:
-    """A tokenizer.json with the patterns of its rule as fastokens knows them by heart."""
-    if ours == "deepseek_v3":
-        known = [_as_published(pattern) for pattern in _patterns(ours)]
-    elif spelling != ours:
-        known = _patterns(spelling)
-    else:
-        return document
-    for pattern, published in zip(_patterns(ours), known, strict=True):
-        # With the quotes of JSON around it: no token's text can look like that.
-        document = document.replace(_in_json(pattern), _in_json(published), 1)
-    return document
-
-
-def _patterns(name: str) -> list[str]:
-    rule = find_pretokenizer(name).hf_json
-    assert rule is not None
-    return [step["pattern"]["Regex"] for step in rule["pretokenizers"] if "pattern" in step]
-
-
-def _as_published(pattern: str) -> str:
-    """DeepSeek's file has line breaks and quotes themselves where ours has escapes."""
-    return pattern.replace(r"\r", "\r").replace(r"\n", "\n").replace(r"\"", '"')
-
-
-def _in_json(pattern: str) -> str:
-    return '{"Regex":' + json.dumps(pattern, ensure_ascii=False) + "}"

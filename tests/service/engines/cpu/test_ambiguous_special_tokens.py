@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from service.engines.cpu.bpe.ambiguous_special_tokens import MAX_DELICATE, delicate_contents
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.bpe.fastokens_quirks.ambiguous_special_tokens import (
+    MAX_AMBIGUOUS,
+    find_ambiguous,
+)
+from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.engine import CpuEngine
-from service.engines.cpu.selection import fastokens_covers
 from tests.support.data_files import data_bytes
 from tests.support.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -104,7 +107,7 @@ def token(content: str, **flags: bool) -> SpecialToken:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "delicate"),
+    ("tokens", "ambiguous"),
     [
         ([token("<a>"), token("<b>", normalized=True)], []),
         ([token("<a>"), token("a", normalized=True)], ["<a>"]),
@@ -121,16 +124,16 @@ def token(content: str, **flags: bool) -> SpecialToken:
         ([token("x" * 4096), token("y" * 4096, normalized=True)], ["x" * 4096]),  # Not looked at.
     ],
 )
-def test_only_texts_with_tokens_that_may_meet_are_in_doubt(tokens, delicate):
-    assert delicate_contents(tokens) == delicate
+def test_only_texts_with_tokens_that_may_meet_are_in_doubt(tokens, ambiguous):
+    assert find_ambiguous(tokens) == ambiguous
 
 
 def test_deepseeks_two_rounds_do_not_meet_and_stay_fast():
     content = data_bytes("vocab/deepseek_v3/tokenizer.json.xz")
     vocabulary = read_vocabulary({"tokenizer.json": content})
     assert {True, False} == {token.normalized for token in vocabulary.special_tokens}
-    assert delicate_contents(vocabulary.special_tokens) == []
-    assert fastokens_covers(vocabulary)
+    assert find_ambiguous(vocabulary.special_tokens) == []
+    assert covers(vocabulary)
 
 
 def test_many_such_tokens_are_left_to_the_library():
@@ -140,5 +143,5 @@ def test_many_such_tokens_are_left_to_the_library():
         tokens = (*(bytes([byte]) for byte in range(256)), *(t.content.encode() for t in special))
         return Vocabulary(tokens, Bpe(()), tuple(special))
 
-    assert fastokens_covers(vocabulary(MAX_DELICATE))
-    assert not fastokens_covers(vocabulary(MAX_DELICATE + 1))
+    assert covers(vocabulary(MAX_AMBIGUOUS))
+    assert not covers(vocabulary(MAX_AMBIGUOUS + 1))

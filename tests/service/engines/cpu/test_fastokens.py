@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engines.cpu.bpe import fastokens_encoder
-from service.engines.cpu.bpe.cl100k_trailing_whitespace import BLANKS, LINE_BREAKS
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.bpe.fastokens_quirks import spelling
+from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import BLANKS, LINE_BREAKS
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.encoder import ReferenceEncoder
@@ -186,7 +187,7 @@ def test_a_library_that_differs_is_not_asked(monkeypatch, caplog):
 def test_deepseek_is_written_with_the_patterns_that_were_published():
     published = data_json("vocab/deepseek_v3/tokenizer.json.xz")
     vocabulary = read_vocabulary({"tokenizer.json": json.dumps(published).encode()})
-    text = fastokens_encoder._respelled(tokenizer_json(vocabulary), "deepseek_v3", "deepseek_v3")
+    text = spelling.respell(tokenizer_json(vocabulary), "deepseek_v3", "deepseek_v3")
     steps = [
         document["pre_tokenizer"]["pretokenizers"] for document in (published, json.loads(text))
     ]

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 
 from vocabularies.model.types import SpecialToken
 
-MAX_DELICATE = 64  # Each is looked for in each text.
+MAX_AMBIGUOUS = 64  # Each is looked for in each text.
 MAX_STEPS = 1 << 22  # Some tenths of a second, some hundred megabytes.
 
 
-def delicate_contents(tokens: Iterable[SpecialToken]) -> list[str]:
+def find_ambiguous(tokens: Iterable[SpecialToken]) -> list[str]:
     """What a text must hold for its ids to be in doubt; random tests found which that are.
 
     Tokens before the normalizers that may share characters with one behind them, and, where a token
@@ -26,10 +26,10 @@ def delicate_contents(tokens: Iterable[SpecialToken]) -> list[str]:
     matched = [token for token in tokens if token.matched]
     before = [token.content for token in matched if not token.normalized]
     behind = [token.content for token in matched if token.normalized]
-    delicate = _overlapping(before, behind)
+    ambiguous = _overlapping(before, behind)
     if any(token.content[0].isspace() or token.content[-1].isspace() for token in matched):
-        delicate |= {token.content for token in matched if token.lstrip or token.rstrip}
-    return sorted(delicate)
+        ambiguous |= {token.content for token in matched if token.lstrip or token.rstrip}
+    return sorted(ambiguous)
 
 
 def _overlapping(contents: Sequence[str], others: Sequence[str]) -> set[str]:
