@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from service.batching.work import ClientGone
 
 if TYPE_CHECKING:
@@ -110,12 +112,12 @@ class BodyReceiver(asyncio.BufferedProtocol):
         http.transport.set_protocol(http)
         http.flow.resume_reading()
 
+    @override
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
         return self._view[self._size : self._size + TICK_BYTES]
 
+    @override
     def buffer_updated(self, num_bytes: int) -> None:
-        """So many bytes have come."""
         self._size += num_bytes
         if self._size >= self._wanted:
             self._http.flow.pause_reading()
@@ -132,18 +134,19 @@ class BodyReceiver(asyncio.BufferedProtocol):
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
+    @override
     def eof_received(self) -> None:
-        """Nothing more comes; the transport closes itself."""
+        pass
 
+    @override
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone."""
         self._http.connection_lost(error)
         self._wake()
 
+    @override
     def pause_writing(self) -> None:
-        """The answer waits for the client."""
         self._http.pause_writing()
 
+    @override
     def resume_writing(self) -> None:
-        """It goes on."""
         self._http.resume_writing()

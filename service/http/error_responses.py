@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 from fastapi import Response
+from typing_extensions import override
 
 from service.core.errors import ServiceError
 from service.core.problem_details import as_service_error, problem
@@ -35,8 +36,8 @@ class Refusal(Response):
         super().__init__(body, status, headers)
         self.code = code
 
+    @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
         get_call(scope).refusal = self.code
         await super().__call__(scope, receive, send)
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from typing_extensions import override
 
 from service.core.context_vars import REQUEST_ID
 from service.core.settings import Settings
@@ -57,8 +58,8 @@ class TextLines(Wordless):
         place = f"{process} " if process else ""
         super().__init__(f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s")
 
+    @override
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line without its traceback."""
         values = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         return f"{super().formatMessage(record)} {values}".rstrip()
 
@@ -70,8 +71,8 @@ class JsonLines(Wordless):
         super().__init__()
         self._process = {"process": process} if process else {}
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
-        """The whole line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

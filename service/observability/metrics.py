@@ -19,6 +19,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from service.core.counters import Counts, Labels
 from service.engines.base import EngineStatus
@@ -96,22 +97,22 @@ class Metrics(Collector):
             collector(registry=self.registry)
 
     def received(self) -> None:
-        """One request of which the head was read."""
+        """Count a request of which the head was read."""
         self._received[()] += 1
 
     def requests(self, route: str, status: int, seconds: float) -> None:
-        """One answered request."""
+        """Count an answered request."""
         self._requests[route, status] += 1
         self._durations[route,].add(seconds)
 
     def stage(self, name: str, seconds: float) -> None:
-        """Time spent in a stage of a batch; each request's stages have names of their own here."""
+        """Add the time of a stage of a batch; those of requests have attributes of their own."""
         self._stages[name,].add(seconds)
 
     def batch(
         self, engine: str, operation: str, rows: int, num_bytes: int, num_tokens: int
     ) -> None:
-        """One batch that an engine ran."""
+        """Count a batch that an engine ran."""
         labels = engine, operation
         self._batches[labels] += 1
         self._bytes[labels] += num_bytes
@@ -121,36 +122,36 @@ class Metrics(Collector):
         self._batch_fill.add(num_bytes / self.max_batch_bytes)
 
     def accepted(self) -> None:
-        """One piece of work that the queue took."""
+        """Count a piece of work that the queue took."""
         self._accepted[()] += 1
 
     def finished(self, outcome: str) -> None:
-        """One piece of work that has left the queue or the engine."""
+        """Count a piece of work that has left the queue or the engine."""
         self._finished[outcome,] += 1
 
     def rows_refused(self, codes: Iterable[str]) -> None:
-        """Rows that were refused alone."""
+        """Count rows that were refused alone."""
         for code in codes:
             self._counts["warptok_rows_refused_total"][code,] += 1
 
     def rejected(self, reason: str) -> None:
-        """One request that was refused."""
+        """Count a request that was refused."""
         self._counts["warptok_requests_rejected_total"][reason,] += 1
 
     def cancelled(self) -> None:
-        """One client that left."""
+        """Count a client that left."""
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
     def training_ended(self, outcome: str, seconds: float) -> None:
-        """One training job that ended."""
+        """Count a training job that ended."""
         self._training[outcome].add(seconds)
 
     def loop_lag(self, seconds: float) -> None:
-        """How late the event loop came to a timer."""
+        """Note how late the event loop came to a timer."""
         self._lag.add(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything as text, and its content type; OpenMetrics where the reader asks for it."""
+        """Write all metrics; return text and content type, OpenMetrics' where it is asked for."""
         if "application/openmetrics-text" in accept:
             content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
             text: bytes = openmetrics(self.registry)  # type: ignore[no-untyped-call]
@@ -167,8 +168,8 @@ class Metrics(Collector):
             counts["warptok_stage_duration_seconds"][stage,] += histogram
         return counts
 
+    @override
     def collect(self) -> Iterator[Metric]:
-        """All samples, in the order of FAMILIES."""
         counts = self.counts()
         for name, rows in counts.items():
             yield _counted(name, rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from service.observability.process_metrics import Joined
 
@@ -69,10 +70,10 @@ class _AllProcesses(Collector):
         self._processes, self._loop = processes, loop
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is known before it is asked for."""
+        """Describe nothing: what there is is known when it is asked for."""
         return ()
 
+    @override
     def collect(self) -> Iterable[Metric]:
-        """All of it."""
         asked = asyncio.run_coroutine_threadsafe(self._processes.families(), self._loop)
         return Joined(asked.result(GATHER_TIMEOUT_S)).collect()

@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 Families = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 """Families of metrics as values: name, documentation, type, samples with their labels."""
@@ -51,8 +52,8 @@ class Joined(Collector):
                 for sample, labels, value in samples:
                     family.add_sample(sample, {**labels, "process": process}, value)
 
+    @override
     def collect(self) -> list[Metric]:
-        """All of them."""
         return list(self.joined.values())
 
 

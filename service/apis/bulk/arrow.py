@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from service.apis.bulk.arrow_reader import TextReader
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader
 from service.apis.bulk.arrow_writer import IdMessages
@@ -10,10 +12,10 @@ from service.apis.bulk.arrow_writer import IdMessages
 class BulkArrow(ArrowStream):
     """The answer to a stream of record batches."""
 
+    @override
     def source(self, body: BodyReader) -> TextReader:
-        """The column `text`."""
         return TextReader(body.read)
 
+    @override
     def messages(self) -> IdMessages:
-        """The columns `ids` and `error`."""
         return IdMessages(self.dtype)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.batching.work import EncodeWork, Result
@@ -197,8 +198,8 @@ class ArrowStream(Streamed):
         options: EncodeOptions = self.query.options()
         return options
 
+    @override
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read, encode and send, all three at once."""
         entry = await find_entry(self.service, self.query.vocabulary)
         check_digest(entry, self.query.if_digest)
         check_dtype(entry.vocabulary, self.query.dtype)

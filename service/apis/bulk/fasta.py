@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
+from typing_extensions import override
 
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
 from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
@@ -124,8 +125,8 @@ class BulkFasta(ArrowStream):
 
     query_model = FastaQuery
 
+    @override
     def source(self, body: BodyReader) -> _Records:
-        """The records."""
         query: FastaQuery = self.query
         if query.stride is not None and query.window is None:
             raise InvalidRequest("belongs to window", "/stride")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.apis.bulk.text_chunks import Cutter, encode_while_reading
 from service.batching.work import EncodeWork, Result
@@ -55,8 +56,8 @@ class BulkText(Streamed):
         if self.as_octets and (self.query.return_offsets or self.query.return_tokens):
             raise InvalidRequest("only JSON answers have offsets and tokens", "Accept")
 
+    @override
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the text, encode it, send its ids."""
         service, call, query = self.service, self.call, self.query
         limit = min(service.settings.max_body_bytes, service.settings.max_text_bytes)
         check_length(call.content_length, limit)
