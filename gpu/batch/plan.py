@@ -19,9 +19,6 @@ NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _NUM_BYTES, _HAS_WORDS = WORD["row_length"], WORD["num_bytes"], WORD["has_words"]
 _SMALL_BYTES = WORD["dna_small_bytes"]
-_EVEN_COUNT = WORD["even_count"]
-_KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
-BY_SIX = constant("BY_SIX")
 SPAN_BYTES = 8  # Of an id's own span on the device.
 
 
@@ -46,11 +43,8 @@ def first_kernels(
     """
     family = resident.family
     if family.plain:
-        words = workspace.words
-        even = bool(words[_ROW_LENGTH])
-        sixes = words[_KMER_K] == words[_KMER_STRIDE] == BY_SIX
-        filled = even and sixes and words[_EVEN_COUNT] == 1
-        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even, filled=filled)
+        even = bool(workspace.words[_ROW_LENGTH])
+        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even)
     kernels = encode_kernels(
         family,
         num_rounds=resident.num_rounds,

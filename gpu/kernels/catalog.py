@@ -123,9 +123,6 @@ def _symbol_kernels() -> dict[str, Kernel]:
         ):
             compact[f"write_{name}{bits}"] = Kernel(_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
         fused[f"fetch_letters{bits}"] = Kernel(_BLOCK, each, 2, takes_job=True)
-    for bits in ("", "16"):  # A byte has no room for the ids of six letters.
-        letters = _BLOCK // 32 * constant("FILLED_LETTERS")
-        compact[f"write_filled{bits}"] = Kernel(_BLOCK, letters, 1 << 20)
     stages = {"pretokenize": pretokenize, "merge": merge, "compact": compact, "fused": fused}
     return {
         name: replace(kernel, module="symbols", stage=stage)

@@ -46,7 +46,6 @@ class Family:
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
         even: instead of `plain`, for rows of one length (`equal_length_rows`).
-        filled: the same for rows that k-mers of six letters fill side by side.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
         fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
             "" where there is none.
@@ -64,7 +63,6 @@ class Family:
     fused: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     even: tuple[str, ...] = ()
-    filled: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     fetch: str = ""
     write16: tuple[str, ...] = ()
@@ -127,7 +125,6 @@ STRIDED_KMERS = replace(
     name="strided_kmers",
     plain=("place_rows", "write_strided"),
     even=("write_even_strided",),
-    filled=("write_filled",),
 )
 """An id for every so many letters."""
 
@@ -218,10 +215,9 @@ def plain_kernels(
     id_bits: int = 32,
     turned: bool = False,
     even: bool = False,
-    filled: bool = False,
 ) -> tuple[str, ...]:
     """What a family tries first; ids of fewer bits than 32 go to `narrow_ids`."""
-    *first, write = family.filled if filled else family.even if even else family.plain
+    *first, write = family.even if even else family.plain
     return (*(("turn_rows",) if turned else ()), *first, *_writing(write, id_bits))
 
 

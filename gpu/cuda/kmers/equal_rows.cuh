@@ -113,7 +113,7 @@ DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, con
     for (id -= part.first; static_cast<int32_t>(id) < static_cast<int32_t>(end); id += STEP) {
         // Ids of letters alone are written over: what is read for them has to be shared, and no more.
         uint32_t from = IS_SIMPLE && STRIDE != NEIGHBOURS ? min_of(at, AROUND + Tile::OWN_LETTERS) : at;
-        if (IS_SIMPLE || number <= inner) write_vector<Id, STRIDE, true>(four, tile, !IS_SIMPLE && part.any_strange, from, out + id);
+        if (IS_SIMPLE || number <= inner) write_vector<Id, STRIDE>(four, tile, !IS_SIMPLE && part.any_strange, from, out + id);
         number += step, at += step_at;
         if (number >= ids) number -= ids, at += between;
     }

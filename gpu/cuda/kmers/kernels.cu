@@ -1,6 +1,6 @@
 // The kernels of characters and k-mers, in the order in which they run; see docs/internals/kmers.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
-#include "kmers/full_rows.cuh"
+#include "kmers/equal_rows.cuh"
 #include "kmers/windows.cuh"
 #include "kmers/any_rows.cuh"
 #include "kmers/characters.cuh"
@@ -117,18 +117,6 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_strided16(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
     SHARED EvenTile<uint8_t, true> tiles[BLOCK / 32];
     write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
-}
-
-// The same of rows that k-mers of six letters fill: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
-// row_refused, status.
-KERNEL __launch_bounds__(BLOCK, 4) write_filled(const Job* job) {
-    SHARED FilledTile tiles[BLOCK / 32];
-    write_filled_rows_stage<uint32_t>(*job, tiles, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK, 4) write_filled16(const Job* job) {
-    SHARED FilledTile tiles[BLOCK / 32];
-    write_filled_rows_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 // A thread 64 bytes: text -> starts.

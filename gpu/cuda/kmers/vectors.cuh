@@ -139,8 +139,8 @@ DEVICE void put_unknown(const FourLetters& four, uint32_t unknown, uint32_t* wor
     }
 }
 
-// Writes 16 bytes of neighbouring ids; one by one where some may be unknown and they are not neighbours.
-template <class Id, uint32_t STRIDE, bool STAGED = false, class Tile>
+// Writes 16 bytes of neighbouring ids to shared memory; one by one where some may be unknown and they are not neighbours.
+template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_strange, uint32_t at, Id* to) {
     constexpr uint32_t COUNT = 16 / sizeof(Id);
     bool is_strange = any_strange && has_strange_near(tile, at, (COUNT - 1) * four.stride + four.k);
@@ -156,9 +156,8 @@ DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_str
         read_vector<Id, STRIDE>(four, tile, at, words);
         if (unknown) put_unknown<Id>(four, unknown, words);
     }
-    if constexpr (STAGED && STRIDE == NEIGHBOURS) stage_vector(to, {words[0], words[1], words[2], words[3]});
-    else if constexpr (STAGED) *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
-    else store_once(reinterpret_cast<uint4*>(to), {words[0], words[1], words[2], words[3]});
+    if constexpr (STRIDE == NEIGHBOURS) stage_vector(to, {words[0], words[1], words[2], words[3]});
+    else *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
 }
 
 // Writes 16 bytes of ids at a seam: the first `before` of them stay, the others are those from shared letter `next` on.

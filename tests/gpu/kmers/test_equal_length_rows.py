@@ -26,7 +26,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")
-FILLED = constant("FILLED_LETTERS")
 PLAIN = EncodeOptions(add_special_tokens=False)
 LETTERS = {"plain": "ACGT", "strange": "ACGT" * 500 + "N", "very_strange": "ACGTN"}
 
@@ -117,16 +116,15 @@ def test_even_rows_of_known_vocabularies(device, name, letters, sizes):
         [600] * 20,
         [600] * 20 + [597],
         [6 * 1024] * 3,
-        [9 * FILLED + 7],
-        [3 * FILLED],
+        [7 * TILE + 7],
+        [6 * 3 * TILE],
         [12] * 2000,
     ],
 )
-def test_rows_that_k_mers_fill(launched, remainder, letters, sizes):
+def test_rows_that_k_mers_fill(remainder, letters, sizes):
     chance = np.random.default_rng(len(sizes))
     text = "".join(chance.choice([*LETTERS[letters]], sum(sizes)))
-    check(GpuEngine(EmulatedDevice(), 1 << 28), linear_kmers(6, 6, remainder), text, sizes)
-    assert ("write_filled" in launched) == (sizes != [5] or remainder == "letters")
+    check(engine_of("emulated"), linear_kmers(6, 6, remainder), text, sizes)
 
 
 @pytest.mark.parametrize(("k", "length"), [(7, 13), (3, 5), (8, 15), (2, 3)])

@@ -296,7 +296,7 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
         for row, text in enumerate(rows):
             right = tokenizer.encode(vocabulary, text, options).ids
             assert out[ends[row] : ends[row + 1]].tolist() == right, text
-        tried = {"place_rows", "write_even_strided", "write_filled"} & {*seen}
+        tried = {"place_rows", "write_even_strided"} & {*seen}
         assert bool(tried) == is_tried
         if rows is broken:
             assert seen.count("find_breaks") == 1
