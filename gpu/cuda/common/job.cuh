@@ -158,7 +158,7 @@ struct Text {
     const uint8_t* run_steps;
     const uint32_t* listed_ids;      // uint32[...][4] ids of characters that are no tokens.
     const uint32_t* symbol_ids;      // uint32[256 + num_merges] ids of symbols, see text/merge/merge_piece.cuh.
-    const uint16_t* rank_bounds;     // uint16[merges], see text/merge/merge_by_warp_rounds.cuh.
+    const uint16_t* rank_bounds;     // uint16[merges], see text/split/window_rounds.cuh.
     const uint32_t* borders;         // See text/split/boundary_filter.cuh.
     const uint32_t* byte_borders;
     uint64_t has_whole_only;         // Some ids have the bit ONLY_WHOLE, see text/lookup/lookup.cuh.

@@ -26,7 +26,7 @@ def distances(vocabulary: Vocabulary) -> dict[int, int]:
 
 
 def decoded(code: int) -> int:
-    """As cuda/text/merge/merge_by_warp_rounds.cuh reads it."""
+    """As cuda/text/split/window_rounds.cuh reads it."""
     return code % 32 << code // 32
 
 

@@ -2,7 +2,7 @@
 //
 //     cut_certain      at places that no token lies across              certain_boundaries.cuh, boundary_filter.cuh
 //     find_long        which pieces are still long, and no tokens       find_long.cuh
-//     windows          these, in overlapping windows                    windows.cuh
+//     windows          these, in overlapping windows                    windows.cuh, window_rounds.cuh
 //     check_windows    where neighbouring windows meet                  join_windows.cuh
 //     write_borders    start bits, window by window                     join_windows.cuh
 //     last_pieces      pieces of which windows do not meet, whole       whole_piece.cuh, whole_piece_*.cuh

@@ -1,8 +1,8 @@
-// Late ranks of whole pieces (text/merge/late_ranks.cuh): whether one of the lowest rank's pairs is loud, and how they
+// Late ranks of whole pieces (text/split/late_ranks.cuh): whether one of the lowest rank's pairs is loud, and how they
 // grow then.
 #pragma once
 #include "text/split/whole_piece_round.cuh"
-#include "text/merge/late_ranks.cuh"
+#include "text/split/late_ranks.cuh"
 
 namespace warptok::text {
 

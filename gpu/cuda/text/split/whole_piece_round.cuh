@@ -1,7 +1,7 @@
 // A round of whole pieces (text/split/whole_piece.cuh): the pairs of a part that are merged at once, by a block, a
 // thread a symbol.
 //
-// The rules are those of text/merge/merge_by_warp_rounds.cuh. A round has three steps; what a step finds are bits of
+// The rules are those of text/split/window_rounds.cuh. A round has three steps; what a step finds are bits of
 // symbols:
 //
 //     ranks     7   3   9   5   5   5   8       limit 9
@@ -23,7 +23,7 @@
 //
 // Invariant: the pairs that a round merges share no symbol, and a symbol only moves to the front, inside of its part.
 #pragma once
-#include "text/merge/round_state.cuh"
+#include "text/split/window_state.cuh"
 #include "text/split/windows_common.cuh"
 
 namespace warptok::text {
@@ -34,7 +34,7 @@ constexpr uint32_t TILE_DONE = WHOLE_THREADS - 32;  // Symbols of a tile that ar
 constexpr uint32_t MAX_PARTS = 256;
 constexpr uint32_t NUM_FIRST = 3;                   // Symbols behind a part that it looks at.
 constexpr uint32_t LAST_OF_PIECE = 1u << 31;        // Of a symbol: nothing merges across its end.
-// Whether a pair of the lowest rank is loud (text/merge/late_ranks.cuh).
+// Whether a pair of the lowest rank is loud (text/split/late_ranks.cuh).
 constexpr uint32_t NOT_ASKED = 0, QUIET = 1, LOUD = 2;
 
 struct WholePart {  // What a part says of itself.

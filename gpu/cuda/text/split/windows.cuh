@@ -1,4 +1,4 @@
-// The windows of long pieces: 512 bytes, a warp each, in rounds (text/merge/merge_by_warp_rounds.cuh).
+// The windows of long pieces: 512 bytes, a warp each, in rounds (text/split/window_rounds.cuh).
 //
 //     windows    |-------|-------|
 //                        |-------|-------|       each begins about in the middle of the one before
@@ -15,7 +15,7 @@
 // Invariant: the boundaries of a window are those of enc of its bytes, its begin and its end among them.
 #pragma once
 #include "common/bit_masks.cuh"
-#include "text/merge/merge_by_warp_rounds.cuh"
+#include "text/split/window_rounds.cuh"
 #include "text/split/windows_common.cuh"
 
 namespace warptok::text {
@@ -64,7 +64,7 @@ DEVICE uint32_t begin_of_window(const Job& job, const LongPiece& piece, uint32_t
     return window == last_window(piece) && piece.end - begin > WINDOW_BYTES ? begin + step : begin;
 }
 
-// The word of 32 boundaries that has this lane's number, from those of lanes' places, 8, 16 or 32 each; by the whole
+// The word of 32 boundaries that has this lane's number, from those of lanes' places, 8 or 16 each; by the whole
 // warp.
 DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
     uint32_t lane = threadIdx.x & 31, lanes = 32 / places, word = bits << (places * (lane % lanes));  // Of a word.
@@ -74,7 +74,7 @@ DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
 }
 
 // Encodes a window, by the whole warp.
-DEVICE void encode_window(const Merging& how, WarpColumns<WINDOW_BYTES / 32>& columns, uint32_t number) {
+DEVICE void encode_window(const Merging& how, WarpColumns& columns, uint32_t number) {
     uint32_t number_of_piece = find_piece(how.job, number), lane = threadIdx.x & 31;
     LongPiece piece = how.job.text.long_pieces[number_of_piece];
     if (lane == 0) window_of(how.job, number).piece = number_of_piece;
@@ -94,7 +94,7 @@ DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, u
     uint32_t windows = all_windows(job), warp = threadIdx.x / 32;
     if (block >= windows) return;
     Merging how = merging(job, load_cache(job, shared.cache));
-    auto& columns = reinterpret_cast<WarpColumns<WINDOW_BYTES / 32>&>(shared.columns[warp]);
+    auto& columns = reinterpret_cast<WarpColumns&>(shared.columns[warp]);
     for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * MERGE_WARPS) {
         encode_window(how, columns, window);
         __syncwarp();

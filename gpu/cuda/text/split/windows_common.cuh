@@ -39,6 +39,9 @@ constexpr uint32_t WINDOW_OVERLAP = WINDOW_BYTES - WINDOW_STEP;
 constexpr uint32_t WORDS_A_WINDOW = WINDOW_BYTES / 32 + 1;
 constexpr uint32_t NO_PLACE = 0xFFFFFFFF;
 
+// The bits of a word above one of them.
+DEVICE uint32_t bits_above(uint32_t bit) { return 0xFFFFFFFEu << bit; }
+
 struct Window {  // Places in the batch.
     uint32_t begin, length;
     uint32_t piece;      // Number of the piece that it is in.

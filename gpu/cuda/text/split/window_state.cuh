@@ -1,20 +1,21 @@
-// A window of up to 32 * MOST bytes while a warp encodes it (text/merge/merge_by_warp_rounds.cuh): its symbols, the
+// A window of up to WINDOW_BYTES bytes while a warp encodes it (text/split/window_rounds.cuh): its symbols, the
 // ranks of its pairs, and what each lane knows of its own.
 //
-// Each lane owns 8, 16 or 32 `places`. What lies at the places of the others it learns by votes and
+// Each lane owns 8 or 16 `places`. What lies at the places of the others it learns by votes and
 // shuffles, except symbols and ranks, which all may read.
 #pragma once
 #include "common/block_reduce.cuh"
-#include "text/merge/late_ranks.cuh"
+#include "text/split/late_ranks.cuh"
 #include "common/bit_masks.cuh"
 #include "text/merge/merge_piece.cuh"
+#include "text/split/windows_common.cuh"
 
 namespace warptok::text {
 
 // A warp's window in shared memory; each lane has a bank to itself.
-template <uint32_t MOST> struct WarpColumns {
-    uint32_t ranks[32 * MOST];  // Of the pair that begins at a place, bounded; of a symbol's first place.
-    uint32_t symbols[32 * MOST];
+struct WarpColumns {
+    uint32_t ranks[WINDOW_BYTES];  // Of the pair that begins at a place, bounded; of a symbol's first place.
+    uint32_t symbols[WINDOW_BYTES];
 };
 
 // Where a place of this lane lies in the columns.
@@ -29,10 +30,8 @@ struct LanePart {
     uint32_t bound;   // The lowest of its pairs' bounds.
 };
 
-DEVICE uint32_t bits_above(uint32_t bit) { return 0xFFFFFFFEu << bit; }
-
 // Looks at all pairs of a lane again. Eight places at a time, whose ranks are on their way together.
-template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, LanePart& part, uint32_t places) {
+DEVICE void refresh(const WarpColumns& columns, LanePart& part, uint32_t places) {
     uint32_t before = 0;  // Nothing is lower; what stands in front of the first pair is another lane's.
     part.lower = part.equal = 0;
     part.lowest = NO_RANK;
@@ -57,8 +56,7 @@ template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, L
 
 // Fills the columns with bytes; `length` is at most 32 * places. The ranks of eight pairs are on their way
 // together.
-template <uint32_t MOST>
-DEVICE LanePart begin_window(const Merging& merging, WarpColumns<MOST>& columns, const uint8_t* text,
+DEVICE LanePart begin_window(const Merging& merging, WarpColumns& columns, const uint8_t* text,
                              uint32_t length, uint32_t places) {
     uint32_t lane = threadIdx.x & 31, first = lane * places;
 #pragma unroll 1

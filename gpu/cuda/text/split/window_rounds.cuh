@@ -1,4 +1,4 @@
-// Byte-pair encoding of a window of up to 32 * MOST bytes by a warp, in rounds.
+// Byte-pair encoding of a window of up to WINDOW_BYTES bytes by a warp, in rounds.
 //
 // A round knows a *bound*: no merge of the pairs that are there makes a pair of a lower rank. So of the
 // pairs below the bound those are merged that are lower than the pairs on both sides of them, since none
@@ -9,11 +9,11 @@
 //     text     a   b   c   d   e   e   e   f      the 7 and the 9 are gone then
 //
 // Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
-// round merges all its pairs, and whatever comes of them before the next one (text/merge/late_ranks.cuh).
+// round merges all its pairs, and whatever comes of them before the next one (text/split/late_ranks.cuh).
 //
 // Invariant: between two rounds enc of the bytes is what merging gives that goes on from the symbols that are left.
 #pragma once
-#include "text/merge/round_state.cuh"
+#include "text/split/window_state.cuh"
 
 namespace warptok::text {
 
@@ -34,8 +34,7 @@ struct Chains {
 
 // Looks at the pairs of a lane; those of `limit` or more are none. First the heads of chains, which are taken; then the
 // pairs that go on with a chain of a lane before (`open`); then all that follow the lane's own heads.
-template <uint32_t MOST>
-DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
+DEVICE Chains chains_of_lane(const WarpColumns& columns, const LanePart& part, const Neighbours& others,
                              uint32_t limit) {
     uint32_t alive = part.alive, first = alive & (0 - alive), lower = part.lower, equal = part.equal & ~first;
     if (!alive) return {0, 0, 0, 1, 0};
@@ -67,8 +66,7 @@ DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& p
 //     state       PASSED  is_open WAITS
 //     taken       . 1 .   1 . 1   . .        lane 1 begins with a taken one, as lane 0 ends with one that stays;
 //                                            lane 2 with one that stays: lane 1 has an odd number
-template <uint32_t MOST>
-DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
+DEVICE uint32_t pairs_of_round(const WarpColumns& columns, const LanePart& part, const Neighbours& others,
                                uint32_t limit) {
     Chains chains = chains_of_lane(columns, part, others, limit);
     if (__any_sync(ALL_LANES, chains.open != 0)) {
@@ -87,8 +85,8 @@ DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart&
 }
 
 // The columns as late ranks see them.
-template <uint32_t MOST> struct ColumnSymbols {
-    WarpColumns<MOST>& columns;
+struct ColumnSymbols {
+    WarpColumns& columns;
 
     static DEVICE_METHOD uint32_t index(uint32_t place) { return 32 * (place % 32) + place / 32; }
     DEVICE_METHOD uint32_t symbol(uint32_t place) const { return columns.symbols[index(place)]; }
@@ -100,8 +98,7 @@ template <uint32_t MOST> struct ColumnSymbols {
 };
 
 // Whether one of the pairs of a late rank, at these places of each lane, is loud.
-template <uint32_t MOST>
-DEVICE bool any_loud(const Job& job, const WarpColumns<MOST>& columns, uint32_t alive, const Neighbours& others,
+DEVICE bool any_loud(const Job& job, const WarpColumns& columns, uint32_t alive, const Neighbours& others,
                      uint32_t pairs, uint32_t rank) {
     uint32_t rest = alive & (alive - 1), second = rest ? index_of(lowest_bit(rest)) : others.behind;
     second = __shfl_sync(ALL_LANES, second, others.lane_behind);  // Of the next lane.
@@ -120,19 +117,17 @@ DEVICE bool any_loud(const Job& job, const WarpColumns<MOST>& columns, uint32_t 
 
 // Merges the pairs of a late rank, the lowest, one by one if one of them is loud. Returns the places that are left;
 // `pairs` are those that the round may merge at once.
-template <uint32_t MOST>
-DEVICE_NOINLINE uint32_t merge_late(const Job& job, WarpColumns<MOST>& columns, uint32_t alive, Neighbours others,
+DEVICE_NOINLINE uint32_t merge_late(const Job& job, WarpColumns& columns, uint32_t alive, Neighbours others,
                                 uint32_t pairs, uint32_t lowest) {
     uint32_t rank = rank_of_bounded(lowest), waiting = 0;
     if (!any_loud(job, columns, alive, others, pairs, rank)) return alive;
     for (uint32_t bits = alive; bits; bits &= bits - 1)
         if (columns.ranks[index_of(lowest_bit(bits))] == lowest) waiting |= bits & (0 - bits);
-    return grow_pairs(job, ColumnSymbols<MOST>{columns}, alive, waiting, rank);
+    return grow_pairs(job, ColumnSymbols{columns}, alive, waiting, rank);
 }
 
 // Merges the pairs that begin at these places of each lane.
-template <uint32_t MOST>
-DEVICE void merge_pairs(WarpColumns<MOST>& columns, LanePart& part, const Neighbours& others, uint32_t pairs) {
+DEVICE void merge_pairs(WarpColumns& columns, LanePart& part, const Neighbours& others, uint32_t pairs) {
     uint32_t alive = part.alive, taken = behind_of(alive, pairs);  // Second symbols of merged pairs.
     uint32_t to_next = __ballot_sync(ALL_LANES, alive && pairs >> highest_bit(alive) & 1);
     if (others.before != NO_PAIR && to_next >> others.lane_before & 1) taken |= alive & (0 - alive);
@@ -158,8 +153,7 @@ DEVICE uint32_t lane_of_item(uint32_t up_to, uint32_t number) {
 //     lane           0     1     2     3
 //     new pairs      a b   .     c     d e f
 //     looked up      a     b     c     d          then e and f
-template <uint32_t MOST>
-DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& columns, const LanePart& part,
+DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns& columns, const LanePart& part,
                                const Neighbours& others, uint32_t merged) {
     uint32_t alive = part.alive, begins_new = __ballot_sync(ALL_LANES, (merged & alive & (0 - alive)) != 0);
     uint32_t changed = merged | before_of(alive, merged);
@@ -184,9 +178,8 @@ DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& column
     return changed;
 }
 
-// Encodes `length` bytes by a warp, `places` of them a lane: 8, 16 or 32. Lane i gets the bits of its places.
-template <uint32_t MOST>
-DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns, const uint8_t* text, uint32_t length,
+// Encodes `length` bytes by a warp, `places` of them a lane: 8 or 16. Lane i gets the bits of its places.
+DEVICE uint32_t merge_window(const Merging& merging, WarpColumns& columns, const uint8_t* text, uint32_t length,
                              uint32_t places) {
     LanePart part = begin_window(merging, columns, text, length, places);
     Neighbours others = neighbours_of(part);
