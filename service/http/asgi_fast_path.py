@@ -54,7 +54,8 @@ class AsgiFastPath:
     """Answers its calls itself and hands everything else to the application behind it."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self.service = app, service
+        self.app = app
+        self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection."""

@@ -38,8 +38,12 @@ class BodyReceiver(asyncio.BufferedProtocol):
     """
 
     def __init__(self, http: Any, cycle: Any, num_left: int) -> None:
-        self._http, self._cycle, self.num_left = http, cycle, num_left
-        self._view, self._size, self._wanted = memoryview(b""), 0, 0
+        self._http = http
+        self._cycle = cycle
+        self.num_left = num_left
+        self._view = memoryview(b"")
+        self._size = 0
+        self._wanted = 0
         self._woken: asyncio.Future[None] | None = None
 
     @classmethod

@@ -25,7 +25,8 @@ class Gzip:
 
     def __init__(self) -> None:
         self.member = isal_zlib.decompressobj(self.wbits)
-        self._blocks, self._begin = BgzfChecker(), b""
+        self._blocks = BgzfChecker()
+        self._begin = b""
 
     def check_end(self) -> None:
         """Raises EOFError where the last member, or a member behind it, is missing."""

@@ -85,10 +85,12 @@ class Body:
         scope: Scope | None = None,
         idle_s: float | None = None,
     ) -> None:
-        self._scope, self._idle_s = scope, idle_s
+        self._scope = scope
+        self._idle_s = idle_s
         self._pieces = body_pieces(receive, encoding, max_bytes, idle_s=idle_s)
         self._is_plain = scope is not None and make_decompressor(encoding) is None
-        self._rest, self._num_received = memoryview(b""), 0
+        self._rest = memoryview(b"")
+        self._num_received = 0
         self._receiver: BodyReceiver | None = None
 
     async def read_into(self, buffer: NDArray[np.uint8], wanted: int | None = None) -> int:

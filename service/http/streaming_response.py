@@ -51,7 +51,8 @@ class Streamed(Response):
 
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__()
-        self.service, self.request = service, request
+        self.service = service
+        self.request = request
         self.call = get_call(request.scope)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -68,7 +68,8 @@ class Metrics(Collector):
     """
 
     def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
-        self.version, self.max_batch_bytes = version, max_batch_bytes
+        self.version = version
+        self.max_batch_bytes = max_batch_bytes
         self.gauges = Gauges()
         self._counts = counts = new_counts()
         self._requests = counts["warptok_requests_total"]
@@ -81,7 +82,8 @@ class Metrics(Collector):
         self._accepted = counts["warptok_work_accepted_total"]
         self._finished = counts["warptok_work_finished_total"]
         self._batches = counts["warptok_batches_total"]
-        self._bytes, self._tokens = counts["warptok_bytes_total"], counts["warptok_tokens_total"]
+        self._bytes = counts["warptok_bytes_total"]
+        self._tokens = counts["warptok_tokens_total"]
         self._batch_rows = counts["warptok_batch_rows"][()]
         self._batch_bytes = counts["warptok_batch_bytes"][()]
         self._batch_fill = counts["warptok_batch_fill_ratio"][()]

@@ -67,7 +67,8 @@ class _AllProcesses(Collector):
     """What all processes count, asked on the loop."""
 
     def __init__(self, processes: Processes, loop: asyncio.AbstractEventLoop) -> None:
-        self._processes, self._loop = processes, loop
+        self._processes = processes
+        self._loop = loop
 
     def describe(self) -> Iterable[Metric]:
         """Describe nothing: what there is is known when it is asked for."""

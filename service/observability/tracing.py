@@ -62,9 +62,11 @@ class Tracer:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self._provider, self._tracer = provider, provider.get_tracer("warptok", package_version())
+        self._provider = provider
+        self._tracer = provider.get_tracer("warptok", package_version())
         self._extract = TraceContextTextMapPropagator().extract
-        self._kind, self._error = SpanKind.SERVER, Status(StatusCode.ERROR)
+        self._kind = SpanKind.SERVER
+        self._error = Status(StatusCode.ERROR)
         self._inside = set_span_in_context
 
     def record(self, call: Call, route: str, status: int) -> None:

@@ -44,7 +44,8 @@ class Registry:
     """Names, and what they mean now."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
-        self.engine, self.settings = engine, settings
+        self.engine = engine
+        self.settings = settings
         self.entries: dict[str, LoadedVocabulary] = {}
         self.known: dict[str, RegisteredVocabulary] = {}
         self.failures: dict[str, str] = {}

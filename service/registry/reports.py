@@ -105,7 +105,9 @@ def _named(known: RegisteredVocabulary) -> VocabularyReport:
 def _fill(report: VocabularyReport, entry: LoadedVocabulary, residency: Residency) -> None:
     vocabulary = entry.vocabulary
     report.state = "loaded"
-    report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)
+    report.digest = vocabulary.digest
+    report.kind = vocabulary.kind
+    report.size = len(vocabulary)
     report.engine, report.encoder = residency.engine, residency.encoder
     report.residency = ["gpu", "cpu"] if residency.device_bytes else ["cpu"]
     report.device_bytes = residency.device_bytes

@@ -46,8 +46,11 @@ class MemoryPool:
     """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST) -> None:
-        self.kept_bytes, self._smallest = kept_bytes, smallest
-        self.free_bytes = self.mapped_bytes = self.num_mapped = 0
+        self.kept_bytes = kept_bytes
+        self._smallest = smallest
+        self.free_bytes = 0
+        self.mapped_bytes = 0
+        self.num_mapped = 0
         self._free: dict[int, list[tuple[int, Bytes]]] = {}  # Heaps: the lowest address first.
         self._returned: deque[Bytes] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
@@ -140,7 +143,8 @@ class _Lent:
 
     def __init__(self, block: Bytes, take_back: Callable[[Bytes], None]) -> None:
         self.__array_interface__ = block.__array_interface__
-        self._block, self._take_back = block, take_back
+        self._block = block
+        self._take_back = take_back
 
     def __del__(self) -> None:
         self._take_back(self._block)
@@ -156,7 +160,8 @@ class GrowableArray:
     """
 
     def __init__(self, dtype: np.dtype[Any], take: Take, shape: tuple[int, ...] = ()) -> None:
-        self._take, self._array = take, np.empty((0, *shape), dtype)
+        self._take = take
+        self._array = np.empty((0, *shape), dtype)
         self.size = 0
 
     @property

@@ -53,7 +53,8 @@ class Guard:
     """
 
     def __init__(self, path: Path | None, host: str) -> None:
-        self._path, self._is_loopback = path, is_loopback(host)
+        self._path = path
+        self._is_loopback = is_loopback(host)
         try:
             self._keys = read_keys(path) if path is not None else []
         except ValueError as error:

@@ -41,7 +41,8 @@ class _Bucket:
     filled: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.level, self.filled = max(1.0, self.rate), self.clock()
+        self.level = max(1.0, self.rate)
+        self.filled = self.clock()
 
     def wait_s(self, wanted: float) -> float:
         """Seconds until so much is there; 0 where it is."""

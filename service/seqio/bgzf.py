@@ -112,7 +112,8 @@ class _WatchedFile(io.RawIOBase):
 
     def __init__(self, file: BinaryIO, blocks: BgzfChecker) -> None:
         super().__init__()
-        self._file, self._blocks = file, blocks
+        self._file = file
+        self._blocks = blocks
 
     def readable(self) -> bool:
         return True

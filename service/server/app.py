@@ -159,7 +159,7 @@ def create_app(
     vocabularies.after_delete.append(oip.statistics.forget)
     templates = make_template_pool(settings)
     training = TrainingJobs(settings, metrics, vocabularies.register)
-    metrics.gauges.training_jobs = training.book.states
+    metrics.gauges.training_jobs = training.store.states
     app: Application
     fastapi = make_fastapi(service, oip, templates, training, lambda _: app.running())
     app = Application(service, oip, templates, training, fastapi, AsgiFastPath(fastapi, service))

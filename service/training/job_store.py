@@ -30,7 +30,8 @@ class JobStore:
     """
 
     def __init__(self, folders: JobFolders, metrics: Metrics) -> None:
-        self.folders, self._metrics = folders, metrics
+        self.folders = folders
+        self._metrics = metrics
         self._jobs: dict[str, tuple[TrainingJob, JobFolder]] = {}
         # Disks may be slow, and the loop has requests to answer; one thread keeps the order.
         self._disk = ThreadPoolExecutor(1, "training")
@@ -86,7 +87,7 @@ class JobStore:
         await asyncio.to_thread(folder.write, job)
         self._jobs[job.id] = job, folder
 
-    def becomes(
+    def set_state(
         self, job: TrainingJob, state: JobState, error: TrainingError | None = None
     ) -> None:
         """Change a job's state, on disk as well."""

@@ -48,7 +48,7 @@ class TrainingJobs:
         worker: the command of a job's process.
 
     Attributes:
-        book: all jobs.
+        store: all jobs.
     """
 
     def __init__(
@@ -58,22 +58,25 @@ class TrainingJobs:
         install: Install,
         worker: Sequence[str] = WORKER,
     ) -> None:
-        self._settings, self._metrics, self._install = settings, metrics, install
+        self._settings = settings
+        self._metrics = metrics
+        self._install = install
         self._worker = worker
-        self.book = JobStore(JobFolders(settings.store_dir), metrics)
+        self.store = JobStore(JobFolders(settings.store_dir), metrics)
         self._num_uploads = 0
         self._wanted = asyncio.Event()
         self._running: tuple[TrainingJob, TrainingProcess] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._runner: asyncio.Task[None] | None = None
-        self._is_stopping = self._is_installing = False
+        self._is_stopping = False
+        self._is_installing = False
 
     def start(self) -> None:
         """Find what an earlier run of the service has left, and go on with what is queued."""
-        self.book.open()
-        for job in self.book.jobs("running"):
-            self.book.becomes(job, "interrupted", SERVICE_ENDED)
+        self.store.open()
+        for job in self.store.jobs("running"):
+            self.store.set_state(job, "interrupted", SERVICE_ENDED)
         self._wanted.set()
         self._runner = asyncio.create_task(self._run_queue())
 
@@ -82,7 +85,7 @@ class TrainingJobs:
         self._is_stopping = True
         if self._running is not None:
             _, process = self._running
-            if self.book.folders.is_kept:
+            if self.store.folders.is_kept:
                 process.stop()
             else:  # Nobody will go on with it.
                 process.kill()
@@ -96,10 +99,10 @@ class TrainingJobs:
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
-        for job in self.book.jobs("running"):
+        for job in self.store.jobs("running"):
             logger.warning("training job %s did not end within %.0f s", job.id, grace_s)
-            self.book.becomes(job, "interrupted", SERVICE_ENDED)
-        await self.book.close()
+            self.store.set_state(job, "interrupted", SERVICE_ENDED)
+        await self.store.close()
 
     @contextmanager
     def place(self) -> Iterator[JobFolder]:
@@ -111,19 +114,19 @@ class TrainingJobs:
         """
         if self._is_stopping:
             raise Draining("the service is stopping")
-        limit, held = self._settings.max_training_jobs, self._num_uploads + self.book.num_held
+        limit, held = self._settings.max_training_jobs, self._num_uploads + self.store.num_held
         if held >= limit:
             self._metrics.rejected(TooManyJobs.code)
             message = f"{held} training jobs wait, run or were interrupted"
             raise TooManyJobs(f"{message} (max_training_jobs); cancel one, or come again")
         with disk_errors():
-            folder = self.book.folders.new()
+            folder = self.store.folders.new()
         self._num_uploads += 1
         try:
             yield folder
         finally:
             self._num_uploads -= 1
-            if folder.path.name not in self.book:
+            if folder.path.name not in self.store:
                 folder.remove()
 
     async def submit(
@@ -141,7 +144,7 @@ class TrainingJobs:
             corpus_bytes=corpus_bytes,
             created_at=datetime.now(UTC),
         )
-        await self.book.add(job, folder)
+        await self.store.add(job, folder)
         self._wanted.set()
         return job
 
@@ -155,7 +158,7 @@ class TrainingJobs:
             raise WrongState(f"the job is {job.state}; only an interrupted one is resumed", "/id")
         job.vocabulary = job.parameters.vocabulary = vocabulary
         job.parameters.replace = replace
-        self.book.becomes(job, "queued")
+        self.store.set_state(job, "queued")
         self._wanted.set()
 
     def cancel(self, job: TrainingJob) -> None:
@@ -165,19 +168,19 @@ class TrainingJobs:
             WrongState: what it has learnt is being given its name.
         """
         if job.state in ENDED:
-            self.book.forget(job)
+            self.store.forget(job)
             return
         if self._running is not None and self._running[0] is job:
             if self._is_installing:
                 raise WrongState("the vocabulary is being given its name", "/id")
             self._running[1].kill()
-        self.book.becomes(job, "cancelled")
+        self.store.set_state(job, "cancelled")
 
     async def _run_queue(self) -> None:
         """One job after another, in the order in which they came."""
         while True:
             await self._wanted.wait()
-            queued = self.book.jobs("queued")
+            queued = self.store.jobs("queued")
             if queued and not self._is_stopping:
                 await self._run(queued[0])
             else:
@@ -185,18 +188,19 @@ class TrainingJobs:
 
     async def _run(self, job: TrainingJob) -> None:
         """One run of a job, to whatever end."""
-        folder = self.book.folder(job)
+        folder = self.store.folder(job)
         process = TrainingProcess(
             folder.path,
             self._settings.training_memory_bytes,
             self._settings.max_corpus_bytes,
-            (self._settings.training_device, self._settings.training_gpu_memory_share),
-            self._worker,
+            device=self._settings.training_device,
+            gpu_memory_share=self._settings.training_gpu_memory_share,
+            worker=self._worker,
         )
         self._running = job, process
         self._idle.clear()
         job.metrics.ending = ""
-        self.book.becomes(job, "running")
+        self.store.set_state(job, "running")
         try:
             await self._follow(job, process)
             if job.state == "running":
@@ -205,7 +209,7 @@ class TrainingJobs:
             logger.exception("This is a bug. Training job %s", job.id)
             if job.state == "running":
                 told = TrainingError(code="internal", detail=type(error).__name__)
-                self.book.becomes(job, "failed", told)
+                self.store.set_state(job, "failed", told)
         finally:
             self._running = None
             self._idle.set()
@@ -217,7 +221,7 @@ class TrainingJobs:
             if job.state != "running":  # Cancelled; more may have been told before the end.
                 continue
             if "error" in event:
-                self.book.becomes(job, "failed", TrainingError(**event["error"]))
+                self.store.set_state(job, "failed", TrainingError(**event["error"]))
                 continue
             job.progress = event.get("progress", job.progress)
             job.metrics = job.metrics.model_copy(update=event["metrics"])
@@ -225,12 +229,12 @@ class TrainingJobs:
                 _log_device(job)
             if monotonic() - written > WRITE_PERIOD_S:
                 written = monotonic()
-                self.book.write(job)
+                self.store.write(job)
 
     async def _finish(self, job: TrainingJob, folder: JobFolder, process: TrainingProcess) -> None:
         """Give what was learnt its name; without anything learnt the job was interrupted."""
         if not job.metrics.ending:
-            self.book.becomes(job, "interrupted", self._describe_end(process))
+            self.store.set_state(job, "interrupted", self._describe_end(process))
             return
         content = await asyncio.to_thread((folder.path / VOCABULARY).read_bytes)
         vocabulary = await asyncio.to_thread(read_canonical, content)
@@ -242,12 +246,12 @@ class TrainingJobs:
         except ServiceError as error:
             # The name was taken meanwhile: what took hours is not thrown away for that.
             told = TrainingError(code=error.code, detail=error.message, where=error.where)
-            self.book.becomes(job, "interrupted", told)
+            self.store.set_state(job, "interrupted", told)
         except VocabularyError as error:
-            self.book.becomes(job, "failed", TrainingError.of(error))
+            self.store.set_state(job, "failed", TrainingError.of(error))
         else:
             job.digest, job.progress = vocabulary.digest, 1.0
-            self.book.becomes(job, "finished")
+            self.store.set_state(job, "finished")
         finally:
             self._is_installing = False
 

@@ -27,7 +27,8 @@ class TrainingProcess:
         folder: the job's.
         memory_bytes: what its memory is bounded by.
         corpus_bytes: the most letters that it reads.
-        device: what it computes on, and the part of a GPU's free memory that it may take.
+        device: what it computes on.
+        gpu_memory_share: the part of a GPU's free memory that it may take.
         worker: the command that it is.
     """
 
@@ -36,18 +37,21 @@ class TrainingProcess:
         folder: Path,
         memory_bytes: int,
         corpus_bytes: int,
-        device: tuple[str, float] = ("cpu", 1.0),
+        *,
+        device: str = "cpu",
+        gpu_memory_share: float = 1.0,
         worker: Sequence[str] = WORKER,
     ) -> None:
         bounds = (
             f"--memory-bytes={memory_bytes}",
             f"--corpus-bytes={corpus_bytes}",
-            f"--device={device[0]}",
-            f"--gpu-memory-share={device[1]}",
+            f"--device={device}",
+            f"--gpu-memory-share={gpu_memory_share}",
         )
         self._command = (*worker, str(folder.absolute()), *bounds)
         self._process: Process | None = None
-        self._is_stopped = self._is_killed = False
+        self._is_stopped = False
+        self._is_killed = False
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """Run it; what it tells until it ends."""

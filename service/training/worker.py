@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gpu-memory-share", type=float, default=1.0)
     parsed = parser.parse_args(arguments)
     stand_back()
-    stop = Stop()
+    stop = StopRequest()
     bound_memory(parsed.device, parsed.memory_bytes)
     os.chdir(parsed.folder)  # So that messages name files and no folders.
     # One that a killed service has left may still be saving its state.
@@ -110,14 +110,15 @@ def bound_memory(device: DeviceName, num_bytes: int) -> None:
     resource.setrlimit(limit, (num_bytes, num_bytes))
 
 
-class Stop:
+class StopRequest:
     """Whether the standard input has ended; the training asks between two merges.
 
     Before it first asks there is nothing to save, and the process ends at once.
     """
 
     def __init__(self) -> None:
-        self._is_wanted = self._was_asked = False
+        self._is_wanted = False
+        self._was_asked = False
         threading.Thread(target=self._watch, daemon=True).start()
 
     def __call__(self) -> bool:

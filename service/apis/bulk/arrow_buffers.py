@@ -22,7 +22,8 @@ class PieceWriter:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.head, self._file = memoryview(schema.serialize()), _Pieces()
+        self.head = memoryview(schema.serialize())
+        self._file = _Pieces()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema)
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))
         self._file.taken()  # The schema comes with the first batch.

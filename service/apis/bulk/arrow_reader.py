@@ -98,7 +98,8 @@ class _File:
     closed = False
 
     def __init__(self, read: Callable[[int], Any]) -> None:
-        self._read, self._has_begun = read, False
+        self._read = read
+        self._has_begun = False
         self._failure: BaseException | None = None
 
     def read(self, num_bytes: int) -> Any:

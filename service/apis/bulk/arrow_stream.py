@@ -110,7 +110,9 @@ class BodyReader:
     def __init__(
         self, body: Body, max_bytes: int, memory: Callable[[int], NDArray[np.uint8]]
     ) -> None:
-        self._body, self._max_bytes, self._memory = body, max_bytes, memory
+        self._body = body
+        self._max_bytes = max_bytes
+        self._memory = memory
         self._rest = memoryview(b"")
         self._loop = asyncio.get_running_loop()
         self._asked: Future[memoryview] | None = None
@@ -159,7 +161,8 @@ class TimedSource:
     """Reads a source, and measures how long each batch took beside the wait for its bytes."""
 
     def __init__(self, source: Source, body: BodyReader) -> None:
-        self._source, self._body = source, body
+        self._source = source
+        self._body = body
 
     def next_batch(self) -> TimedBatch | None:
         """Read the next texts; None at the end. May block."""

@@ -130,9 +130,12 @@ class WindowMessages(_Messages):
     ) -> None:
         names = ("name", pa.string()), ("start", pa.int64())
         super().__init__(dtype, *names, ("input_ids", None), ("error", pa.string()))
-        self._window, self._stride, self._max_ids = window, stride, max_ids
+        self._window = window
+        self._stride = stride
+        self._max_ids = max_ids
         self._kept: NDArray[Any] = np.zeros(0, dtype)
-        self._skipped = self._first = 0
+        self._skipped = 0
+        self._first = 0
         self._is_refused = False
 
     def message(self, result: Result[Encoded], named: Named) -> list[memoryview]:
@@ -150,7 +153,9 @@ class WindowMessages(_Messages):
             ids, self._skipped = ids[self._skipped :], max(0, self._skipped - len(ids))
             offsets = np.array([0, len(ids)])
         else:
-            self._first, self._skipped, self._is_refused = 0, 0, False
+            self._first = 0
+            self._skipped = 0
+            self._is_refused = False
         sizes = np.diff(offsets)
         counts = -(-sizes // self._stride)
         if named.goes_on:

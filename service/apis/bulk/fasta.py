@@ -48,8 +48,11 @@ class _Body(io.RawIOBase):
 
     def __init__(self, body: BodyReader, first: bytes, max_bytes: int) -> None:
         super().__init__()
-        self._body, self._first, self._max_bytes = body, first, max_bytes
-        self._last, self._since = b"", 0
+        self._body = body
+        self._first = first
+        self._max_bytes = max_bytes
+        self._last = b""
+        self._since = 0
 
     def readable(self) -> bool:
         return True
@@ -77,7 +80,9 @@ class _Records:
     """
 
     def __init__(self, body: BodyReader, max_bytes: int, splitter: Splitter | None) -> None:
-        self._body, self._max_bytes, self._splitter = body, max_bytes, splitter
+        self._body = body
+        self._max_bytes = max_bytes
+        self._splitter = splitter
         self._batches: Iterator[tuple[Named, Batch]] | None = None
 
     def next_batch(self) -> tuple[Batch, Named] | None:

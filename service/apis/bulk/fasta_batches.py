@@ -52,13 +52,15 @@ class FastaBatches:
     """
 
     def __init__(self, splitter: Splitter | None, max_bytes: int) -> None:
-        self._splitter, self._max_bytes = splitter, max_bytes
+        self._splitter = splitter
+        self._max_bytes = max_bytes
         self._names: list[str] = []
         self._rows: list[bytes] = []
         self._num_bytes = 0
         self._name: str | None = None  # Of the record that is being read.
         self._bases: list[bytes] = []
-        self._size = self._begin = 0
+        self._size = 0
+        self._begin = 0
         self._enough = PART_BYTES  # Bases at which the record is split.
 
     def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[tuple[Named, Batch]]:
@@ -109,10 +111,14 @@ class FastaBatches:
             self._rows.append(row)
             self._num_bytes += len(row)
         self._name, self._bases = None, []
-        self._size, self._begin, self._enough = 0, 0, PART_BYTES
+        self._size = 0
+        self._begin = 0
+        self._enough = PART_BYTES
 
     def _flush(self) -> Iterator[tuple[Named, Batch]]:
         """The whole records that were read."""
         if self._rows:
             yield Named(self._names), Batch.from_bytes(self._rows)
-        self._names, self._rows, self._num_bytes = [], [], 0
+        self._names = []
+        self._rows = []
+        self._num_bytes = 0

@@ -36,7 +36,7 @@ COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
 TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
 
 
-class Cut(DialectBody):
+class PromptTruncation(DialectBody):
     """To how many ids a prompt is cut, and which: vLLM's words.
 
     Attributes:
@@ -48,14 +48,14 @@ class Cut(DialectBody):
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True)] | None = None
     truncation_side: Literal["left", "right"] | None = None
 
-    def cut(self, row: list[Any], most: int | None) -> list[Any]:
+    def truncate(self, row: list[Any], most: int | None) -> list[Any]:
         """What is left of a prompt's ids, or of their places."""
         if most is None or most >= len(row):
             return row
         return row[:most] if self.truncation_side == "right" else row[len(row) - most :]
 
 
-class CompletionBody(Cut):
+class CompletionBody(PromptTruncation):
     """What is read of a completion request."""
 
     max_tokens: Annotated[int, Field(ge=0)] | None = None
@@ -64,7 +64,7 @@ class CompletionBody(Cut):
     return_token_offsets: bool = False
 
 
-class RenderChat(ChatBody, Cut):
+class RenderChat(ChatBody, PromptTruncation):
     """What is read of a chat completion request."""
 
     max_tokens: Annotated[int, Field(ge=0)] | None = None
@@ -91,19 +91,19 @@ async def render_completion(request: Request) -> Response:
             answer.append(_generation(asked, "cmpl", rows[place], offsets[place]))
             place += 1
         else:
-            answer.append(_generation(asked, "cmpl", body.cut(prompt, most), None))
+            answer.append(_generation(asked, "cmpl", body.truncate(prompt, most), None))
     return make_json_response(answer, warning)
 
 
 def _most_ids(
-    asked: DialectRequest, entry: LoadedVocabulary, cut: Cut, num_answered: int
+    asked: DialectRequest, entry: LoadedVocabulary, truncate: PromptTruncation, num_answered: int
 ) -> int | None:
     """Most ids of a prompt beside those of its answer; None where it is not cut.
 
     Raises:
         InvalidRequest: the model's length is too short for what is asked.
     """
-    wanted, length = cut.truncate_prompt_tokens, model_length(asked, entry)
+    wanted, length = truncate.truncate_prompt_tokens, model_length(asked, entry)
     if wanted is None or (wanted < 0 and length == NO_LIMIT):
         return None
     room = length - num_answered
@@ -130,7 +130,7 @@ async def _rows(
         spans=with_offsets,
         max_length=None if body.truncation_side else most,
     )
-    rows = [body.cut(row, most) for row in rows]
+    rows = [body.truncate(row, most) for row in rows]
     if not with_offsets:
         return rows, [None] * len(rows), warning
     encoded = result.output
@@ -140,7 +140,7 @@ async def _rows(
         convert_spans(encoded.spans[begins[i] : begins[i + 1]], text, "codepoints").tolist()
         for i, text in enumerate(texts)
     ]
-    return rows, [body.cut(places, most) for places in offsets], warning
+    return rows, [body.truncate(places, most) for places in offsets], warning
 
 
 def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:

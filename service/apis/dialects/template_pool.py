@@ -32,7 +32,8 @@ class TemplatePool:
     """
 
     def __init__(self, timeout_s: float, max_chars: int) -> None:
-        self.timeout_s, self.max_chars = timeout_s, max_chars
+        self.timeout_s = timeout_s
+        self.max_chars = max_chars
         self._process: Process | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0

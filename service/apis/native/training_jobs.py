@@ -138,7 +138,7 @@ def _check_name(
     except ServiceError as error:
         error.where = "/vocabulary"
         raise
-    for job in training.book.jobs():
+    for job in training.store.jobs():
         if job.vocabulary == name and job.state not in ENDED and job.id != own_id and not replace:
             raise NameTaken(f"training job {job.id} is to give this name", "/vocabulary")
 
@@ -146,13 +146,13 @@ def _check_name(
 @router.get("")
 async def list_training_jobs(training: TrainingDep) -> TrainingJobList:
     """All training jobs that are known, the oldest first."""
-    return TrainingJobList(jobs=training.book.jobs())
+    return TrainingJobList(jobs=training.store.jobs())
 
 
 @router.get("/{id}", responses=refusals(404))
 async def get_training_job(training: TrainingDep, id: str) -> TrainingJob:
     """One training job: its state, how far it is, what it has learnt."""
-    return training.book.find(id)
+    return training.store.find(id)
 
 
 @router.post("/{id}/resume", status_code=202, responses=refusals(404, 409))
@@ -165,7 +165,7 @@ async def resume_training_job(
     replace: Annotated[bool | None, Query(description="null: as it was.")] = None,
 ) -> TrainingJob:
     """Queue an interrupted job again; it goes on where it was last saved."""
-    job = training.book.find(id)
+    job = training.store.find(id)
     name = job.vocabulary if vocabulary is None else vocabulary
     replaces = job.parameters.replace if replace is None else replace
     _check_name(service, training, request, name, replaces, job.id)
@@ -176,4 +176,4 @@ async def resume_training_job(
 @router.delete("/{id}", status_code=204, responses=refusals(404, 409))
 async def delete_training_job(training: TrainingDep, id: str) -> None:
     """Cancel a job, which is then listed as cancelled; forget it where it has ended."""
-    training.cancel(training.book.find(id))
+    training.cancel(training.store.find(id))

@@ -94,13 +94,16 @@ class _Parts:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.uploaded = Uploaded()
-        self._folder, self._settings = folder, settings
-        self._header, self._value = b"", b""
+        self._folder = folder
+        self._settings = settings
+        self._header = b""
+        self._value = b""
         self._disposition: bytes | None = None
         self._name = ""
         self._file: BinaryIO | None = None
         self._text = bytearray()
-        self._num_bytes = self._num_parts = 0
+        self._num_bytes = 0
+        self._num_parts = 0
         self._has_ended = False
 
     def callbacks(self) -> dict[str, object]:
@@ -144,7 +147,8 @@ class _Parts:
     def _end_header(self) -> None:
         if self._header.lower() == b"content-disposition":
             self._disposition = self._value
-        self._header = self._value = b""
+        self._header = b""
+        self._value = b""
 
     def _open(self) -> None:
         _, options = parse_options_header(self._disposition)

@@ -66,8 +66,10 @@ class RegionRegistry:
         open_shared: Callable[[bytes, int], DeviceMemory | None] = lambda handle, num_bytes: None,
         share_host: Callable[[int, int, int], SharedMemory | None] = lambda file, begin, size: None,
     ) -> None:
-        self.is_on, self.max_regions = is_on, max_regions
-        self._open_shared, self._share_host = open_shared, share_host
+        self.is_on = is_on
+        self.max_regions = max_regions
+        self._open_shared = open_shared
+        self._share_host = share_host
         self.system: dict[str, SystemRegion] = {}
         self.cuda: dict[str, CudaRegion] = {}
         self._coming: set[str] = set()

@@ -12,10 +12,10 @@ from uvicorn.server import ServerState
 from service.core.call import Call
 from service.core.context_vars import REQUEST_ID
 from service.core.problem_details import as_service_error, problem
+from service.http.asgi_fast_path import JSON_TYPE
 from service.observability.request_observer import RequestObserver
 
 Fields = Sequence[tuple[bytes, bytes]]
-JSON_TYPE = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
 
 

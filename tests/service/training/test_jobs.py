@@ -48,7 +48,7 @@ REAL = (sys.executable, "-c", EAGER)
 HALFWAY = f"""
 import time
 from service.training import worker as w
-asked, num_asked = w.Stop.__call__, 0
+asked, num_asked = w.StopRequest.__call__, 0
 
 def ask(stop):
     global num_asked
@@ -59,7 +59,7 @@ def ask(stop):
             time.sleep(0.01)
     return asked(stop)
 
-w.Stop.__call__ = ask
+w.StopRequest.__call__ = ask
 {EAGER}
 """
 FASTA = b">a\nACGTACGTACGT\n>b\nACGTTTGACGTA\n>c\nGATTACAGATTACA\n"
