@@ -1,7 +1,7 @@
-"""What a training computes on: the processor, or a GPU where one is wanted, is there and has room.
+"""Chooses whether a training computes on the processor or on a GPU.
 
-Both learn the same vocabulary, which a GPU has to show on small corpora before each training. Which
-one it was, why where that was open, and what the GPU showed is always said.
+Both learn the same vocabulary; a GPU must prove that on small corpora before each training. The
+choice, its reason, and the outcome of that self-test are always reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
 from gpu.training.merger import merger_on
-from service.training.device_selftest import SelfTestFailed, proved_device
+from service.training.device_selftest import SelfTestFailed, open_tested
 from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import CpuMerger, Ids, MakeMerger, Merger
@@ -21,19 +21,19 @@ from vocabularies.training.options import TrainingOptions
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 AUTO_LETTERS = 4_000_000
-"""Letters from which on "auto" asks for a GPU: for 4,096 ids of them an H200 takes 0.25 s, and a
-processor over a second, which is what a GPU may take to begin."""
+"""The smallest corpus, in letters, for which "auto" tries a GPU. Below it a GPU takes longer to
+start than the processor takes to learn."""
 NO_GPU = (DeviceUnavailable, SelfTestFailed)
 
 
 class Choice(NamedTuple):
-    """What a training computes on.
+    """The device that a training computes on, and why.
 
     Attributes:
         device: "cpu" or "cuda".
-        device_reason: why "auto" took the processor, or "".
-        device_selftest: whether the GPU learnt what the processor learns: "passed", "failed", or ""
-            where none was asked or is there.
+        device_reason: why "auto" chose the processor, or "".
+        device_selftest: "passed" if the GPU learnt the same as the processor, "failed" if not, ""
+            if no GPU was tested.
     """
 
     device: str
@@ -41,30 +41,30 @@ class Choice(NamedTuple):
     device_selftest: Literal["", "passed", "failed"] = ""
 
 
-Tell = Callable[[Choice], object]
+Report = Callable[[Choice], object]
 
 
 def open_cuda() -> Device:
-    """The first CUDA device.
+    """Open the first CUDA device.
 
     Raises:
-        DeviceUnavailable: there is none, or CuPy is not installed.
+        DeviceUnavailable: there is no device, or CuPy is not installed.
     """
     device = CudaDevice()
     device.prepare(("training",))
     return device
 
 
-def choose_merger(name: DeviceName, tell: Tell, memory_share: float = 1.0) -> MakeMerger:
-    """What `train` is given.
+def choose_merger(name: DeviceName, report: Report, memory_share: float = 1.0) -> MakeMerger:
+    """Make the `make_merger` argument of `train`.
 
     Args:
         name: "cpu", "cuda", or "auto": the GPU for AUTO_LETTERS and more, if it can.
-        tell: called once with what is taken, before the first merge.
-        memory_share: part of the GPU's free memory that may be taken.
+        report: called once with the choice, before the first merge.
+        memory_share: the share of the GPU's free memory that the training may take.
 
-    What it gives raises NO_GPU, OutOfMemory or VocabularyError where "cuda" is asked for and cannot
-    be.
+    The returned function raises NO_GPU, OutOfMemory or VocabularyError if `name` is "cuda" and the
+    GPU cannot be used.
     """
 
     def make(layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]) -> Merger:
@@ -74,20 +74,20 @@ def choose_merger(name: DeviceName, tell: Tell, memory_share: float = 1.0) -> Ma
         elif name != "cpu":
             selftest: Literal["", "passed"] = ""
             try:
-                device = proved_device(open_cuda)
+                device = open_tested(open_cuda)
                 selftest = "passed"
                 merger = merger_on(device, memory_share)(layout, options, first, lengths)
             except (*NO_GPU, OutOfMemory, VocabularyError) as error:
-                # What is wrong with the options themselves the processor says as well.
+                # If the options are wrong, the processor raises the same error.
                 if name == "cuda":
                     raise
                 is_faulty = isinstance(error, SelfTestFailed)
                 choice = Choice("cpu", str(error), "failed" if is_faulty else selftest)
             else:
-                tell(Choice("cuda", device_selftest=selftest))
+                report(Choice("cuda", device_selftest=selftest))
                 return merger
         merger = CpuMerger(layout, options, first, lengths)
-        tell(choice)
+        report(choice)
         return merger
 
     return make

@@ -1,4 +1,4 @@
-"""Whether a GPU learns what the processor learns: two small corpora on both, before any other."""
+"""Tests whether a GPU learns the same merges as the processor, on one small corpus."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import train
 
-NUM_LETTERS = 10_000  # Several tiles of the kernels.
+NUM_LETTERS = 10_000  # Enough for several tiles of the kernels.
 IDS = 40
 BANK = MotifBank((Motif("ACGT"), Motif("GGATC", weight=500), Motif("AAAAAA")))
 
 
 class SelfTestFailed(RuntimeError):
-    """A GPU fails, or makes other merges than the processor; the message says what."""
+    """A GPU fails or learns other merges than the processor; the message says which."""
 
 
-def proved_device(open_device: Callable[[], Device]) -> Device:
-    """A device that has just learnt from random letters and runs, plain and with motifs.
+def open_tested(open_device: Callable[[], Device]) -> Device:
+    """Open a device and test it: learn random letters and repeats, plain and with motifs.
 
     Raises:
-        DeviceUnavailable: there is none.
-        SelfTestFailed: its kernels do not compile or run; a merge, or one of the figures it was
-            chosen by, differs.
-        OutOfMemory: there is not even room for these.
+        DeviceUnavailable: there is no device.
+        SelfTestFailed: its kernels do not compile or run, or a merge or its scores differ.
+        OutOfMemory: the device has not enough free memory for the test.
     """
     try:
         device = open_device()
-        _prove(device)
+        _test(device)
     except (DeviceUnavailable, SelfTestFailed, MemoryError):
         raise
     except Exception as error:  # CUDA's, CuPy's or its compiler's.
@@ -44,7 +43,7 @@ def proved_device(open_device: Callable[[], Device]) -> Device:
     return device
 
 
-def _prove(device: Device) -> None:
+def _test(device: Device) -> None:
     for options, motifs in (
         (TrainingOptions(IDS), None),
         (TrainingOptions(IDS, penalty_weight=1.0, merge_harmful=True), BANK),
@@ -60,7 +59,7 @@ def _prove(device: Device) -> None:
 
 @functools.cache
 def _corpus() -> Corpus:
-    """Three sequences of letters, of which a few parts repeat, and runs that cross tiles."""
+    """Make three sequences with repeated parts and with runs of one letter that cross tiles."""
     chance = np.random.default_rng(20)
     letters = np.frombuffer(b"ACGT", np.uint8)[chance.integers(0, 4, NUM_LETTERS)]
     letters[3_000:4_000] = letters[7_001:8_001]

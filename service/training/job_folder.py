@@ -1,12 +1,12 @@
-"""Where training jobs lie: a folder each, with its record, its inputs and what came of it.
+"""The folders of training jobs: each has a job's record, its inputs and its results.
 
     <store_dir>/training/<id>/job.json        the record
-                             /corpus.0, ...   as uploaded, also motifs and confidence
-                             /state.npz       a training that can be continued
-                             /vocabulary      what was learnt, until it has its name
+                             /corpus.0, ...   the upload; also motifs and confidence
+                             /state.npz       a training that can be resumed
+                             /vocabulary      the learnt vocabulary, until it is registered
 
 A folder belongs to the process that holds its lock, so that services with one store leave each
-other's jobs alone. Without a store all of it is temporary.
+other's jobs alone. Without a store the folders are temporary.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.runtime.atomic_files import Store
 from service.training.schemas import TrainingJob
 
 logger = logging.getLogger(__name__)
-UPLOAD_PREFIX = ".upload-"  # Of files in which front ends put what is uploaded to them.
+UPLOAD_PREFIX = ".upload-"  # Begins the names of files in which front ends keep uploads.
 RECORD, STATE, VOCABULARY = "job.json", "state.npz", "vocabulary"
 
 
@@ -47,15 +47,15 @@ class JobFolder:
             raise
 
     def write(self, job: TrainingJob) -> None:
-        """Keep the record as it is now."""
+        """Write the job's record."""
         Store(self.path).write(RECORD, job.model_dump_json(indent=1).encode())
 
     def read(self) -> TrainingJob:
-        """The record.
+        """Read the job's record.
 
         Raises:
-            OSError: there is none.
-            ValueError: it is damaged.
+            OSError: there is no record.
+            ValueError: the record is damaged.
         """
         return TrainingJob.model_validate_json((self.path / RECORD).read_bytes())
 
@@ -66,22 +66,22 @@ class JobFolder:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def remove(self) -> None:
-        """Remove it all."""
+        """Remove the folder and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.close()
 
 
 class JobFolders:
-    """The folders of one service.
+    """The folders of all jobs of one service.
 
     Args:
-        store_dir: the service's store; None: there is none.
+        store_dir: the folder of the service's store; None: jobs are temporary.
     """
 
     def __init__(self, store_dir: Path | None) -> None:
@@ -89,25 +89,26 @@ class JobFolders:
         self._root = None if store_dir is None else store_dir / "training"
 
     def new(self) -> JobFolder:
-        """An empty folder; its name is the job's id."""
+        """Make an empty folder, whose name is the new job's id."""
         if self._root is None:
             self._root = Path(tempfile.mkdtemp(prefix="warptok-training-"))
         name = secrets.token_hex(8)
         hidden = self._root / f".{name}"
         hidden.mkdir(parents=True, mode=0o700)
-        # It gets its name when it is locked: nobody else finds it in between.
+        # Rename it only when it is locked, so that no other process finds it unlocked.
         folder = JobFolder(hidden)
         folder.path = hidden.rename(self._root / name)
         return folder
 
-    def found(self) -> Iterator[tuple[JobFolder, TrainingJob]]:
-        """What an earlier run of the service has left, and no other one holds, oldest first.
+    def recover(self) -> Iterator[tuple[JobFolder, TrainingJob]]:
+        """Lock the folders that an earlier run of the service has left, oldest first.
 
-        A folder without a record is an upload that was not finished, and is removed.
+        Folders that another process holds are skipped. A folder without a record is an upload that
+        was not finished, and is removed.
         """
         rows: list[tuple[JobFolder, TrainingJob]] = []
         if self._root is not None:
-            _remove_left(self._root)
+            _remove_abandoned_uploads(self._root)
         for path in self._root.glob("[!.]*") if self._root else ():
             try:
                 folder = JobFolder(path)
@@ -118,19 +119,19 @@ class JobFolders:
             except FileNotFoundError:
                 folder.remove()
             except (OSError, ValidationError) as error:
-                logger.warning("training job %s is not used: %s", path.name, type(error).__name__)
+                logger.warning("training job %s is skipped: %s", path.name, type(error).__name__)
                 folder.close()
         yield from sorted(rows, key=lambda row: row[1].created_at)
 
     def close(self) -> None:
-        """Remove what is only temporary."""
+        """Remove temporary folders."""
         if not self.is_kept and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
 
 
-def _remove_left(folder: Path) -> None:
-    """Remove the files that killed front ends have left."""
+def _remove_abandoned_uploads(folder: Path) -> None:
+    """Remove the uploads of front ends that were killed."""
     for path in folder.glob(UPLOAD_PREFIX + "*"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

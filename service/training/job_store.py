@@ -1,7 +1,7 @@
-"""The training jobs that are known, their states, and the record of each on disk.
+"""Keeps training jobs and their states, in memory and on disk.
 
-What has not ended keeps its inputs; what has ended keeps its record only, and the oldest of those
-are forgotten. Knows no process.
+A job that has not ended keeps its inputs. A job that has ended keeps only its record, and the
+oldest of those are forgotten. Starts no process.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from service.training.job_folder import JobFolder, JobFolders
 from service.training.schemas import ENDED, JobState, TrainingError, TrainingJob
 
 logger = logging.getLogger(__name__)
-MAX_ENDED = 100
+MAX_ENDED = 100  # Ended jobs whose records are kept.
 
 
 class JobStore:
-    """Jobs by id, oldest first; one event loop writes in it.
+    """Jobs by id, oldest first; only one event loop may change it.
 
     Args:
-        folders: where they lie.
-        metrics: counts what ended.
+        folders: the jobs' folders.
+        metrics: counts jobs that end.
     """
 
     def __init__(self, folders: JobFolders, metrics: Metrics) -> None:
         self.folders = folders
         self._metrics = metrics
         self._jobs: dict[str, tuple[TrainingJob, JobFolder]] = {}
-        # Disks may be slow, and the loop has requests to answer; one thread keeps the order.
+        # Writing may be slow and must not block the loop; one thread keeps the order.
         self._disk = ThreadPoolExecutor(1, "training")
 
     def open(self) -> None:
-        """Find what an earlier run of the service has left."""
-        for folder, job in self.folders.found():
+        """Find the jobs of earlier runs of the service."""
+        for folder, job in self.folders.recover():
             self._jobs[job.id] = job, folder
 
     async def close(self) -> None:
-        """Finish writing."""
+        """Finish writing, and release all folders."""
         await asyncio.to_thread(self._disk.shutdown)
         for _, folder in self._jobs.values():
             folder.close()
@@ -52,37 +52,37 @@ class JobStore:
         return job_id in self._jobs
 
     def jobs(self, state: JobState | None = None) -> list[TrainingJob]:
-        """All jobs, or those in a state, oldest first."""
+        """List all jobs, or those in a state, oldest first."""
         return [job for job, _ in self._jobs.values() if state is None or job.state == state]
 
     def states(self) -> Counter[str]:
-        """How many jobs are in each state."""
+        """Count the jobs in each state."""
         return Counter(job.state for job, _ in self._jobs.values())
 
     @property
-    def num_held(self) -> int:
-        """Jobs that have not ended."""
+    def num_unended(self) -> int:
+        """The number of jobs that have not ended."""
         return sum(job.state not in ENDED for job, _ in self._jobs.values())
 
     def find(self, job_id: str) -> TrainingJob:
-        """One job.
+        """Find a job by its id.
 
         Raises:
-            UnknownJob: there is none of this id.
+            UnknownJob: no job has this id.
         """
         if (found := self._jobs.get(job_id)) is None:
             raise UnknownJob("no training job has this id", "/id")
         return found[0]
 
     def folder(self, job: TrainingJob) -> JobFolder:
-        """Where a job lies."""
+        """Get a job's folder."""
         return self._jobs[job.id][1]
 
     async def add(self, job: TrainingJob, folder: JobFolder) -> None:
-        """A new job.
+        """Add a new job.
 
         Raises:
-            OSError: its record cannot be written.
+            OSError: the record cannot be written.
         """
         await asyncio.to_thread(folder.write, job)
         self._jobs[job.id] = job, folder
@@ -90,9 +90,10 @@ class JobStore:
     def set_state(
         self, job: TrainingJob, state: JobState, error: TrainingError | None = None
     ) -> None:
-        """Change a job's state, on disk as well."""
+        """Change a job's state, in memory and on disk."""
         now = datetime.now(UTC)
-        job.state, job.error = state, error
+        job.state = state
+        job.error = error
         if state == "running":
             job.started_at = now
         if state in ENDED:
@@ -102,19 +103,21 @@ class JobStore:
         self.write(job)
         if state in ENDED:
             self._disk.submit(self.folder(job).clear)
-            ended = [each for each in self.jobs() if each.state in ENDED]
-            for each in ended[:-MAX_ENDED]:
-                self.forget(each)
+            ended_jobs = [job for job in self.jobs() if job.state in ENDED]
+            for oldest in ended_jobs[:-MAX_ENDED]:
+                self.forget(oldest)
 
     def write(self, job: TrainingJob) -> None:
-        """Keep a job's record as it is now."""
+        """Write a job's record as it is now."""
         folder = self.folder(job)
 
         def write(now: TrainingJob) -> None:
             try:
                 folder.write(now)
             except OSError as error:
-                logger.error("training job %s is not written: %s", now.id, error.strerror)
+                logger.error(
+                    "the record of training job %s cannot be written: %s", now.id, error.strerror
+                )
 
         self._disk.submit(write, job.model_copy(deep=True))
 

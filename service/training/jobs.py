@@ -1,13 +1,13 @@
-"""Training jobs: a bounded queue, and one process at a time.
+"""Runs training jobs: a bounded queue, and one process at a time.
 
                         ┌──────── resume ────────┐
-    queued ──► running ─┼─► interrupted ─────────┘   stopped with the service, or its name is taken
-       │          │     ├─► finished                 the vocabulary has its name
-       │          │     └─► failed                   what is wrong is said
+    queued ──► running ─┼─► interrupted ─────────┘   the service stopped, or the name is taken
+       │          │     ├─► finished                 the vocabulary is registered
+       │          │     └─► failed                   the job has an error
        └──────────┴──cancel──► cancelled
 
-With a store all of it outlives the service: what was queued is run, what was running is interrupted
-then. Knows no HTTP; one event loop calls it.
+With a store, jobs outlive the service: after a restart queued jobs run, and jobs that were running
+are interrupted. Knows no HTTP; one event loop calls it.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 Install = Callable[[str, Vocabulary, bool], Awaitable[object]]
-"""Gives a vocabulary its name; whether it may replace another one is the last argument."""
+"""Registers a vocabulary by name; the last argument is whether it may replace another one."""
 SERVICE_ENDED = TrainingError(code="service_ended", detail="the service ended; resume the job")
-WRITE_PERIOD_S = 30.0  # How often the progress of a job is written down.
+WRITE_PERIOD_S = 30.0  # How often a running job's progress is written to its record.
 
 
 class TrainingJobs:
     """The training jobs of one service.
 
     Args:
-        settings: the limits, and where the store is.
-        metrics: counts what ended.
-        install: called with what was learnt.
+        settings: the limits, and the folder of the store.
+        metrics: counts jobs that end.
+        install: registers the learnt vocabularies.
         worker: the command of a job's process.
 
     Attributes:
@@ -73,7 +73,7 @@ class TrainingJobs:
         self._is_installing = False
 
     def start(self) -> None:
-        """Find what an earlier run of the service has left, and go on with what is queued."""
+        """Find the jobs of earlier runs of the service, and run those that are queued."""
         self.store.open()
         for job in self.store.jobs("running"):
             self.store.set_state(job, "interrupted", SERVICE_ENDED)
@@ -81,17 +81,17 @@ class TrainingJobs:
         self._runner = asyncio.create_task(self._run_queue())
 
     def stop_soon(self) -> None:
-        """Ask the running job to save its state and end; start no other."""
+        """Ask the running job to save its state and end; start no further job."""
         self._is_stopping = True
         if self._running is not None:
             _, process = self._running
             if self.store.folders.is_kept:
                 process.stop()
-            else:  # Nobody will go on with it.
+            else:  # Without a store its state is lost anyway.
                 process.kill()
 
     async def stop(self, grace_s: float) -> None:
-        """End the running job, within so many seconds in peace."""
+        """Stop the running job; kill it if it has not ended after `grace_s` seconds."""
         self.stop_soon()
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
@@ -105,19 +105,19 @@ class TrainingJobs:
         await self.store.close()
 
     @contextmanager
-    def place(self) -> Iterator[JobFolder]:
-        """A folder to upload a new job's inputs into; removed if no job comes of it.
+    def new_folder(self) -> Iterator[JobFolder]:
+        """Make a folder for a new job's inputs; it is removed unless a job is submitted with it.
 
         Raises:
-            TooManyJobs: as many as may be have not ended.
+            TooManyJobs: as many jobs as allowed have not ended.
             Draining: the service is stopping.
         """
         if self._is_stopping:
             raise Draining("the service is stopping")
-        limit, held = self._settings.max_training_jobs, self._num_uploads + self.store.num_held
-        if held >= limit:
+        num_jobs = self._num_uploads + self.store.num_unended
+        if num_jobs >= self._settings.max_training_jobs:
             self._metrics.rejected(TooManyJobs.code)
-            message = f"{held} training jobs wait, run or were interrupted"
+            message = f"{num_jobs} training jobs wait, run or were interrupted"
             raise TooManyJobs(f"{message} (max_training_jobs); cancel one, or come again")
         with disk_errors():
             folder = self.store.folders.new()
@@ -135,7 +135,7 @@ class TrainingJobs:
         """Queue a job whose inputs are in its folder.
 
         Raises:
-            OSError: its record cannot be written.
+            OSError: the record cannot be written.
         """
         job = TrainingJob(
             id=folder.path.name,
@@ -152,7 +152,7 @@ class TrainingJobs:
         """Queue an interrupted job again, under the same or another name.
 
         Raises:
-            WrongState: it is not interrupted.
+            WrongState: the job is not interrupted.
         """
         if job.state != "interrupted":
             raise WrongState(f"the job is {job.state}; only an interrupted one is resumed", "/id")
@@ -165,19 +165,19 @@ class TrainingJobs:
         """Cancel a job, or forget one that has ended.
 
         Raises:
-            WrongState: what it has learnt is being given its name.
+            WrongState: its vocabulary is being registered.
         """
         if job.state in ENDED:
             self.store.forget(job)
             return
         if self._running is not None and self._running[0] is job:
             if self._is_installing:
-                raise WrongState("the vocabulary is being given its name", "/id")
+                raise WrongState("the vocabulary is being registered", "/id")
             self._running[1].kill()
         self.store.set_state(job, "cancelled")
 
     async def _run_queue(self) -> None:
-        """One job after another, in the order in which they came."""
+        """Run one job after another, in the order of their arrival."""
         while True:
             await self._wanted.wait()
             queued = self.store.jobs("queued")
@@ -187,7 +187,7 @@ class TrainingJobs:
                 self._wanted.clear()
 
     async def _run(self, job: TrainingJob) -> None:
-        """One run of a job, to whatever end."""
+        """Run a job once, until it is finished, failed, cancelled or interrupted."""
         folder = self.store.folder(job)
         process = TrainingProcess(
             folder.path,
@@ -208,17 +208,17 @@ class TrainingJobs:
         except Exception as error:
             logger.exception("This is a bug. Training job %s", job.id)
             if job.state == "running":
-                told = TrainingError(code="internal", detail=type(error).__name__)
-                self.store.set_state(job, "failed", told)
+                reported = TrainingError(code="internal", detail=type(error).__name__)
+                self.store.set_state(job, "failed", reported)
         finally:
             self._running = None
             self._idle.set()
 
     async def _follow(self, job: TrainingJob, process: TrainingProcess) -> None:
-        """Take what its process tells into the record."""
+        """Take the events of its process into the job's record."""
         written = monotonic()
         async for event in process.events():
-            if job.state != "running":  # Cancelled; more may have been told before the end.
+            if job.state != "running":  # Cancelled; more events may come before the process ends.
                 continue
             if "error" in event:
                 self.store.set_state(job, "failed", TrainingError(**event["error"]))
@@ -232,7 +232,7 @@ class TrainingJobs:
                 self.store.write(job)
 
     async def _finish(self, job: TrainingJob, folder: JobFolder, process: TrainingProcess) -> None:
-        """Give what was learnt its name; without anything learnt the job was interrupted."""
+        """Register the learnt vocabulary; without one the job was interrupted."""
         if not job.metrics.ending:
             self.store.set_state(job, "interrupted", self._describe_end(process))
             return
@@ -244,9 +244,9 @@ class TrainingJobs:
         try:
             await self._install(job.vocabulary, vocabulary, job.parameters.replace)
         except ServiceError as error:
-            # The name was taken meanwhile: what took hours is not thrown away for that.
-            told = TrainingError(code=error.code, detail=error.message, where=error.where)
-            self.store.set_state(job, "interrupted", told)
+            # Such as a name that was taken meanwhile: the learnt vocabulary is kept.
+            refusal = TrainingError(code=error.code, detail=error.message, where=error.where)
+            self.store.set_state(job, "interrupted", refusal)
         except VocabularyError as error:
             self.store.set_state(job, "failed", TrainingError.of(error))
         else:
@@ -256,7 +256,7 @@ class TrainingJobs:
             self._is_installing = False
 
     def _describe_end(self, process: TrainingProcess) -> TrainingError:
-        """Why a process ended with nothing learnt and nothing said."""
+        """Describe why a process ended without a vocabulary and without an error."""
         if self._is_stopping:
             return SERVICE_ENDED
         number = process.ending_signal
@@ -265,10 +265,10 @@ class TrainingJobs:
 
 
 def _log_device(job: TrainingJob) -> None:
-    """What a job computes on. A reason may name what was uploaded, but for a failed self-test's."""
+    """Log the device of a job, and the reason of a failed self-test; others may quote inputs."""
     metrics = job.metrics
-    told = fields(selftest=metrics.device_selftest) if metrics.device_selftest else {}
+    extra = fields(selftest=metrics.device_selftest) if metrics.device_selftest else {}
     if metrics.device_selftest == "failed":
-        what = "training job %s keeps off the GPU: %s"
-        logger.error(what, job.id, metrics.device_reason, extra=told)
-    logger.info("training job %s computes on %s", job.id, metrics.device, extra=told)
+        message = "training job %s does not use the GPU: %s"
+        logger.error(message, job.id, metrics.device_reason, extra=extra)
+    logger.info("training job %s computes on %s", job.id, metrics.device, extra=extra)

@@ -1,6 +1,6 @@
-"""The process of a training job, from its start to its end; its lowest priority is its own doing.
+"""Starts, watches and stops the process of a training job.
 
-It is told one thing only, to stop, by the end of its standard input.
+The process lowers its own priority. Closing its standard input asks it to stop.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 WORKER = (sys.executable, "-m", "service.training.worker")
-LINE_BYTES = 1 << 20  # More than any line that the worker writes.
+LINE_BYTES = 1 << 20  # The longest line that is read; the worker's are shorter.
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
 
 class TrainingProcess:
-    """A worker on one job's folder.
+    """The worker process of one job.
 
     Args:
-        folder: the job's.
-        memory_bytes: what its memory is bounded by.
+        folder: the job's folder.
+        memory_bytes: the limit of the process's memory.
         corpus_bytes: the most letters that it reads.
-        device: what it computes on.
-        gpu_memory_share: the part of a GPU's free memory that it may take.
-        worker: the command that it is.
+        device: the device that it computes on.
+        gpu_memory_share: the share of a GPU's free memory that it may take.
+        worker: the command of the process.
     """
 
     def __init__(
@@ -42,20 +42,21 @@ class TrainingProcess:
         gpu_memory_share: float = 1.0,
         worker: Sequence[str] = WORKER,
     ) -> None:
-        bounds = (
+        self._command = (
+            *worker,
+            str(folder.absolute()),
             f"--memory-bytes={memory_bytes}",
             f"--corpus-bytes={corpus_bytes}",
             f"--device={device}",
             f"--gpu-memory-share={gpu_memory_share}",
         )
-        self._command = (*worker, str(folder.absolute()), *bounds)
         self._process: Process | None = None
         self._is_stopped = False
         self._is_killed = False
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Run it; what it tells until it ends."""
-        # In a session of its own: Ctrl-C in a terminal is for the service, which then says stop.
+        """Run the process and give its events until it ends."""
+        # In a session of its own, so that Ctrl-C in a terminal reaches only the service.
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=PIPE,
@@ -79,18 +80,18 @@ class TrainingProcess:
 
     @property
     def ending_signal(self) -> int:
-        """The signal that ended it; 0: it ended by itself."""
+        """The signal that ended the process; 0: it ended by itself."""
         assert self._process is not None
         return max(0, -(self._process.returncode or 0))
 
     def stop(self) -> None:
-        """Ask it to save its state and end."""
+        """Ask the process to save its state and end."""
         self._is_stopped = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         self._is_killed = True
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Training jobs as clients ask for them and see them, and as they lie on disk."""
+"""Describes training jobs in requests, in answers and in their records on disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MAX_FINDINGS = 100
 
 
 def _from_text(value: Any) -> Any:
-    """A list that came as the text of a form's field."""
+    """Parse a list that came as the text of a form field."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 class TrainingParameters(BaseModel):
-    """What is learnt; a form's fields, or one field `parameters` with an object of them."""
+    """The options of a training: fields of a form, or one field `parameters` with an object."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -78,13 +78,13 @@ class TrainingParameters(BaseModel):
     )
 
     def options(self) -> TrainingOptions:
-        """What the training itself is asked for.
+        """Make the options of the training itself.
 
         Raises:
-            VocabularyError: with every option that is wrong.
+            VocabularyError: options are wrong; it lists all of them.
         """
-        own = {"vocabulary", "replace", "reading", "upper", "spell"}
-        return TrainingOptions(**self.model_dump(exclude=own))
+        of_job = {"vocabulary", "replace", "reading", "upper", "spell"}
+        return TrainingOptions(**self.model_dump(exclude=of_job))
 
 
 class TrainingFinding(BaseModel):
@@ -104,18 +104,19 @@ class TrainingError(BaseModel):
 
     @classmethod
     def of(cls, error: VocabularyError) -> TrainingError:
-        """What was found wrong with a corpus, motifs or options."""
+        """Make the error of a job from findings in a corpus, motifs or options."""
         first, *others = error.findings[:MAX_FINDINGS]
-        made = cls(code="vocabulary_invalid", detail=first.message, where=first.where)
+        described = cls(code="vocabulary_invalid", detail=first.message, where=first.where)
         if others:
-            made.findings = [
-                TrainingFinding(where=each.where, message=each.message) for each in (first, *others)
+            described.findings = [
+                TrainingFinding(where=finding.where, message=finding.message)
+                for finding in (first, *others)
             ]
-        return made
+        return described
 
 
 class TrainingMetrics(BaseModel):
-    """What was read and learnt so far."""
+    """The progress of a job: what it has read and learnt so far."""
 
     num_sequences: int = 0
     num_bases: int = Field(0, description="Letters of all sequences.")

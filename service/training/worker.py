@@ -1,10 +1,10 @@
-"""One training job, in a process of its own: `python -m service.training.worker FOLDER ...`.
+"""Runs one training job as a program: `python -m service.training.worker FOLDER ...`.
 
-Reads the job's folder (training_folders), writes what happens as lines of JSON to its standard
-output, and what was learnt into the folder. It stops, and saves where it is, when its standard
-input ends: that is the service's word, and its end. Its priority is the lowest that there is, its
-memory bounded, and it is the first to go where the machine's memory ends. On a GPU no priority
-holds between processes: there it takes its turn, and no more memory than it is told.
+It reads the job's folder, writes events as lines of JSON to its standard output, and writes the
+learnt vocabulary into the folder. When its standard input ends, because the service asks it to stop
+or has died, it saves its state and ends. It has the lowest priority and a memory limit, and the
+system ends it first when memory runs out. On a GPU it shares time with other processes equally, and
+takes no more memory than its share.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from vocabularies.training.train import Progress, Training
 
 LOWEST_PRIORITY = 19
-LINGER_S = 60.0  # What saving may take when nobody is there any more to end this process.
+LINGER_S = 60.0  # The time to save the state, as a dead service cannot kill this process.
 LOCK = "worker.lock"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, or go on training; 0 whatever came of it that could be foreseen."""
+    """Train or resume a training; return 0, also for errors that were reported as events."""
     parser = argparse.ArgumentParser(prog="python -m service.training.worker")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memory-bytes", type=int, required=True)
@@ -45,13 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gpu-memory-share", type=float, default=1.0)
     parsed = parser.parse_args(arguments)
     stand_back()
-    stop = StopRequest()
+    should_stop = StopRequest()
     bound_memory(parsed.device, parsed.memory_bytes)
     os.chdir(parsed.folder)  # So that messages name files and no folders.
-    # One that a killed service has left may still be saving its state.
+    # A worker of a killed service may still be saving its state.
     with open(LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run(stop, parsed.corpus_bytes, parsed.device, parsed.gpu_memory_share)
+        run(should_stop, parsed.corpus_bytes, parsed.device, parsed.gpu_memory_share)
     return 0
 
 
@@ -61,7 +61,7 @@ def run(
     device: DeviceName = "cpu",
     memory_share: float = 1.0,
 ) -> None:
-    """Train on the job of the current folder, and tell what happens."""
+    """Train the job of the current folder, and report errors as events."""
     from gpu.errors import OutOfMemory
     from service.seqio.reader import BadRecords
     from service.training.device import NO_GPU
@@ -72,7 +72,7 @@ def run(
     try:
         _train(should_stop, max_letters, device, memory_share)
     except VocabularyError as error:
-        _tell(error=TrainingError.of(error).model_dump())
+        _report(error=TrainingError.of(error).model_dump())
     except NO_GPU as error:
         code = "selftest_failed" if isinstance(error, SelfTestFailed) else "no_gpu"
         _fail(code, f"training_device is {device}: {error}")
@@ -85,14 +85,14 @@ def run(
     except OSError as error:
         _fail("os_error", f"{error.filename or 'a file'}: {error.strerror}")
     except Exception as error:
-        # Its words may hold what was uploaded; where it happened does not.
+        # The message may quote the upload; the traceback does not.
         print(f"This is a bug. A training failed: {type(error).__name__}", file=sys.stderr)
         traceback.print_tb(error.__traceback__)
         _fail("internal", f"an error of ours: {type(error).__name__}; the log has the place")
 
 
 def stand_back() -> None:
-    """Whatever else runs on this machine comes first."""
+    """Give every other process of the machine precedence."""
     os.nice(LOWEST_PRIORITY)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -101,36 +101,36 @@ def stand_back() -> None:
 
 
 def bound_memory(device: DeviceName, num_bytes: int) -> None:
-    """Let this process take no more memory than so much.
+    """Limit the memory of this process.
 
-    CUDA reserves addresses for all memory of the machine and its GPUs, which it does not take: with
-    it what is private and may be written counts.
+    CUDA reserves addresses for all memory of the machine and its GPUs without taking it, so with a
+    GPU only private writable memory counts.
     """
     limit = resource.RLIMIT_AS if device == "cpu" else resource.RLIMIT_DATA
     resource.setrlimit(limit, (num_bytes, num_bytes))
 
 
 class StopRequest:
-    """Whether the standard input has ended; the training asks between two merges.
+    """Tells whether the standard input has ended; the training calls it between two merges.
 
-    Before it first asks there is nothing to save, and the process ends at once.
+    Before the first call there is nothing to save, and the process ends at once.
     """
 
     def __init__(self) -> None:
-        self._is_wanted = False
-        self._was_asked = False
+        self._is_requested = False
+        self._was_called = False
         threading.Thread(target=self._watch, daemon=True).start()
 
     def __call__(self) -> bool:
-        """Return whether the training shall stop now."""
-        self._was_asked = True
-        return self._is_wanted
+        """Return whether the training should stop now."""
+        self._was_called = True
+        return self._is_requested
 
     def _watch(self) -> None:
         while os.read(0, 4096):
             pass
-        self._is_wanted = True
-        if self._was_asked:
+        self._is_requested = True
+        if self._was_called:
             sleep(LINGER_S)
         os._exit(0)
 
@@ -146,27 +146,27 @@ def _train(
 
     job = TrainingJob.model_validate_json(Path(RECORD).read_bytes())
     corpus, motifs, confidence = _inputs(job.parameters, max_letters)
-    _tell(metrics={"num_sequences": len(corpus), "num_bases": corpus.num_bases})
+    _report(metrics={"num_sequences": len(corpus), "num_bases": corpus.num_bases})
     training: Training = train(
         corpus,
         job.parameters.options(),
         motifs=motifs,
         confidence=confidence,
         state=Path(STATE),
-        progress=partial(_tell_progress, job.metrics.seconds),
+        progress=partial(_report_progress, job.metrics.seconds),
         should_stop=should_stop,
         make_merger=choose_merger(
-            device, lambda choice: _tell(metrics=choice._asdict()), memory_share
+            device, lambda choice: _report(metrics=choice._asdict()), memory_share
         ),
     )
     if training.ending == "stopped":
         return
     Path(VOCABULARY).write_bytes(canonical.to_bytes(training.vocabulary))
-    _tell(metrics={"ending": training.ending})
+    _report(metrics={"ending": training.ending})
 
 
-def _tell_progress(seconds_before: float, now: Progress) -> None:
-    """How far it is; so many seconds were spent on it before this process began."""
+def _report_progress(seconds_before: float, now: Progress) -> None:
+    """Report the progress; `seconds_before` were spent in earlier processes of the job."""
     metrics = {
         "num_merges": now.num_ids - now.first_ids,
         "wanted_merges": max(0, now.target_ids - now.first_ids),
@@ -174,11 +174,11 @@ def _tell_progress(seconds_before: float, now: Progress) -> None:
         "compression": now.compression,
         "seconds": seconds_before + now.seconds,
     }
-    _tell(metrics=metrics, progress=now.fraction)
+    _report(metrics=metrics, progress=now.fraction)
 
 
 def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any, Any]:
-    """The corpus, the motifs and the confidence of each base; the last two where there are."""
+    """Read the corpus, the motifs and the confidence of each base; the last two may be None."""
     from service.seqio.corpus import read_corpus
     from service.training.inputs import read_confidence_file, read_motif_file
     from vocabularies.errors import VocabularyError
@@ -205,11 +205,11 @@ def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any,
 
 
 def _fail(code: str, detail: str) -> None:
-    _tell(error={"code": code, "detail": detail})
+    _report(error={"code": code, "detail": detail})
 
 
-def _tell(**event: Any) -> None:
-    """A line of JSON; nobody need be there to read it."""
+def _report(**event: Any) -> None:
+    """Write an event as a line of JSON, even if nobody reads it any more."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(event).encode() + b"\n")
 

@@ -76,7 +76,7 @@ async def create_training_job(
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > max_bytes:
         raise TooLarge(f"the body has {length} bytes; max_corpus_bytes is too small for it")
-    with training.place() as folder:
+    with training.new_folder() as folder:
         pieces = body_pieces(
             request.receive,
             headers.get("content-encoding"),

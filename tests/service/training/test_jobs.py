@@ -331,7 +331,7 @@ def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_lea
     lines = [(level, words.split(maxsplit=3)[3], fields) for level, words, fields in lines]
     assert lines == [
         ("INFO", "computes on cuda", {"selftest": "passed"}),
-        ("ERROR", "keeps off the GPU: is broken", {"selftest": "failed"}),
+        ("ERROR", "does not use the GPU: is broken", {"selftest": "failed"}),
         ("INFO", "computes on cpu", {"selftest": "failed"}),
     ]
 
@@ -479,7 +479,7 @@ def test_an_upload_to_a_front_end_goes_through_a_file(worker, tmp_path):
                 async def call(self, message: Message) -> Message:
                     (path,) = (tmp_path / "training").glob(".upload-*")
                     seen.append(path.stat().st_size)
-                    assert list(JobFolders(tmp_path).found()) == []
+                    assert list(JobFolders(tmp_path).recover()) == []
                     assert path.exists(), "its front end holds it"
                     answer = await answer_forwarded(service_app(client), message)
                     busy = await front.post(JOBS, content=body, headers=content.headers)
@@ -497,7 +497,7 @@ def test_an_upload_to_a_front_end_goes_through_a_file(worker, tmp_path):
             assert seen == [len(body)]
             assert list((tmp_path / "training").glob(".upload-*")) == []
             (tmp_path / "training" / ".upload-left").touch()
-            assert list(JobFolders(tmp_path).found()) == []
+            assert list(JobFolders(tmp_path).recover()) == []
             assert list((tmp_path / "training").glob(".upload-*")) == []
 
     run(scenario)
