@@ -81,14 +81,14 @@ async def answer(reader: Reader) -> tuple[int, dict[bytes, bytes], bytes]:
 
 
 @pytest.fixture(autouse=True)
-def hot_calls(monkeypatch) -> list[str]:
+def inline_calls(monkeypatch) -> list[str]:
     """The paths of the calls that went the short way."""
     seen: list[str] = []
     made = InlineCall.__init__
 
-    def note(cycle: InlineCall, path: str, *rest: Any) -> None:
+    def note(call: InlineCall, path: str, *rest: Any) -> None:
         seen.append(path)
-        made(cycle, path, *rest)
+        made(call, path, *rest)
 
     monkeypatch.setattr(InlineCall, "__init__", note)
     return seen
@@ -100,7 +100,7 @@ async def warm(reader: Reader, writer: Writer) -> None:
     assert (await answer(reader))[0] == 200
 
 
-def test_every_answer_and_refusal_is_the_one_of_the_long_way(hot_calls):
+def test_every_answer_and_refusal_is_the_one_of_the_long_way(inline_calls):
     async def scenario():
         async with listening(FakeEngine(), **LIMITS) as (app, port):
             transport = httpx.ASGITransport(app)
@@ -121,10 +121,27 @@ def test_every_answer_and_refusal_is_the_one_of_the_long_way(hot_calls):
             writer.close()
 
     run(scenario)
-    assert set(hot_calls) == {path for path, _ in GOOD}
+    assert set(inline_calls) == {path for path, _ in GOOD}
 
 
-def test_pipelined_requests_are_answered_in_their_order(hot_calls):
+def test_windows_go_the_long_way_for_a_small_body_may_have_a_large_answer(inline_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            inline_calls.clear()
+            for _ in range(2):
+                body = json.dumps({"vocabulary": V, "sequence": "ACGT"}).encode()
+                writer.write(request(body, "/v1/windows"))
+                status, fields, _ = await answer(reader)
+                assert (status, fields[b"content-type"]) == (200, b"application/json")
+            writer.close()
+
+    run(scenario)
+    assert not inline_calls
+
+
+def test_pipelined_requests_are_answered_in_their_order(inline_calls):
     async def scenario():
         async with listening(FakeEngine(delay_s=0.002)) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
@@ -138,10 +155,10 @@ def test_pipelined_requests_are_answered_in_their_order(hot_calls):
             writer.close()
 
     run(scenario)
-    assert hot_calls
+    assert inline_calls
 
 
-def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(hot_calls):
+def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(inline_calls):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
@@ -154,11 +171,11 @@ def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(hot_calls):
             writer.close()
 
     run(scenario)
-    assert len(hot_calls) == 3
+    assert len(inline_calls) == 3
 
 
 @pytest.mark.parametrize(
-    ("fields", "version", "is_hot", "closes"),
+    ("fields", "version", "is_inline", "closes"),
     [
         ((), "1.1", True, False),
         (("Connection: close",), "1.1", False, True),
@@ -167,18 +184,18 @@ def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(hot_calls):
         (("Expect: 100-continue",), "1.1", False, False),
     ],
 )
-def test_only_plain_requests_go_the_short_way(hot_calls, fields, version, is_hot, closes):
+def test_only_plain_requests_go_the_short_way(inline_calls, fields, version, is_inline, closes):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
-            hot_calls.clear()
+            inline_calls.clear()
             writer.write(request(text_body("x"), "/v1/encode", *fields, version=version))
             if "Expect: 100-continue" in fields:
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
             status, _, _ = await answer(reader)
             assert status == (415 if "Content-Encoding: br" in fields else 200)
-            assert bool(hot_calls) == is_hot
+            assert bool(inline_calls) == is_inline
             writer.write(request(text_body("y")))
             if closes:
                 assert await reader.read() == b""
@@ -306,12 +323,12 @@ def test_a_known_head_is_known_with_another_length_and_no_other_way(fields, body
         assert head.find_body(written(other, len(other))[1:]) is None
 
 
-def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
+def test_a_long_body_and_a_query_go_the_long_way(inline_calls):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
-            hot_calls.clear()
+            inline_calls.clear()
             writer.write(request(text_body("x" * MAX_INLINE_BYTES)))
             head = await reader.readuntil(b"\r\n\r\n")
             assert b"transfer-encoding: chunked" in head.lower()
@@ -322,10 +339,10 @@ def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
             writer.close()
 
     run(scenario)
-    assert not hot_calls
+    assert not inline_calls
 
 
-def test_a_client_that_leaves_is_counted_and_its_work_dropped(hot_calls):
+def test_a_client_that_leaves_is_counted_and_its_work_dropped(inline_calls):
     async def scenario():
         engine = FakeEngine()
         async with listening(engine, max_batch_bytes=1) as (app, port):
@@ -352,7 +369,7 @@ def test_a_client_that_leaves_is_counted_and_its_work_dropped(hot_calls):
     run(scenario)
 
 
-def test_stopping_answers_what_was_accepted_and_then_closes(hot_calls):
+def test_stopping_answers_what_was_accepted_and_then_closes(inline_calls):
     async def scenario():
         engine = FakeEngine()
         async with listening(engine) as (_, port):
