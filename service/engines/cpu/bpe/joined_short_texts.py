@@ -13,6 +13,7 @@ The ids are those of each text alone:
 - Special tokens are found whatever stands around them.
 
 Only characters up to U+00FF: among them is no mark that a rule takes for a letter.
+What it gains, a tenth of a request of 32 English texts, is in docs/decisions/0022.
 """
 
 from __future__ import annotations
