@@ -123,10 +123,10 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
         logger.info("no GPU: CuPy is not installed")
         return CpuEngine()
     from gpu.errors import DeviceUnavailable
-    from service.engines.gpu.hybrid_engine import RoutedEngine, open_cuda
+    from service.engines.gpu.hybrid_engine import HybridEngine, open_cuda
 
     open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take)
-    engine = RoutedEngine(CpuEngine(), open_gpu, settings.crossover_bytes)
+    engine = HybridEngine(CpuEngine(), open_gpu, settings.crossover_bytes)
     if settings.engine == "gpu":
         try:
             engine.vocabularies.wait_until_open()

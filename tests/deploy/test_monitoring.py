@@ -19,7 +19,7 @@ from gpu.errors import OutOfMemory
 from service.core import errors
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
-from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.engines.gpu.hybrid_engine import HybridEngine
 from service.observability.metric_definitions import COUNTED, FAMILIES
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT
@@ -189,7 +189,7 @@ def matches(value: str, operator: str, wanted: str) -> bool:
 def test_every_panel_has_data_over_real_load() -> None:
     async def scenario() -> None:
         cpu = CpuEngine()
-        engine = RoutedEngine(cpu, lambda: BusyGpu(cpu).opened(), crossover_bytes=600)
+        engine = HybridEngine(cpu, lambda: BusyGpu(cpu).opened(), crossover_bytes=600)
         engine.gate = threading.Event()  # type: ignore[attr-defined]  # As a fake engine has.
         async with listening(engine, preload="gpt2") as (app, port):
             url = f"http://127.0.0.1:{port}"

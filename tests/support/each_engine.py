@@ -10,7 +10,7 @@ import pytest
 from gpu.engine import GpuEngine
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
-from service.engines.gpu.hybrid_engine import RoutedEngine, open_cuda
+from service.engines.gpu.hybrid_engine import HybridEngine, open_cuda
 from service.engines.gpu.residency import OpenedGpu
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
@@ -43,7 +43,7 @@ def make_engine(name: str) -> Engine:
     open_gpu = ENGINES[name]
     if open_gpu is None:
         return CpuEngine()
-    engine = RoutedEngine(CpuEngine(), open_gpu, crossover_bytes=0)
+    engine = HybridEngine(CpuEngine(), open_gpu, crossover_bytes=0)
     engine.settle()
     return engine
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from service.core.settings import Settings
-from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.engines.gpu.hybrid_engine import HybridEngine
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import LinkMemory
@@ -26,7 +26,7 @@ V = "evo_bytes"
 
 @contextlib.asynccontextmanager
 async def house(
-    folder: Path, engine: FakeEngine | RoutedEngine, **settings: Any
+    folder: Path, engine: FakeEngine | HybridEngine, **settings: Any
 ) -> AsyncIterator[tuple[EngineServer, list[FrontEnd]]]:
     """An engine room and two front ends, ready, in one loop."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
@@ -43,7 +43,7 @@ async def house(
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))
         yield room, fronts
-        (engine.cpu if isinstance(engine, RoutedEngine) else engine).gate.set()
+        (engine.cpu if isinstance(engine, HybridEngine) else engine).gate.set()
         telling.cancel()
         server.close()
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
-from service.engines.cpu.bpe.long_text import LongRows
+from service.engines.cpu.bpe.long_text import LongTextEncoder
 from service.engines.cpu.decode import decode_by_library, decode_rows
-from service.engines.cpu.selection import Chosen, choose_encoder, host_bytes
+from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
 from service.engines.encoder import ReferenceEncoder, refuse_rows
 from service.runtime.memory_pool import MemoryPool, Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
@@ -47,8 +47,8 @@ class _Loaded:
     vocabulary: Vocabulary
     table: TokenTable
     template: Template
-    chosen: Chosen
-    rows: LongRows
+    chosen: ChosenEncoder
+    rows: LongTextEncoder
     residency: Residency
     used: float = field(default_factory=perf_counter)
 
@@ -182,7 +182,7 @@ def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
     chosen = choose_encoder(vocabulary, table)
     engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
     residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
-    rows = LongRows(vocabulary, chosen.encoder, take)
+    rows = LongTextEncoder(vocabulary, chosen.encoder, take)
     return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, rows, residency)
 
 

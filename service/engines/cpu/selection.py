@@ -32,7 +32,7 @@ TOKEN_BYTES = 768
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class ChosenEncoder:
     """The encoder of a vocabulary and how it was found.
 
     Attributes:
@@ -55,7 +55,7 @@ def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
     return fixed + TOKEN_BYTES * len(vocabulary)
 
 
-def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
+def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     """Try the encoders from the fastest on; the reference answers when none agrees with it.
 
     Raises:
@@ -75,7 +75,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
                 continue
             self_test = compare(encoder, reference, texts)
             if not self_test.num_different:
-                return Chosen(encoder, self_test, "; ".join(reasons))
+                return ChosenEncoder(encoder, self_test, "; ".join(reasons))
             failed = failed or self_test
             reasons.append(f"{encoder.name} differs on {self_test.first_difference}")
             logger.warning("Self-test of %s: %s", vocabulary.digest, reasons[-1])
@@ -85,7 +85,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
         reasons.append("no encoder covers normalizers or pretokens of this model")
     logger.warning("The reference answers for %s: %s", vocabulary.digest, "; ".join(reasons))
     none = SelfTest(reference.name, len(texts), 0)
-    return Chosen(reference, failed or none, "; ".join(reasons))
+    return ChosenEncoder(reference, failed or none, "; ".join(reasons))
 
 
 def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
@@ -101,7 +101,7 @@ def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
         yield TokenizersEncoder
 
 
-def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
+def _upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     """The library itself is the definition: compared are its batches with single texts."""
     encoder = TokenizersEncoder(vocabulary, table)
     tokenizer = encoder.tokenizer(False)
@@ -125,7 +125,7 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
         message = f"the library tokenizers fails on a text: {error}"
         raise VocabularyError.at("model", message) from error
     first = f"{wrong[0]!r}" if wrong else ""
-    return Chosen(encoder, SelfTest(encoder.name, len(texts), len(wrong), first), "", decode)
+    return ChosenEncoder(encoder, SelfTest(encoder.name, len(texts), len(wrong), first), "", decode)
 
 
 def _check_added(tokenizer: Tokenizer) -> None:

@@ -1,6 +1,6 @@
-"""What happened when the GPU could not answer: counted, logged once a minute, and given a rest.
+"""Fallbacks from the GPU to the CPU: counted, logged once a minute; after failures the GPU rests.
 
-Knows no engine; of a batch only how many rows it has.
+Knows no CPU engine; of a batch only how many rows it has.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from gpu.errors import OutOfMemory
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.errors import NotCovered, OutOfMemory
+from service.engines.gpu.selftest import Gpu
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -96,3 +102,42 @@ def in_halves(
             else:
                 parts.append((begin, end, None))
     return parts
+
+
+def share_host(
+    gpu: Gpu, fallbacks: Fallbacks, file: int, offset: int, num_bytes: int
+) -> SharedMemory | None:
+    """A part of a file of memory, page-locked; None where it cannot be.
+
+    Raises:
+        ValueError: the file is shorter.
+    """
+    try:
+        return gpu.share_host(file, offset, num_bytes)
+    except (OutOfMemory, OSError) as error:
+        fallbacks.add("out_of_memory", str(error))
+        return None
+
+
+def encode_shared(
+    gpu: Gpu, fallbacks: Fallbacks, vocabulary: Vocabulary, rows: SharedRows
+) -> NDArray[np.int64] | None:
+    """The ids where they are wanted, int64[B + 1]; None where the host is needed."""
+    try:
+        offsets = gpu.encode_shared(vocabulary, rows)
+    except NotCovered as error:
+        fallbacks.add("option", f"shared texts need the host: {error}")
+        return None
+    except (ValueError, IndexError) as error:
+        # The way through the host says to the client what is wrong.
+        fallbacks.add("shared_memory", f"shared memory cannot be used: {error}")
+        return None
+    except OutOfMemory as error:
+        fallbacks.add("out_of_memory", f"shared texts do not fit: {error}")
+        return None
+    except Exception as error:
+        fallbacks.add("device_error", f"the GPU failed on shared texts: {error!r}")
+        fallbacks.failed()
+        return None
+    fallbacks.succeeded()
+    return offsets

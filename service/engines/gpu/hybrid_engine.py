@@ -38,11 +38,10 @@ from service.engines.base import (
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.gpu.crossover import Differs, log_crossover, measure_crossover
-from service.engines.gpu.fallbacks import Fallbacks, in_halves
-from service.engines.gpu.gpu_shared import encode_shared, share_host
-from service.engines.gpu.residency import GpuVocabularies, Held, OpenedGpu
+from service.engines.gpu.fallbacks import Fallbacks, encode_shared, in_halves, share_host
+from service.engines.gpu.residency import GpuResidency, GpuVocabularies, OpenedGpu
 from service.engines.gpu.selftest import Gpu
-from service.engines.gpu.telemetry import GpuSight
+from service.engines.gpu.telemetry import GpuTelemetry
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
@@ -83,7 +82,7 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
     return OpenedGpu(gpu, described)
 
 
-class RoutedEngine:
+class HybridEngine:
     """Computes ids on the GPU or the CPU; see `service.engines.base.Engine` and the picture above.
 
     Args:
@@ -101,7 +100,7 @@ class RoutedEngine:
     ) -> None:
         self.cpu = cpu
         self.fallbacks = Fallbacks()
-        self._sight = GpuSight()
+        self._telemetry = GpuTelemetry()
         self._is_measured = crossover_bytes is not None
         self.crossover_bytes = crossover_bytes or 0
         if not self._is_measured:
@@ -137,7 +136,7 @@ class RoutedEngine:
         """Wait for the GPU and what is on its way there, then measure the crossover."""
         self.vocabularies.settle()
 
-    def _measure(self, opened: OpenedGpu, held: Held) -> None:
+    def _measure(self, opened: OpenedGpu, held: GpuResidency) -> None:
         """Measure the crossover on the first vocabulary that the GPU answers for."""
         if self._is_measured:
             return
@@ -166,8 +165,8 @@ class RoutedEngine:
             (opened.device,),
             self.crossover_bytes,
             fallbacks,
-            self._sight.stages(opened.gpu),
-            {name: self._sight.memory(opened.gpu)},
+            self._telemetry.stages(opened.gpu),
+            {name: self._telemetry.memory(opened.gpu)},
             {name: opened.gpu.page_locked_bytes},
         )
 

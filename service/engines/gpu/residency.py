@@ -38,7 +38,7 @@ class OpenedGpu:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class GpuResidency:
     """A vocabulary that the CPU engine holds, and how far the GPU is with it.
 
     Attributes:
@@ -79,11 +79,11 @@ class GpuVocabularies:
         self,
         cpu: Engine,
         open_gpu: Callable[[], OpenedGpu],
-        on_ready: Callable[[OpenedGpu, Held], None],
+        on_ready: Callable[[OpenedGpu, GpuResidency], None],
     ) -> None:
         self.cpu, self.opened = cpu, None
         self._on_ready = on_ready
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, GpuResidency] = {}
         self._lock = threading.Lock()
         self._is_settled = self._is_closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpu-vocabularies")
@@ -145,7 +145,7 @@ class GpuVocabularies:
             wait([held.bringing], PATIENCE_S)
         return self.residency(held)
 
-    def hold(self, vocabulary: Vocabulary) -> Held:
+    def hold(self, vocabulary: Vocabulary) -> GpuResidency:
         """A vocabulary on the CPU engine, loaded there if need be; the GPU gets it later.
 
         Raises:
@@ -158,11 +158,11 @@ class GpuVocabularies:
         with self._lock:
             held = self._held.get(vocabulary.digest)
             if held is None:
-                held = self._held[vocabulary.digest] = Held(vocabulary, cpu, cpu)
+                held = self._held[vocabulary.digest] = GpuResidency(vocabulary, cpu, cpu)
         self.bring(held)
         return held
 
-    def bring(self, held: Held) -> None:
+    def bring(self, held: GpuResidency) -> None:
         """Have it brought to the GPU, unless it is on its way, refused, or failed a moment ago."""
         with self._lock:
             if self._is_closed or held.refused or monotonic() < held.retry_at:
@@ -170,7 +170,7 @@ class GpuVocabularies:
             if held.bringing is None or held.bringing.done():
                 held.bringing = self._thread.submit(self._bring, held)
 
-    def _bring(self, held: Held) -> None:
+    def _bring(self, held: GpuResidency) -> None:
         opened, vocabulary = self.opened, held.vocabulary
         if opened is None or not self._is_current(held):
             return
@@ -195,7 +195,7 @@ class GpuVocabularies:
         elif self._is_settled and held.is_ready:
             self._on_ready(opened, held)
 
-    def refuse(self, held: Held, self_test: SelfTest) -> None:
+    def refuse(self, held: GpuResidency, self_test: SelfTest) -> None:
         """The GPU differed: it never answers for this vocabulary while that is held."""
         held.refused = "self_test"
         reason = f"the GPU differs on {self_test.first_difference}"
@@ -204,11 +204,11 @@ class GpuVocabularies:
         if self.opened is not None:
             self.opened.gpu.unload(held.vocabulary.digest)
 
-    def _stay_on_cpu(self, held: Held, reason: str, level: int) -> None:
+    def _stay_on_cpu(self, held: GpuResidency, reason: str, level: int) -> None:
         logger.log(level, "%s: %s", held.vocabulary.digest, reason)
         held.is_ready, held.residency = False, _with_reason(held.cpu, reason)
 
-    def _is_current(self, held: Held) -> bool:
+    def _is_current(self, held: GpuResidency) -> bool:
         return self._held.get(held.vocabulary.digest) is held
 
     def unload(self, digest: str) -> None:
@@ -223,7 +223,7 @@ class GpuVocabularies:
         if digest not in self._held:
             self.cpu.unload(digest)
 
-    def find(self, digest: str) -> Held | None:
+    def find(self, digest: str) -> GpuResidency | None:
         """What is held under a digest; None when it is not loaded."""
         return self._held.get(digest)
 
@@ -235,7 +235,7 @@ class GpuVocabularies:
             for held in [self._held.get(digest)]
         }
 
-    def residency(self, held: Held) -> Residency:
+    def residency(self, held: GpuResidency) -> Residency:
         """How a vocabulary is held at this moment."""
         opened = self.opened
         if held.is_ready and opened is not None:

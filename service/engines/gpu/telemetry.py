@@ -13,7 +13,7 @@ from service.engines.gpu.selftest import Gpu
 logger = logging.getLogger(__name__)
 
 
-class GpuSight:
+class GpuTelemetry:
     """Adds up what one GPU tells; several threads may call at once."""
 
     def __init__(self) -> None:

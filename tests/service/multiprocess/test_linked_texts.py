@@ -8,7 +8,7 @@ import gc
 import numpy as np
 
 from gpu.errors import OutOfMemory
-from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.engines.gpu.hybrid_engine import HybridEngine
 from service.multiprocess import engine_server
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import WORTH_BYTES
@@ -54,7 +54,7 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
 
     async def scenario():
         gpu = FakeGpu(FakeEngine())
-        engine = RoutedEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
+        engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
         async with house(tmp_path, engine) as (room, fronts):
             sent, vocabulary = [], fronts[0].service.registry.entries[V].vocabulary
             encode, seen = gpu.encode, []
@@ -115,7 +115,7 @@ def test_where_memory_cannot_be_page_locked_texts_are_staged_and_that_is_counted
     async def scenario():
         gpu = FakeGpu(FakeEngine())
         monkeypatch.setattr(gpu.device, "pin", refuse)
-        engine = RoutedEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
+        engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
         async with house(tmp_path, engine) as (_, (front, _)):
             text = "x" * WORTH_BYTES
             for _ in range(2):  # Before it was tried, and then.

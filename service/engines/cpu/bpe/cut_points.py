@@ -52,7 +52,7 @@ IS_SIGN = _mask(bytes(SIGNS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CutPlaces:
+class CutPoints:
     """Finds places in the texts of one vocabulary.
 
     Attributes:
@@ -68,7 +68,7 @@ class CutPlaces:
     is_letter: Mask
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary) -> CutPlaces | None:
+    def of(cls, vocabulary: Vocabulary) -> CutPoints | None:
         """None where the ids of a part may depend on more than is seen here."""
         model, name = vocabulary.model, vocabulary.pretokenizer
         # A motif lies across any place, and where one begins depends on those before it.

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Abandoned
-from service.engines.cpu.bpe.cut_points import RUN_BYTES, CutPlaces
-from service.engines.cpu.bpe.motif_cut_points import MotifPlaces
+from service.engines.cpu.bpe.cut_points import RUN_BYTES, CutPoints
+from service.engines.cpu.bpe.motif_cut_points import MotifCutPoints
 from service.engines.encoder import Encoder
 from service.runtime.memory_pool import GrowableArray, Take
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError
@@ -98,7 +98,7 @@ class _Row:
         return Content(self.ids.array, offsets, self.spans.array if self.with_spans else None)
 
 
-class LongRows:
+class LongTextEncoder:
     """Encodes batches with an encoder that gets long rows in pieces; safe for several threads.
 
     Args:
@@ -117,8 +117,8 @@ class LongRows:
     ) -> None:
         self.tokens, self.encoder = vocabulary.tokens, encoder
         self.take, self.piece_bytes = take, piece_bytes
-        self.places = CutPlaces.of(vocabulary)
-        self.motifs = MotifPlaces.of(vocabulary)
+        self.places = CutPoints.of(vocabulary)
+        self.motifs = MotifCutPoints.of(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """The ids of each row, without begin and end tokens; all rows have these options.
@@ -150,7 +150,7 @@ class LongRows:
         return self._run_row(self.places, batch, data, options)
 
     def _motif_row(
-        self, places: MotifPlaces, batch: Batch, data: Bytes, options: EncodeOptions
+        self, places: MotifCutPoints, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
         """The content of a row that is cut behind motifs."""
         made = _Row(len(data), options.spans, self.take)
@@ -174,7 +174,7 @@ class LongRows:
         return made.content()
 
     def _run_row(
-        self, places: CutPlaces, batch: Batch, data: Bytes, options: EncodeOptions
+        self, places: CutPoints, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
         """The content of a row that is cut at borders and inside of runs."""
         made = _Row(len(data), options.spans, self.take)
@@ -201,7 +201,7 @@ class LongRows:
         return made.content()
 
     def _cut_back(
-        self, places: CutPlaces, data: Bytes, piece_begin: int, end: int, ids: Ids
+        self, places: CutPoints, data: Bytes, piece_begin: int, end: int, ids: Ids
     ) -> _Piece | None:
         """The piece up to one of its last tokens inside of the run; None where none will do."""
         place = end

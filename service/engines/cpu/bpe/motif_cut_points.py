@@ -26,7 +26,7 @@ ASCII = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MotifPlaces:
+class MotifCutPoints:
     """Where pieces of one vocabulary's texts may end.
 
     Attributes:
@@ -38,7 +38,7 @@ class MotifPlaces:
     reach: int
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary) -> MotifPlaces | None:
+    def of(cls, vocabulary: Vocabulary) -> MotifCutPoints | None:
         """None where there are no motifs, or the ids of a part may depend on more than is seen."""
         specials = [token for token in vocabulary.special_tokens if token.matched]
         odd = any(t.lstrip or t.rstrip or t.single_word or t.normalized for t in specials)

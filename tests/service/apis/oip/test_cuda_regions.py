@@ -18,7 +18,7 @@ from gpu.memory.ipc import HANDLE_BYTES, SharedDeviceMemory
 from gpu.runtime.cuda_device import CudaDevice
 from service.apis.grpc.server import GrpcServer
 from service.engines.cpu.engine import CpuEngine
-from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.engines.gpu.hybrid_engine import HybridEngine
 from service.protos import inference_pb2 as pb
 from tests.support.app_client import application_of, serving
 from tests.support.emulated_device import EmulatedDevice
@@ -33,9 +33,9 @@ URL = "/v2/cudasharedmemory/region/r"
 SERVICE = "/inference.GRPCInferenceService/"
 
 
-def engine_and_device() -> tuple[RoutedEngine, EmulatedDevice]:
+def engine_and_device() -> tuple[HybridEngine, EmulatedDevice]:
     gpu = FakeGpu(CPU)
-    engine = RoutedEngine(CPU, gpu.opened, 1000)
+    engine = HybridEngine(CPU, gpu.opened, 1000)
     engine.settle()
     return engine, gpu.device
 
@@ -240,7 +240,7 @@ def regions(kind: str, device: EmulatedDevice):
 @pytest.mark.parametrize("kind", ["cuda", "system"])
 def test_a_device_reads_and_writes_shared_memory_where_it_lies(kind):
     gpu = FakeGpu(CPU)
-    engine = RoutedEngine(CPU, gpu.opened, 1)
+    engine = HybridEngine(CPU, gpu.opened, 1)
     engine.load(load("gpt2"))
     engine.settle()
 

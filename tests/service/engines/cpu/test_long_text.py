@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.engines.base import Abandoned
-from service.engines.cpu.bpe.cut_points import CutPlaces
-from service.engines.cpu.bpe.long_text import LongRows
+from service.engines.cpu.bpe.cut_points import CutPoints
+from service.engines.cpu.bpe.long_text import LongTextEncoder
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.selection import choose_encoder
@@ -107,7 +107,7 @@ def check(vocabulary: Vocabulary, encoder, texts: list[str], num_least_pieces: i
             seen.append(len(batch.data))
             return encoder.encode(batch, options)
 
-    rows = LongRows(vocabulary, Counting(), MemoryPool().take, PIECE)
+    rows = LongTextEncoder(vocabulary, Counting(), MemoryPool().take, PIECE)
     for options in (
         EncodeOptions(False, spans=True),
         EncodeOptions(False, "plain"),
@@ -167,7 +167,7 @@ def test_white_space_has_the_pretokens_of_the_whole(name):
             ends = ("x", "\nx", "", " x", " \nx", "\t\r\n!")
             texts = [front + space * size + ends[(number + n) % 6] for n in range(4)]
             options = EncodeOptions(False)
-            rows = LongRows(vocabulary, encoder, MemoryPool().take, PIECE)
+            rows = LongTextEncoder(vocabulary, encoder, MemoryPool().take, PIECE)
             got, want = (each.encode(Batch(texts), options) for each in (rows, encoder))
             assert got.ids.tolist() == want.ids.tolist(), (front, space)
 
@@ -179,7 +179,7 @@ def test_a_run_that_a_cut_goes_back_to_is_asked_as_well(name):
     merges = ((61, 61), (256, 256), (10, 10), (10, 32), (259, 10))
     vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)
     encoder = ReferenceEncoder(vocabulary)
-    rows = LongRows(vocabulary, encoder, MemoryPool().take, PIECE)
+    rows = LongTextEncoder(vocabulary, encoder, MemoryPool().take, PIECE)
     for num in range(930, 950):
         batch = Batch(["!" + "\n" * num + " \n" + "=" * 2000])
         want = encoder.encode(batch, EncodeOptions(False)).ids.tolist()
@@ -195,7 +195,7 @@ def test_published_vocabularies_know_what_is_in_front_of_a_long_run(name, parts)
     encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
     options = EncodeOptions(False)
     whole = encoder.encode(Batch([text]), options)
-    rows = LongRows(vocabulary, encoder, MemoryPool().take, PIECE)
+    rows = LongTextEncoder(vocabulary, encoder, MemoryPool().take, PIECE)
     assert rows.encode(Batch([text]), options).ids.tolist() == whole.ids.tolist()
 
 
@@ -209,9 +209,9 @@ def test_published_vocabularies_know_what_is_in_front_of_a_long_run(name, parts)
 )
 def test_what_may_depend_on_the_rest_is_not_cut(fields):
     tokens = tuple(bytes([i]) for i in range(256))
-    assert CutPlaces.of(Vocabulary(tokens, Bpe(()), **fields)) is None
-    assert CutPlaces.of(byte_vocabulary()) is None
-    assert CutPlaces.of(motif_vocabulary("AC", [], ["CA"], byte_level=True)) is None
+    assert CutPoints.of(Vocabulary(tokens, Bpe(()), **fields)) is None
+    assert CutPoints.of(byte_vocabulary()) is None
+    assert CutPoints.of(motif_vocabulary("AC", [], ["CA"], byte_level=True)) is None
 
 
 @pytest.mark.parametrize("byte_level", [False, True], ids=["letters", "bytes"])
@@ -234,7 +234,7 @@ def test_texts_with_motifs_are_cut_behind_motifs(byte_level):
 
 
 def test_a_row_in_which_no_two_pieces_fit_is_encoded_as_a_whole(monkeypatch):
-    monkeypatch.setattr(LongRows, "_fits", lambda self, data, place, tail, ids: not tail)
+    monkeypatch.setattr(LongTextEncoder, "_fits", lambda self, data, place, tail, ids: not tail)
     vocabulary, text = builtin.load("dnabert2"), "".join(random.Random(2).choices("ACGT", k=9000))
     encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
     check(vocabulary, encoder, [text], 4)
@@ -286,7 +286,7 @@ def test_long_texts_one_after_another_use_the_same_memory():
             return Content(batch.data.astype(np.int32), batch.offsets, spans)
 
     memory, options = MemoryPool(), EncodeOptions(False, spans=True)
-    rows = LongRows(random_vocabulary("gpt2", random.Random(1)), Bytes(), memory.take)
+    rows = LongTextEncoder(random_vocabulary("gpt2", random.Random(1)), Bytes(), memory.take)
     text, seen = "of the people, by the people, " * 40_000, []
     for _ in range(4):
         content = rows.encode(Batch([text]), options)

@@ -23,7 +23,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.verification import verify
 from service.engines.gpu.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
 from service.engines.gpu.fallbacks import Fallbacks
-from service.engines.gpu.hybrid_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine, open_cuda
+from service.engines.gpu.hybrid_engine import DEFAULT_CROSSOVER_BYTES, HybridEngine, open_cuda
 from service.engines.gpu.residency import OpenedGpu
 from service.server.app import make_engine
 from tests.support.app_client import serving
@@ -54,12 +54,12 @@ SHARED = CpuEngine()
 
 def routed(
     crossover_bytes: int | None = CROSSOVER, cpu: CpuEngine = SHARED, **told: object
-) -> tuple[RoutedEngine, FakeGpu]:
+) -> tuple[HybridEngine, FakeGpu]:
     """A settled engine on a fake GPU that has been told what to do."""
     gpu = FakeGpu(SHARED)
     for name, value in told.items():
         setattr(gpu, name, value)
-    engine = RoutedEngine(cpu, gpu.opened, crossover_bytes)
+    engine = HybridEngine(cpu, gpu.opened, crossover_bytes)
     engine.settle()
     return engine, gpu
 
@@ -205,7 +205,7 @@ def test_counts_and_decoded_bytes_are_compared_too(name):
         return answer
 
     setattr(gpu, name, wrong)
-    engine = RoutedEngine(SHARED, gpu.opened, CROSSOVER)
+    engine = HybridEngine(SHARED, gpu.opened, CROSSOVER)
     engine.settle()
     assert engine.load(load("gpt2")).fallback_reason.startswith("the GPU differs on")
 
@@ -244,7 +244,7 @@ def test_before_it_is_settled_the_cpu_answers_and_nobody_waits():
         assert gate.wait(60)
         return gpu.opened()
 
-    engine = RoutedEngine(CpuEngine(), open_gpu, CROSSOVER)
+    engine = HybridEngine(CpuEngine(), open_gpu, CROSSOVER)
     assert engine.load(load("gpt2")).engine == "cpu"
     assert engine.residency(load("gpt2").digest).fallback_reason == "the GPU is not open yet"
     check(engine.encode(load("gpt2"), Batch(LARGE)), LARGE)
@@ -270,7 +270,7 @@ def test_without_a_gpu_it_is_the_cpu_engine(error):
     def open_gpu():
         raise error
 
-    engine = RoutedEngine(CpuEngine(), open_gpu)
+    engine = HybridEngine(CpuEngine(), open_gpu)
     engine.settle()
     residency = engine.load(BYTES)
     assert (residency.engine, residency.fallback_reason) == ("cpu", "")
@@ -414,7 +414,7 @@ def test_the_crossover_is_measured_once_and_obeyed(monkeypatch):
 
     monkeypatch.setattr("service.engines.gpu.hybrid_engine.measure_crossover", measure)
     gpu = FakeGpu(CpuEngine())
-    engine = RoutedEngine(CpuEngine(), gpu.opened)
+    engine = HybridEngine(CpuEngine(), gpu.opened)
     engine.load(BYTES)
     assert engine.crossover_bytes == DEFAULT_CROSSOVER_BYTES
     engine.settle()
@@ -592,7 +592,7 @@ def test_a_reason_is_logged_once_a_minute_with_its_number(caplog):
 # Residency.
 
 
-def wait_for(engine: RoutedEngine, digest: str) -> None:
+def wait_for(engine: HybridEngine, digest: str) -> None:
     held = engine.vocabularies.find(digest)
     held.bringing.result(60)
 
@@ -668,7 +668,7 @@ def test_requests_go_on_while_a_vocabulary_is_swapped():
 def test_the_service_shows_who_answers_and_what_went_wrong():
     async def scenario() -> None:
         gpu = FakeGpu(CpuEngine())
-        engine = RoutedEngine(CpuEngine(), gpu.opened, CROSSOVER)
+        engine = HybridEngine(CpuEngine(), gpu.opened, CROSSOVER)
         gpu.uncovered.add(load("hyenadna").digest)
         gpu.max_rows = 200
         async with serving(engine, preload="gpt2,hyenadna") as (client, service):
@@ -725,7 +725,7 @@ def test_the_first_answer_does_not_wait_for_the_gpu():
             assert gate.wait(60)
             return gpu.opened()
 
-        engine = RoutedEngine(CpuEngine(), open_gpu, 0)
+        engine = HybridEngine(CpuEngine(), open_gpu, 0)
         async with serving(engine, preload="gpt2") as (client, service):
             body = {"vocabulary": "gpt2", "text": "Hello, world!"}
             answer = (await client.post("/v1/encode", json=body)).json()
@@ -763,7 +763,7 @@ def test_verifying_compares_both_ways():
 def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
     device = EmulatedDevice()
     gpu = GpuEngine(device, 12 << 20, 52 << 20)
-    engine = RoutedEngine(SHARED, lambda: OpenedGpu(gpu, {"name": "small"}), 1)
+    engine = HybridEngine(SHARED, lambda: OpenedGpu(gpu, {"name": "small"}), 1)
     engine.settle()
     assert engine.load(load("gpt2"), pinned=True).engine == "gpu"
     texts = [*SHORT, "many letters " * 30_000, *SHORT, *["and more of them " * 300] * 60]
@@ -824,7 +824,7 @@ def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch)
 def test_patience_with_a_gpu_that_hangs_ends(monkeypatch, caplog):
     monkeypatch.setattr(service.engines.gpu.residency, "PATIENCE_S", 0.05)
     gate = threading.Event()
-    engine = RoutedEngine(CpuEngine(), lambda: gate.wait(60) and FakeGpu(engine.cpu).opened(), 0)
+    engine = HybridEngine(CpuEngine(), lambda: gate.wait(60) and FakeGpu(engine.cpu).opened(), 0)
     engine.settle()
     assert "not ready" in caplog.text
     assert engine.load(BYTES).fallback_reason == "the GPU is not open yet"
@@ -863,7 +863,7 @@ def test_long_bodies_lie_in_memory_that_the_gpu_lends():
 
 def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, caplog):
     gpu = FakeGpu(SHARED)
-    engine = RoutedEngine(SHARED, gpu.opened, CROSSOVER)
+    engine = HybridEngine(SHARED, gpu.opened, CROSSOVER)
     engine.vocabularies.wait_until_open()
     assert engine.status().memory == {"fake": gpu.memory()}
     gpu.stage_times._measured.append(("merge", 0.5))
