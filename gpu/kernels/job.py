@@ -1,6 +1,9 @@
 """The one argument of every kernel as NumPy knows it; the only definitions are in cuda/.
 
-The kernels that learn a vocabulary have cuda/training/job.cuh, all others cuda/common/job.cuh.
+That of the kernels that learn a vocabulary is cuda/training/job.cuh, that of all others
+cuda/common/job.cuh. The latter consists of structs, by what their fields are for; no two of them
+have a field of one name, so that a field is known here by its own name: `job.text.short_tokens` of
+a kernel is `JOB["short_tokens"]`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-// Ids of letters and their rows of a table, from text that lies in memory of the host; see embedding/fused_embedding.cu.
+// Ids of letters and their rows of a table, from text that lies in memory of the host; see
+// embedding/fused_embedding.cu.
 #pragma once
 #include "embedding/look_up_rows.cuh"
 
@@ -23,7 +24,8 @@ struct Embed {
 };
 
 // Puts the ids of four letters from a place on; they are `four` then, 0 where a letter has no code.
-DEVICE void look_four_up(const Embed& embed, const uint8_t* text, void* ids, uint64_t place, uint64_t end, int32_t* four) {
+DEVICE void look_four_up(const Embed& embed, const uint8_t* text, void* ids, uint64_t place, uint64_t end,
+                         int32_t* four) {
     if (place >= end) return;
     uint64_t left = end - place;
     uint32_t letters = four_at(text + place, left);

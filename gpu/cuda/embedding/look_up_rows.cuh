@@ -109,5 +109,6 @@ DEVICE void look_up_row(const LookUp& look_up, const int32_t* codes, uint64_t pl
     if (place >= look_up.num_rows * look_up.width) return;
     uint64_t row = place / look_up.width, column = place - row * look_up.width;
     int64_t begin = look_up.begins[row], length = look_up.begins[row + 1] - begin;
-    put_id(look_up.ids, look_up.id_bytes, place, row_id(look_up, codes, look_up.text + begin, length, look_up.width - 1 - column));
+    put_id(look_up.ids, look_up.id_bytes, place,
+           row_id(look_up, codes, look_up.text + begin, length, look_up.width - 1 - column));
 }

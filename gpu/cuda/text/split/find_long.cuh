@@ -10,7 +10,7 @@ namespace warptok::text {
 
 // Adds a piece to the list; its windows follow those of the pieces before it.
 DEVICE void add_piece(const Job& job, uint32_t begin, uint32_t end) {
-    uint32_t windows = num_windows(end - begin, WINDOW_STEP, WINDOW_OVERLAP);
+    uint32_t windows = num_windows(end - begin);
     uint64_t before = atomic_add(job.text.window_counts + COUNT_WINDOWS, ONE_ABOVE + windows);
     job.text.long_pieces[before >> COUNT_SHIFT] = {begin, end, static_cast<uint32_t>(before), 0};
 }

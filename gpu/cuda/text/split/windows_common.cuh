@@ -57,9 +57,9 @@ DEVICE Window& window_of(const Job& job, uint32_t window) {
 // Of the whole batch, behind find_long.
 DEVICE uint32_t all_windows(const Job& job) { return static_cast<uint32_t>(job.text.window_counts[COUNT_WINDOWS]); }
 
-// How many windows cover a piece; the last one has more than `overlap` bytes unless it is the only one.
-DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) {
-    return length <= overlap ? 1 : (length - overlap - 1) / stride + 1;
+// How many windows cover a piece; the last one has more than WINDOW_OVERLAP bytes unless it is the only one.
+DEVICE uint32_t num_windows(uint32_t length) {
+    return length <= WINDOW_OVERLAP ? 1 : (length - WINDOW_OVERLAP - 1) / WINDOW_STEP + 1;
 }
 
 // The number of the piece that holds a window: the last one whose first window is not behind it.
@@ -79,7 +79,7 @@ DEVICE LongPiece& piece_of_window(const Job& job, uint32_t window) {
 }
 
 DEVICE uint32_t last_window(const LongPiece& piece) {
-    return piece.first_window + num_windows(piece.end - piece.begin, WINDOW_STEP, WINDOW_OVERLAP) - 1;
+    return piece.first_window + num_windows(piece.end - piece.begin) - 1;
 }
 
 // Lists a piece to be merged whole, once.
