@@ -34,19 +34,21 @@ def encode_augmented(
     """
     resources = engine.resources
     with resources.residents.using(vocabulary) as resident:
-        if not resident.family.turns_rows:
+        if not resident.family.augments_rows:
             raise NotCovered("rows are augmented for characters, k-mers and DNA BPE")
         options = row_options(vocabulary, batch, resident.family)
         if options.spans is not None:
             raise ValueError("augmented rows have no spans in the rows as sent")
         size, rows = len(batch.data), len(batch)
         with resources.workspaces.lend(size, rows, resident.family.layout) as workspace:
-            options = replace(options, turned=True)
+            options = replace(options, augmented=True)
             pack_augmented(workspace, resident, batch, options, augmentation, resources.processors)
             takes_bytes = bool(resident.fields.get("letters_are_bytes"))
             processors = resources.processors
             # A part may begin or end inside of a character.
-            launch_content(workspace, resident, processors, validate=not takes_bytes, turned=True)
+            launch_content(
+                workspace, resident, processors, validate=not takes_bytes, augmented=True
+            )
             launch(workspace, frame_kernels(resident.family, spans=False), processors)
             status = status_of(workspace)
             ids = fetch(workspace, "framed_ids", np.int32, int(status[STATUS["NUM_FRAMED"]]))

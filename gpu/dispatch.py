@@ -67,7 +67,7 @@ def plan_of(resources: Resources, resident: Resident, batch: Batch, options: Row
     letters = bool(resident.family.fetch) and options.is_content
     if options.spans is not None or not resources.workspaces.is_small(len(batch.data), len(batch)):
         return Plan(letters, fast=False, small=False, kernel="")
-    kernel = "" if options.turned else kernel_for(resources, resident, size_of(batch))
+    kernel = "" if options.augmented else kernel_for(resources, resident, size_of(batch))
     return Plan(letters, is_fast(kernel, batch, options), small=True, kernel=kernel)
 
 

@@ -13,18 +13,18 @@ from gpu import dispatch
 from gpu.batch.resources import Resources
 from gpu.decode.chunks import Ids
 from gpu.decode.decode import decode_rows
-from gpu.host.copy_pool import Staging
+from gpu.host.copy_pool import CopyPool
 from gpu.host.string_join import Joining
 from gpu.large.ipc_stream import encode_shared
 from gpu.large.pipeline import Pipeline
-from gpu.memory.caller_pinned import PageLocked, Take
+from gpu.memory.caller_pinned import CallerPinned, Take
 from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
-from gpu.memory.pinned_pool import Leases
-from gpu.memory.workspace_pool import Workspaces
+from gpu.memory.pinned_pool import PinnedPool
+from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
 from gpu.small.one_launch import most_fused_bytes
-from gpu.vocabulary.cache import Residents
+from gpu.vocabulary.cache import VocabularyCache
 from gpu.vocabulary.device_tables import prepare
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedRows
@@ -63,17 +63,17 @@ class GpuEngine:
         answer_bytes: int = ANSWER_BYTES,
         take: Take | None = None,
     ) -> None:
-        info, source = device.info, device if take is None else PageLocked(device, take)
+        info, source = device.info, device if take is None else CallerPinned(device, take)
         self.device, self.stage_times = device, StageTimes()
         self.pipeline = Pipeline(
             Resources(
                 device=device,
                 processors=info.processors,
                 fused_bytes=most_fused_bytes(info),
-                residents=Residents(device, vocabulary_bytes or workspace_bytes, prepare),
-                workspaces=Workspaces(device, workspace_bytes),
-                staging=Staging(),
-                leases=Leases(source, min(answer_bytes, workspace_bytes)),
+                residents=VocabularyCache(device, vocabulary_bytes or workspace_bytes, prepare),
+                workspaces=WorkspacePool(device, workspace_bytes),
+                staging=CopyPool(),
+                leases=PinnedPool(source, min(answer_bytes, workspace_bytes)),
                 stage_times=self.stage_times,
             )
         )

@@ -18,12 +18,12 @@ from gpu.engine import GpuEngine
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of, put_begins
 from gpu.large.chunk_in_flight import Work
-from gpu.large.chunk_sizes import BY_BUS, TO_DEVICE, Pace
+from gpu.large.chunk_sizes import BY_BUS, TO_DEVICE, ChunkSizes
 from gpu.large.chunking import Chunk, chunks_of
-from gpu.large.pageable_output import ToOrdinary
+from gpu.large.pageable_output import PageableOutput
 from gpu.large.pipeline import Pipeline
 from gpu.large.stream_answer import StreamAnswer
-from gpu.memory.output_buffer import Out
+from gpu.memory.output_buffer import OutputBuffer
 from gpu.small import fast_path
 from gpu.small.call import SmallCall
 from gpu.small.direct_to_device import encode_direct
@@ -43,13 +43,13 @@ def _stream(
     vocabulary: Vocabulary,
     resident: Resident,
     batch: Batch,
-    out: Out,
+    out: OutputBuffer,
     id_bits: int,
-    pace: Pace,
+    pace: ChunkSizes,
 ) -> StreamAnswer:
     data, offsets, resources = batch.data, batch.offsets, pipeline.resources
     work = Work(resident, data, resources.device.is_pinned(data), id_bits=id_bits)
-    way = ToOrdinary(resources.leases, resources.staging) if out.is_ordinary else None
+    way = PageableOutput(resources.leases, resources.staging) if out.is_ordinary else None
 
     def answer() -> StreamAnswer:
         return StreamAnswer(out, len(offsets) - 1, way)
@@ -88,7 +88,7 @@ def encode_stream(
             offsets begin before 0 or end behind the data; a row is refused.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
-    target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
+    target = OutputBuffer.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
@@ -102,7 +102,7 @@ def encode_stream(
     batch = Batch(data=data, offsets=offsets)
     pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
     if chunk_bytes or in_flight != pace.in_flight:
-        pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
+        pace = ChunkSizes(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
     with resources.residents.using(vocabulary) as resident:
         begins = None
         if target.on_device and resident.family.plain:
@@ -116,7 +116,7 @@ def encode_stream(
 
 
 def _encode_plain(
-    resources: Resources, resident: Resident, batch: Batch, out: Out
+    resources: Resources, resident: Resident, batch: Batch, out: OutputBuffer
 ) -> Int64s | None:
     """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
     data, bits = batch.data, 8 * out.item_bytes
@@ -136,7 +136,7 @@ def _encode_small(
     vocabulary: Vocabulary,
     resident: Resident,
     batch: Batch,
-    out: Out,
+    out: OutputBuffer,
     left: str | None,
 ) -> Int64s | None:
     """A batch whose stages are one launch; None: it is none.

@@ -61,9 +61,9 @@ class DeviceArray:
         place = self.address, False
         return {"shape": self.shape, "typestr": self.dtype.str, "data": place, "version": 3}
 
-    def __dlpack__(self, **asked: Any) -> Any:
+    def __dlpack__(self, **options: Any) -> Any:
         """A DLPack capsule, as the array API standard says."""
-        return self.owner.device.array(self).__dlpack__(**asked)
+        return self.owner.device.array(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The kind of the device and its number, as the standard counts them."""
@@ -219,7 +219,7 @@ def _launch_content(
     """The ids of the rows; their places, too, where these do not follow from their numbers."""
     takes_bytes = bool(resident.fields.get("letters_are_bytes"))
     validate = not (batch.has_texts or takes_bytes)
-    launch(workspace, first_kernels(workspace, resident, turned=options.turned), processors)
+    launch(workspace, first_kernels(workspace, resident, augmented=options.augmented), processors)
     rare = int(status_of(workspace)[STATUS["RARE"]])
     if rare:
         others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=True)

@@ -28,7 +28,7 @@ def first_kernels(
     *,
     validate: bool = False,
     count_only: bool = False,
-    turned: bool = False,
+    augmented: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
     """Those that are tried first: the plain ones of a family that has such, else all.
@@ -38,19 +38,19 @@ def first_kernels(
         resident: the vocabulary.
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids, where that is less work.
-        turned: whether rows are not encoded as they were sent.
+        augmented: whether rows are not encoded as they were sent.
         id_bits: of an id; fewer than 32 are written to `narrow_ids`.
     """
     family = resident.family
     if family.plain:
         even = bool(workspace.words[_ROW_LENGTH])
-        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even)
+        return plain_kernels(family, id_bits=id_bits, augmented=augmented, even=even)
     kernels = encode_kernels(
         family,
         num_rounds=resident.num_rounds,
         validate=validate,
         count_only=count_only,
-        turned=turned,
+        augmented=augmented,
         id_bits=id_bits,
     )
     return _of_chunks(kernels, workspace) if family.name == "dna" else kernels
@@ -110,7 +110,7 @@ def make_room_for_spans(workspace: Workspace, family: Family) -> None:
     Raises:
         OutOfMemory: there is none.
     """
-    if family.turns_rows and not family.plain:
+    if family.augments_rows and not family.plain:
         _reserve_spans(workspace)
         send_job(workspace)
 
@@ -130,12 +130,12 @@ def launch_content(
     *,
     validate: bool = False,
     count_only: bool = False,
-    turned: bool = False,
+    augmented: bool = False,
     with_spans: bool = False,
 ) -> None:
     """Queue what makes ids of a batch; waits only where plain kernels are tried."""
     first = first_kernels(
-        workspace, resident, validate=validate, count_only=count_only, turned=turned
+        workspace, resident, validate=validate, count_only=count_only, augmented=augmented
     )
     if with_spans:
         make_room_for_spans(workspace, resident.family)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.copy_pool import Staging
-from gpu.memory.pinned_pool import Leases
-from gpu.memory.workspace_pool import Workspaces
+from gpu.host.copy_pool import CopyPool
+from gpu.memory.pinned_pool import PinnedPool
+from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
-from gpu.vocabulary.cache import Residents
+from gpu.vocabulary.cache import VocabularyCache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +33,10 @@ class Resources:
     device: Device
     processors: int
     fused_bytes: int
-    residents: Residents
-    workspaces: Workspaces
-    staging: Staging
-    leases: Leases
+    residents: VocabularyCache
+    workspaces: WorkspacePool
+    staging: CopyPool
+    leases: PinnedPool
     stage_times: StageTimes
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:

@@ -1,4 +1,4 @@
-"""A batch's options as arrays for the kernels, and the kernels' findings as errors for people.
+"""Turns a batch's options into arrays for the kernels, and the kernels' findings into errors.
 
 NumPy and the reference (for the words of an error) only; knows no device.
 """
@@ -49,7 +49,7 @@ class RowOptions:
         spans: bool[B], rows that ask for spans; None where none does.
         framed: whether any row gets begin and end tokens or may be cut.
         refuses: whether any row refuses special tokens.
-        turned: whether any row asks for the other strand.
+        augmented: whether any row asks for the other strand.
         is_default: whether the kernels may do without flags: all rows match special tokens and add
             begin and end tokens, none is cut.
     """
@@ -60,7 +60,7 @@ class RowOptions:
     framed: bool
     refuses: bool
     is_default: bool
-    turned: bool = False
+    augmented: bool = False
 
     @property
     def may_refuse(self) -> bool:
@@ -71,7 +71,7 @@ class RowOptions:
     def is_content(self) -> bool:
         """Whether rows give the ids of their text and nothing else: none is framed or may wrap."""
         plain = self.is_default or not (self.flags & constant("ROW_CIRCLE")).any()
-        asks = self.framed or self.turned or self.refuses or self.max_length is not None
+        asks = self.framed or self.augmented or self.refuses or self.max_length is not None
         return bool(plain and not asks and self.spans is None)
 
     def of_rows(self, begin: int, end: int) -> RowOptions:
@@ -112,10 +112,10 @@ class RowOptions:
         if self.spans is not None:
             return np.ones(len(self.spans), np.bool_)
         limited = None if self.max_length is None else self.max_length != NO_LIMIT
-        if not self.turned:
+        if not self.augmented:
             return limited
-        turned: NDArray[np.bool_] = self.flags & constant("ROW_OTHER_STRAND") != 0
-        return turned if limited is None else turned | limited
+        augmented: NDArray[np.bool_] = self.flags & constant("ROW_OTHER_STRAND") != 0
+        return augmented if limited is None else augmented | limited
 
 
 WITHOUT_TEMPLATE = EncodeOptions(add_special_tokens=False)
@@ -141,7 +141,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         numbers: dict[EncodeOptions, int] = {}
         which = np.fromiter((numbers.setdefault(o, len(numbers)) for o in options), np.intp, rows)
         distinct = [*numbers]
-    if not family.turns_rows:
+    if not family.augments_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
             raise NotCovered("the kernels of text know no strands and no circles")
     if any(o.reverse_complement for o in distinct) and not vocabulary.supports_reverse_complement:
@@ -160,7 +160,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         framed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
         refuses=any(o.special == "refuse" for o in distinct),
         is_default=not limited and set(flags) == {DEFAULT_FLAGS} and not wraps,
-        turned=any(o.reverse_complement for o in distinct),
+        augmented=any(o.reverse_complement for o in distinct),
     )
 
 

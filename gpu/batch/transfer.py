@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
 from gpu.errors import DescendingOffsets, DeviceFault, NotCovered
-from gpu.host.copy_pool import Copy, Staging
+from gpu.host.copy_pool import Copy, CopyPool
 from gpu.kernels.catalog import KERNELS, num_blocks
 from gpu.kernels.job import STATUS, WORD
 from gpu.kmers.equal_length_rows import set_even_rows
@@ -80,13 +80,13 @@ def pack(
     batch: Batch,
     options: RowOptions,
     processors: int,
-    staging: Staging,
+    staging: CopyPool,
 ) -> None:
     """A small batch and its options to the device; pinned bytes are copied from where they lie."""
     data, stream, host_text, copy = batch.data, workspace.stream, 0, None
     if len(data) <= TAKE_IN_BYTES:
         workspace.text[: len(data)] = data
-        if options.turned:
+        if options.augmented:
             stream.copy_in(workspace.fields["text"], workspace.text_place, len(data))
         else:
             host_text = workspace.text_place
@@ -117,7 +117,7 @@ def pack_augmented(
     augmentation: Augmentation,
     processors: int,
 ) -> None:
-    """As `pack`, for rows that turn_rows augments; `options` say that they are turned."""
+    """As `pack`, for rows that turn_rows augments; `options` say that they are augmented."""
     data, sent, stream = batch.data, batch.offsets, workspace.stream
     workspace.text[: len(data)] = data
     stream.copy_in(workspace.fields["text"], workspace.text_place, len(data))
@@ -199,7 +199,7 @@ def put_batch(
         num_bytes=num_bytes,
         has_flags=has_flags,
         has_limits=max_length is not None,
-        is_augmented=options is not None and options.turned,
+        is_augmented=options is not None and options.augmented,
         validates=validates,
         leaves=leaves,
     )

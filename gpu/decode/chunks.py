@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import NO_BYTE
 from gpu.batch.transfer import checked
-from gpu.host.copy_pool import Staging
+from gpu.host.copy_pool import CopyPool
 from gpu.kernels.job import STATUS
 from gpu.large.answer import GrowingArray
-from gpu.large.chunk_in_flight import Flight, Lanes, Work
+from gpu.large.chunk_in_flight import ChunkInFlight, CopyStreams, Work
 from gpu.large.chunk_sizes import BY_BUS
 from gpu.large.chunking import LEAST_BYTES, Chunk, next_size
 from gpu.large.pipeline import Pipeline
-from gpu.memory.pinned_pool import Leases
+from gpu.memory.pinned_pool import PinnedPool
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import BYTES_A_ROW
 from gpu.vocabulary.cache import Resident
@@ -60,13 +60,13 @@ class _Decoding(Work):
     skips_special: bool = False
 
     def flight(
-        self, chunk: Chunk, workspace: Workspace, lanes: Lanes, staging: Staging
+        self, chunk: Chunk, workspace: Workspace, copy_streams: CopyStreams, staging: CopyPool
     ) -> _DecodedChunk:
         """A chunk of the call in a workspace."""
-        return _DecodedChunk(self, chunk, workspace, lanes, staging)
+        return _DecodedChunk(self, chunk, workspace, copy_streams, staging)
 
 
-class _DecodedChunk(Flight):
+class _DecodedChunk(ChunkInFlight):
     """A chunk of ids, which lie where the text of others does, on its way to bytes."""
 
     def __init__(
@@ -74,10 +74,10 @@ class _DecodedChunk(Flight):
         work: _Decoding,
         chunk: Chunk,
         workspace: Workspace,
-        lanes: Lanes,
-        staging: Staging,
+        copy_streams: CopyStreams,
+        staging: CopyPool,
     ) -> None:
-        super().__init__(work, chunk, workspace, lanes, staging)
+        super().__init__(work, chunk, workspace, copy_streams, staging)
         self.framed = True  # decoded_offsets lie where those of framed rows do.
         workspace.clock = None  # What is timed are the stages of encoding.
         set_decode_job(
@@ -114,12 +114,12 @@ class _DecodedChunk(Flight):
 class _Answer:
     """The bytes of all chunks in the making; see `pipeline.Answer`."""
 
-    def __init__(self, work: _Decoding, num_rows: int, leases: Leases) -> None:
+    def __init__(self, work: _Decoding, num_rows: int, leases: PinnedPool) -> None:
         self.work, self.has_landed = work, False
         self.data, self.offsets = GrowingArray(leases, np.uint8), np.zeros(num_rows + 1, np.int64)
         self.places = np.full(num_rows, NO_BYTE, np.int64)
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: ChunkInFlight) -> None:
         """Queue the copy out of a chunk."""
         self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_ids
         rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)

@@ -89,7 +89,7 @@ class LetterEmbedder:
         self._codes = torch.tensor(rule.codes, dtype=torch.int32, device=self._device)
 
     @property
-    def is_right(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the embedding does nothing now but take rows."""
         return takes_rows_only(self._embedding, self._device)
 

@@ -34,7 +34,7 @@ MAX_IDS = 1 << 20
 
 GROUP = 4  # Micro-batches of equal rows looked up at once: the host's work for each is less.
 STAGED_AHEAD = 2  # Groups looked up ahead: with one, the host would wait for its look-up.
-AT_ONCE = "bytes, at once"
+NO_LOCK = "bytes, at once"
 Path = Literal["auto", "ids", "bytes"]
 FALLBACKS = {"bytes": ("bytes", "ids", "upstream"), "ids": ("ids", "upstream")}
 _log = logging.getLogger(__name__)
@@ -137,10 +137,10 @@ class EmbeddingLayer:
 
     def _parts(self, run: Run, paths: list[str]) -> Iterator[Part]:
         if paths[0].startswith("bytes") and self._is_at_once(run):
-            paths = [AT_ONCE, *paths]
+            paths = [NO_LOCK, *paths]
         while True:
             path = paths[0]
-            stream = self._embedded if path == AT_ONCE else self._stream
+            stream = self._embedded if path == NO_LOCK else self._stream
             try:
                 for part in stream(run, path):
                     run.begin = part.end  # Before it is given out: it never comes again.
@@ -161,7 +161,7 @@ class EmbeddingLayer:
 
         Where something does, a call that waits for its embeddings would wait for that as well.
         """
-        if self._at_once is None or not self._at_once.is_right or not run.width:
+        if self._at_once is None or not self._at_once.is_complete or not run.width:
             return False
         return bool(_cuda.current_stream(self.device).query())
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gpu.host.copy_pool import Staging
+from gpu.host.copy_pool import CopyPool
 
 __all__ = [
     "TextMemory",
@@ -54,9 +54,9 @@ def is_pinned(data: Bytes) -> bool:
 
 
 @functools.cache
-def staging() -> Staging:
+def staging() -> CopyPool:
     """The threads that copy into it, of the whole process."""
-    return Staging()
+    return CopyPool()
 
 
 class TextMemory:

@@ -42,7 +42,7 @@ class Copy(Protocol):
         """
 
 
-class Staging:
+class CopyPool:
     """Threads that copy; they start with the first copy and end with `close`.
 
     Between two copies they look for work for 0.2 ms, 0.4 where the last came so soon, and then

@@ -1,6 +1,7 @@
 """Where a row may be cut: in front of a blank behind an ASCII letter.
 
-A pretoken ends there whatever stands around, for all rules but those that `chunks` knows of.
+A pretoken ends there whatever is around it; `large.chunking` knows the rules of which that is not
+true.
 """
 
 from __future__ import annotations

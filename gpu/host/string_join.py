@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.copy_pool import Copy, Staging
+from gpu.host.copy_pool import Copy, CopyPool
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.string_join import Memory
 
@@ -20,7 +20,7 @@ class Joining:
 
     __slots__ = ("_batch", "_copy", "_memory", "_staging")
 
-    def __init__(self, batch: Batch, memory: Memory, staging: Staging) -> None:
+    def __init__(self, batch: Batch, memory: Memory, staging: CopyPool) -> None:
         self._batch, self._memory, self._staging = batch, memory, staging
         self._copy: Copy | None = None
 

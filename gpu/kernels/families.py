@@ -49,7 +49,7 @@ class Family:
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
         fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
             "" where there is none.
-        turns_rows: rows may ask for the other strand or a circle.
+        augments_rows: rows may ask for the other strand or a circle.
         answered: those that a small batch that is not framed has `answer` for: from the ids of
             each tile's parts to the answer. () where that is not so.
     """
@@ -66,7 +66,7 @@ class Family:
     rewrite: tuple[str, ...] = ()
     fetch: str = ""
     write16: tuple[str, ...] = ()
-    turns_rows: bool = False
+    augments_rows: bool = False
     between: tuple[str, ...] = ()
     bases: str = ""
     answered: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Family:
     @property
     def kernels(self) -> set[str]:
         """Those of its own, whatever a batch asks for."""
-        names = {"turn_rows"} if self.turns_rows else set()
+        names = {"turn_rows"} if self.augments_rows else set()
         values = (getattr(self, field.name) for field in fields(self))
         names.update(*(value if isinstance(value, tuple) else [value] for value in values))
         return names & KERNELS.keys()
@@ -108,7 +108,7 @@ CHARACTERS = Family(
     plain=("write_letters",),
     rewrite=REWRITE,
     fetch="fetch_letters",
-    turns_rows=True,
+    augments_rows=True,
 )
 """An id for each letter."""
 KMERS = replace(
@@ -137,7 +137,7 @@ DNA = Family(
     ),
     write=(),
     spans=("frame_own_spans",),
-    turns_rows=True,
+    augments_rows=True,
 )
 """BPE over letters, which nothing cuts but motifs."""
 FAMILIES = {
@@ -171,7 +171,7 @@ def encode_kernels(
     num_rounds: int = 0,
     validate: bool = False,
     count_only: bool = False,
-    turned: bool = False,
+    augmented: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
     """From text and row_begins on the device to ids and id_offsets.
@@ -181,13 +181,13 @@ def encode_kernels(
         num_rounds: rounds of special tokens, see gpu/vocabulary/special_tokens.py.
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
-        turned: whether rows are not encoded as they were sent.
+        augmented: whether rows are not encoded as they were sent.
         id_bits: of an id; those of fewer than 32 are in `narrow_ids`.
     """
     first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
     special = (*first, *family.between, *again)
     kernels = (
-        *(("turn_rows",) if turned else ()),
+        *(("turn_rows",) if augmented else ()),
         "mark_rows",
         *(("validate",) if validate else ()),
         *special,
@@ -213,12 +213,12 @@ def plain_kernels(
     family: Family,
     *,
     id_bits: int = 32,
-    turned: bool = False,
+    augmented: bool = False,
     even: bool = False,
 ) -> tuple[str, ...]:
     """What a family tries first; ids of fewer bits than 32 go to `narrow_ids`."""
     *first, write = family.even if even else family.plain
-    return (*(("turn_rows",) if turned else ()), *first, *_writing(write, id_bits))
+    return (*(("turn_rows",) if augmented else ()), *first, *_writing(write, id_bits))
 
 
 def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:

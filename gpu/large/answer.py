@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import NO_BYTE, RowOptions, drop_rows, row_errors
 from gpu.host.arrays import address_of
-from gpu.large.chunk_in_flight import Flight
-from gpu.memory.pinned_pool import Leases
+from gpu.large.chunk_in_flight import ChunkInFlight
+from gpu.memory.pinned_pool import PinnedPool
 from gpu.memory.workspace import Workspace
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import Vocabulary
@@ -33,12 +33,12 @@ class GrowingArray:
         is_leased: whether the device reaches them.
     """
 
-    def __init__(self, leases: Leases, dtype: type[np.generic], width: int = 1) -> None:
+    def __init__(self, leases: PinnedPool, dtype: type[np.generic], width: int = 1) -> None:
         self.leases, self.dtype, self.width, self.size = leases, np.dtype(dtype), width, 0
         self._array, self.is_leased = np.empty(0, dtype), False
         self._filling: set[Workspace] = set()
 
-    def add(self, count: int, share: float, flight: Flight | None = None) -> int:
+    def add(self, count: int, share: float, flight: ChunkInFlight | None = None) -> int:
         """Address of room for `count` more; with them, this `share` of all will be there.
 
         The flight, if any, fills them later.
@@ -81,7 +81,7 @@ class _Findings:
         self.vocabulary, self.batch, self.options = vocabulary, batch, options
         self.places = np.full(len(batch), NO_BYTE, np.uint32)
 
-    def note(self, flight: Flight) -> None:
+    def note(self, flight: ChunkInFlight) -> None:
         """Take over those of a chunk."""
         first, rows = flight.chunk.first_row, flight.chunk.num_rows
         found = flight.errors()
@@ -110,7 +110,7 @@ class BatchAnswer:
         vocabulary: Vocabulary,
         batch: Batch,
         options: RowOptions,
-        leases: Leases,
+        leases: PinnedPool,
         id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
         self.vocabulary, self.batch, self.options = vocabulary, batch, options
@@ -122,7 +122,7 @@ class BatchAnswer:
         self._cut_rows: list[int] = []
         self._truncated: list[tuple[slice, Int64s, Int64s]] = []
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: ChunkInFlight) -> None:
         """Queue the copies of a chunk's answer, and note what there is to say of its rows.
 
         Raises:
@@ -195,7 +195,7 @@ class Counts:
         self.options, self.has_landed = options, False
         self._added = len(vocabulary.prefix) + len(vocabulary.suffix)
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: ChunkInFlight) -> None:
         """Note how many ids a chunk's rows have."""
         self.has_landed, chunk = True, flight.chunk
         self.findings.note(flight)

@@ -18,7 +18,7 @@ from gpu.batch.plan import RARE_BREAK, first_kernels, make_room_for_spans, rare_
 from gpu.batch.row_options import NO_BYTE, RowOptions
 from gpu.batch.transfer import checked, fetch, launch, pack_rows, send_job
 from gpu.errors import DescendingOffsets
-from gpu.host.copy_pool import Copy, Staging
+from gpu.host.copy_pool import Copy, CopyPool
 from gpu.kernels.families import frame_kernels
 from gpu.kernels.job import STATUS
 from gpu.large.chunking import Chunk
@@ -34,7 +34,7 @@ SPAN_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lanes:
+class CopyStreams:
     """The streams of one call's copies: one goes after the other, in the order of its chunks.
 
     Copies of several streams share the bus: each chunk's would end with those of the chunks behind
@@ -73,12 +73,14 @@ class Work:
     count_only: bool = False
     joining: Copy | None = None
 
-    def flight(self, chunk: Chunk, workspace: Workspace, lanes: Lanes, staging: Staging) -> Flight:
+    def flight(
+        self, chunk: Chunk, workspace: Workspace, copy_streams: CopyStreams, staging: CopyPool
+    ) -> ChunkInFlight:
         """A chunk of the call in a workspace; it is being staged where it must be."""
-        return Flight(self, chunk, workspace, lanes, staging)
+        return ChunkInFlight(self, chunk, workspace, copy_streams, staging)
 
 
-class Flight:
+class ChunkInFlight:
     """A chunk in a workspace, in one of the states above.
 
     Attributes:
@@ -87,9 +89,19 @@ class Flight:
     """
 
     def __init__(
-        self, work: Work, chunk: Chunk, workspace: Workspace, lanes: Lanes, staging: Staging
+        self,
+        work: Work,
+        chunk: Chunk,
+        workspace: Workspace,
+        copy_streams: CopyStreams,
+        staging: CopyPool,
     ) -> None:
-        self.work, self.chunk, self.workspace, self.lanes = work, chunk, workspace, lanes
+        self.work, self.chunk, self.workspace, self.copy_streams = (
+            work,
+            chunk,
+            workspace,
+            copy_streams,
+        )
         self.options, self.staging = _options(work, chunk), staging
         self.is_launched, self.is_plain = False, False
         self._copy = None
@@ -132,7 +144,7 @@ class Flight:
                 processors,
                 options=self.options,
                 id_bits=work.id_bits,
-                inward=self.lanes.inward,
+                inward=self.copy_streams.inward,
             )
         except DescendingOffsets as error:
             raise error.behind(self.chunk.first_row, self.chunk.begin) from None
@@ -145,10 +157,10 @@ class Flight:
 
     def _first(self) -> tuple[str, ...]:
         """The kernels that are tried first: the plain ones unless the last batch was not plain."""
-        work, turned = self.work, self.options is not None and self.options.turned
+        work, augmented = self.work, self.options is not None and self.options.augmented
         resident = work.resident
         self.is_plain = bool(resident.family.plain)
-        if resident.meets_breaks and not turned and not self.with_spans:
+        if resident.meets_breaks and not augmented and not self.with_spans:
             self.is_plain = False
             return rare_kernels(self.workspace, resident, RARE_BREAK, id_bits=work.id_bits)
         return first_kernels(
@@ -156,7 +168,7 @@ class Flight:
             resident,
             validate=work.validate,
             count_only=work.count_only,
-            turned=turned,
+            augmented=augmented,
             id_bits=work.id_bits,
         )
 
@@ -246,8 +258,8 @@ class Flight:
     def copy_ids(self, address: int, num_bytes: int, begin: int = 0) -> None:
         """Queue the copy of bytes of the ids to memory of the host or the device."""
         place = self.workspace.fields[self._answer_field()] + begin
-        self.lanes.outward.copy_out(address, place, num_bytes)
-        self.workspace.stream.follow(self.lanes.outward)
+        self.copy_streams.outward.copy_out(address, place, num_bytes)
+        self.workspace.stream.follow(self.copy_streams.outward)
 
     def _answer_field(self) -> str:
         if self.work.id_bits != BITS_A_WORD:

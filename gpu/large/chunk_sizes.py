@@ -9,7 +9,7 @@ from gpu.large.chunking import Ends
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ChunkSizes:
     """How a stream's bytes go through the device.
 
     Attributes:
@@ -30,7 +30,7 @@ class Pace:
             numbers = f"chunk_bytes is {self.chunk_bytes}, in_flight {self.in_flight}"
             raise ValueError(f"{numbers}; the least is 1")
 
-    def of(self, num_bytes: int) -> Pace:
+    def of(self, num_bytes: int) -> ChunkSizes:
         """That of so much text: of SMALLER_CHUNKS where there would be few."""
         for below, size in SMALLER_CHUNKS:
             if num_bytes < below:
@@ -39,15 +39,15 @@ class Pace:
 
 
 @cache
-def _with_chunks(pace: Pace, chunk_bytes: int) -> Pace:
+def _with_chunks(pace: ChunkSizes, chunk_bytes: int) -> ChunkSizes:
     return replace(pace, chunk_bytes=chunk_bytes)
 
 
 SMALLER_CHUNKS = (48 << 20, 4 << 20), (192 << 20, 8 << 20), (288 << 20, 16 << 20)
 """Below so much text chunks have so many bytes at most."""
 # The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
-BY_BUS = Pace(24 << 20, 4, (4 << 20, 4 << 20))
+BY_BUS = ChunkSizes(24 << 20, 4, (4 << 20, 4 << 20))
 # The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
-TO_DEVICE = Pace(32 << 20, 4, (4 << 20, 16 << 20))
+TO_DEVICE = ChunkSizes(32 << 20, 4, (4 << 20, 16 << 20))
 # The kernels are slowest, and work best on much text.
-ON_DEVICE = Pace(256 << 20, 2, (256 << 20, 256 << 20))
+ON_DEVICE = ChunkSizes(256 << 20, 2, (256 << 20, 256 << 20))

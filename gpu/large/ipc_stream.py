@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import row_options
 from gpu.errors import NotCovered
-from gpu.large.chunk_in_flight import Flight, Work
+from gpu.large.chunk_in_flight import ChunkInFlight, Work
 from gpu.large.chunk_sizes import BY_BUS, ON_DEVICE, TO_DEVICE
 from gpu.large.chunking import Chunk, chunks_of
-from gpu.large.pipeline import AT_ONCE, Pipeline
+from gpu.large.pipeline import NO_LOCK, Pipeline
 from gpu.large.stream_answer import StreamAnswer
-from gpu.memory.output_buffer import Out
+from gpu.memory.output_buffer import OutputBuffer
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedRows, check_bounds
 from vocabularies.model.vocabulary import Vocabulary
@@ -30,11 +30,11 @@ ID_BYTES = (4, 2, 1)
 class _SharedAnswer(StreamAnswer):
     """An answer that no row may be missing from, whose end is announced."""
 
-    def __init__(self, rows: SharedRows, out: Out) -> None:
+    def __init__(self, rows: SharedRows, out: OutputBuffer) -> None:
         super().__init__(out, len(rows))
         self.notify_almost_done, self.end = rows.notify_almost_done, len(rows.text)
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: ChunkInFlight) -> None:
         """Queue the copy out of a chunk."""
         if flight.errors() is not None:
             raise NotCovered("a row is refused")
@@ -74,11 +74,11 @@ def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) 
         work = Work(resident, rows.text, True, options, validate, bits)
         # A cut row's begin and end tokens would be the host's.
         whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
-        out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes)
+        out = OutputBuffer(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes)
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
         pace = to_device if rows.out.on_device else BY_BUS.of(len(rows.text))
-        turn = pipeline.turn if pace is ON_DEVICE else AT_ONCE
+        lock = pipeline.device_lock if pace is ON_DEVICE else NO_LOCK
 
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(rows, out)
@@ -86,5 +86,5 @@ def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) 
         def chunks(size: int) -> Iterator[Chunk]:
             return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.ends)
 
-        answer = pipeline.answer(work, chunks, new_answer, pace.chunk_bytes, pace.in_flight, turn)
+        answer = pipeline.answer(work, chunks, new_answer, pace.chunk_bytes, pace.in_flight, lock)
         return answer.offsets

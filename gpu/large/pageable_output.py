@@ -11,24 +11,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.copy_pool import Copy, Staging
-from gpu.large.chunk_in_flight import Flight
-from gpu.memory.pinned_pool import Leases
+from gpu.host.copy_pool import Copy, CopyPool
+from gpu.large.chunk_in_flight import ChunkInFlight
+from gpu.memory.pinned_pool import PinnedPool
 
 Bytes = NDArray[np.uint8]
 
 
-class ToOrdinary:
+class PageableOutput:
     """Brings the ids of chunks, in their order."""
 
-    def __init__(self, leases: Leases, staging: Staging) -> None:
+    def __init__(self, leases: PinnedPool, staging: CopyPool) -> None:
         self.leases, self.staging = leases, staging
         self._coming: tuple[Bytes, Bytes] | None = None
         self._going: tuple[Copy, int] | None = None
 
-    def bring(self, flight: Flight, target: Bytes) -> None:
+    def bring(self, flight: ChunkInFlight, target: Bytes) -> None:
         """Copy the first bytes of the ids; they are there when `finish` returns."""
-        flight.lanes.outward.synchronize()  # Nothing is under way but the ids before these.
+        flight.copy_streams.outward.synchronize()  # Nothing is under way but the ids before these.
         self._hand_on()
         block = self.leases.take(len(target)) if len(target) else None
         if block is None:

@@ -2,7 +2,7 @@
 
 A workspace goes to a later chunk of the call when its chunk has landed: copies out that are still
 under way come first in its stream, so that any number of chunks in flight gives the same ids. Knows
-no answer: whoever calls says what is done with a chunk's ids.
+no answer: the caller says what is done with a chunk's ids.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Protocol, TypeVar
 
 from gpu.batch.resources import Resources
 from gpu.errors import OutOfMemory
-from gpu.large.chunk_in_flight import Flight, Lanes, Work
+from gpu.large.chunk_in_flight import ChunkInFlight, CopyStreams, Work
 from gpu.large.chunking import CHUNK_BYTES, Chunk
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
 from gpu.runtime.stage_timer import Clock
 
 IN_FLIGHT = 4
-AT_ONCE = nullcontext()
-"""The turn of a call that goes through the device side by side with others."""
+NO_LOCK = nullcontext()
+"""For calls that go through the device side by side with others."""
 
 
 class Answer(Protocol):
@@ -35,7 +35,7 @@ class Answer(Protocol):
 
     has_landed: bool
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: ChunkInFlight) -> None:
         """Queue the copies out of a chunk whose kernels are done."""
 
 
@@ -48,15 +48,15 @@ class Pipeline:
     Attributes:
         resources: what all calls of the engine share.
         chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
-        turn: of calls for which the kernels are slowest, one of which goes after the other.
-        lanes: those that no call uses.
+        device_lock: held by calls for which the kernels are slowest: one goes after the other.
+        copy_streams: those that no call uses.
     """
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self.chunk_bytes, self.in_flight = CHUNK_BYTES, IN_FLIGHT
-        self.turn = Lock()
-        self.lanes: list[Lanes] = []
+        self.device_lock = Lock()
+        self.copy_streams: list[CopyStreams] = []
 
     def answer(
         self,
@@ -65,11 +65,11 @@ class Pipeline:
         new_answer: Callable[[], A],
         chunk_bytes: int | None = None,
         in_flight: int | None = None,
-        turn: AbstractContextManager[object] = AT_ONCE,
+        lock: AbstractContextManager[object] = NO_LOCK,
     ) -> A:
         """A new answer on which all chunks have landed; smaller ones where memory is short.
 
-        `chunks` gives them from their size. `turn` is entered until the last one is on its way.
+        `chunks` gives them from their size. `lock` is held until the last one is on its way.
 
         Raises:
             OutOfMemory: there is no room for the smallest chunks, or for a row that is not cut.
@@ -82,23 +82,23 @@ class Pipeline:
         for size in larger:
             answer = new_answer()
             try:
-                self.run(work, chunks(size), answer.land, size, in_flight, turn)
+                self.run(work, chunks(size), answer.land, size, in_flight, lock)
                 return answer
             except OutOfMemory:
                 if answer.has_landed:
                     raise
         answer = new_answer()
-        self.run(work, chunks(smallest), answer.land, smallest, in_flight, turn)
+        self.run(work, chunks(smallest), answer.land, smallest, in_flight, lock)
         return answer
 
     def run(
         self,
         work: Work,
         chunks: Iterable[Chunk],
-        land: Callable[[Flight], None],
+        land: Callable[[ChunkInFlight], None],
         chunk_bytes: int,
         in_flight: int,
-        turn: AbstractContextManager[object] = AT_ONCE,
+        lock: AbstractContextManager[object] = NO_LOCK,
     ) -> None:
         """Compute the ids of all chunks; `land` queues the copies out of each, in order.
 
@@ -110,29 +110,29 @@ class Pipeline:
         """
         call = _Call(self, work, land, in_flight, chunk_bytes)
         try:
-            with turn:
+            with lock:
                 for chunk in chunks:
                     call.add(chunk)
                 call.launch_all()
-            while call.flying:
+            while call.pending:
                 call.land_one()
         finally:
             call.close()
 
-    def take_lanes(self) -> Lanes:
-        """Streams for the copies of a call; it puts them back into `lanes`."""
+    def take_copy_streams(self) -> CopyStreams:
+        """Streams for the copies of a call; it puts them back into `copy_streams`."""
         try:
-            return self.lanes.pop()
+            return self.copy_streams.pop()
         except IndexError:
             device = self.resources.device
-            return Lanes(device.stream(), device.stream())
+            return CopyStreams(device.stream(), device.stream())
 
 
 class _Call:
     """The chunks of one call that are on their way.
 
     Attributes:
-        flying: those that have not landed, the oldest first.
+        pending: those that have not landed, the oldest first.
         landed: workspaces that the next chunk may use: what is still copied out of them comes first
             in their streams.
         clocks: of chunks that were timed and have landed.
@@ -142,7 +142,7 @@ class _Call:
         self,
         pipeline: Pipeline,
         work: Work,
-        land: Callable[[Flight], None],
+        land: Callable[[ChunkInFlight], None],
         in_flight: int,
         chunk_bytes: int,
     ) -> None:
@@ -150,21 +150,21 @@ class _Call:
         self.room = min(chunk_bytes, len(work.data))
         if self.room == SMALL_BYTES:  # Workspaces of small batches stay theirs: they hold ids, too.
             self.room += 1
-        self.flying: deque[Flight] = deque()
+        self.pending: deque[ChunkInFlight] = deque()
         self.landed: list[Workspace] = []
         self.clocks: list[Clock] = []
-        self.lanes = pipeline.take_lanes()
+        self.copy_streams = pipeline.take_copy_streams()
 
     def add(self, chunk: Chunk) -> None:
         """Take a chunk on its way; lands older ones where there is no workspace for it."""
         workspace = self._workspace(chunk)
         while workspace is None:
-            self.land_one() if self.flying else self._give_back()
+            self.land_one() if self.pending else self._give_back()
             workspace = self._workspace(chunk)
         workspace.clock = self.pipeline.resources.stage_times.clock(workspace.stream)
         try:
             staging = self.pipeline.resources.staging
-            self.flying.append(self.work.flight(chunk, workspace, self.lanes, staging))
+            self.pending.append(self.work.flight(chunk, workspace, self.copy_streams, staging))
         except BaseException:
             self.landed.append(workspace)
             raise
@@ -178,7 +178,7 @@ class _Call:
         for i, workspace in enumerate(self.landed):
             if workspace.capacity.holds(num_bytes, num_rows):
                 return self.landed.pop(i)
-        num_held = len(self.flying) + len(self.landed)
+        num_held = len(self.pending) + len(self.landed)
         workspaces, layout = self.pipeline.resources.workspaces, self.work.resident.family.layout
         if num_held >= self.in_flight:
             # The last chunks are small: their copies in need not wait for the kernels before them.
@@ -195,19 +195,19 @@ class _Call:
 
     def launch_all(self, but_newest: int = 0) -> None:
         """Launch those that are not yet on their way to the device."""
-        for flight in list(self.flying)[: len(self.flying) - but_newest]:
+        for flight in list(self.pending)[: len(self.pending) - but_newest]:
             flight.launch(self.pipeline.resources.processors)
 
     def land_one(self) -> None:
         """Land the oldest."""
-        flight, processors = self.flying[0], self.pipeline.resources.processors
+        flight, processors = self.pending[0], self.pipeline.resources.processors
         flight.launch(processors)
         flight.wait(processors)
         clock = flight.workspace.clock
         if clock is not None:
             clock.enter("copy_to_host")
         self.land(flight)
-        self.landed.append(self.flying.popleft().workspace)
+        self.landed.append(self.pending.popleft().workspace)
         if clock is not None:
             clock.leave()
             self.clocks.append(clock)
@@ -222,13 +222,13 @@ class _Call:
 
     def close(self) -> None:
         """Wait for all there is and give everything back; also after a failure."""
-        for flight in self.flying:
+        for flight in self.pending:
             flight.abandon()
             self.landed.append(flight.workspace)
-        if self.flying:  # Something failed, maybe before its workspace was told of a copy.
-            self.lanes.inward.synchronize()
-            self.lanes.outward.synchronize()
+        if self.pending:  # Something failed, maybe before its workspace's stream waits for a copy.
+            self.copy_streams.inward.synchronize()
+            self.copy_streams.outward.synchronize()
         self._give_back()
-        self.pipeline.lanes.append(self.lanes)
+        self.pipeline.copy_streams.append(self.copy_streams)
         for clock in self.clocks:
             self.pipeline.resources.stage_times.add(clock)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu.large.chunk_in_flight import Flight
-from gpu.large.pageable_output import ToOrdinary
-from gpu.memory.output_buffer import Out
+from gpu.large.chunk_in_flight import ChunkInFlight
+from gpu.large.pageable_output import PageableOutput
+from gpu.memory.output_buffer import OutputBuffer
 
 
 class StreamAnswer:
@@ -17,13 +17,13 @@ class StreamAnswer:
         offsets: int64[B + 1], where each row's ids begin.
     """
 
-    def __init__(self, out: Out, num_rows: int, way: ToOrdinary | None = None) -> None:
+    def __init__(self, out: OutputBuffer, num_rows: int, way: PageableOutput | None = None) -> None:
         self.way = way
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
         self.num_ids = self.num_bytes = 0
         self.has_landed = False
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: ChunkInFlight) -> None:
         """Queue the copy out of a chunk."""
         row = flight.first_refused()
         if row is not None:  # It is too short for a circle, or has a word that is no k-mer.

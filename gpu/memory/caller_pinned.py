@@ -14,7 +14,7 @@ Take = Callable[[int], Bytes]
 """Gives uint8 of so many bytes or more that begin with a page and belong to whoever holds them."""
 
 
-class PageLocked:
+class CallerPinned:
     """Gives pinned blocks as a device does.
 
     Args:

@@ -17,7 +17,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.runtime.borrowed import Loan
+from gpu.runtime.borrowed import Borrowed
 from gpu.runtime.device import Device
 from vocabularies.batch.shared_rows import check_bounds
 
@@ -31,7 +31,7 @@ class _Held:
     def __init__(self) -> None:
         self._lock, self._users, self._is_wanted = Lock(), 0, True
 
-    def in_use(self) -> Loan[None]:
+    def in_use(self) -> Borrowed[None]:
         """For a `with` block, in which the memory stays.
 
         Raises:
@@ -41,7 +41,7 @@ class _Held:
             if not self._is_wanted:
                 raise ValueError("the memory was let go of")
             self._users += 1
-        return Loan(None, self._leave)
+        return Borrowed(None, self._leave)
 
     def _leave(self, _: None) -> None:
         with self._lock:

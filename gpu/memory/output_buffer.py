@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(slots=True, eq=False)
-class Out:
+class OutputBuffer:
     """Memory for ids.
 
     Attributes:
@@ -32,7 +32,7 @@ class Out:
     is_ordinary: bool = False
 
     @classmethod
-    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
+    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> OutputBuffer:
         """That of an array of the device, whose stream is waited for, or of the host, by DLPack.
 
         Raises:
@@ -53,7 +53,7 @@ class Out:
         return cls(int(address), shape[0] * item, item)
 
     @classmethod
-    def _of_host(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
+    def _of_host(cls, array: Any, device: Device, types: tuple[str, ...]) -> OutputBuffer:
         is_foreign = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
         host: NDArray[Any] = np.from_dlpack(array) if is_foreign else np.asarray(array)
         flags = host.flags

@@ -32,7 +32,7 @@ class Pinned(Protocol):
         """Give it back."""
 
 
-class Leases:
+class PinnedPool:
     """Pinned blocks of one device, in powers of two, together within a cap.
 
     Args:

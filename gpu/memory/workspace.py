@@ -50,7 +50,7 @@ class Workspace:
         resident: the vocabulary whose fields the job holds.
         launcher: writes what the Job says of a batch, and launches small ones in one call.
         recordings: recorded launches, by whatever key the engine gives them.
-        shelf: whose it is while nobody uses it, see `Workspaces`.
+        shelf: whose it is while nobody uses it, see `WorkspacePool`.
         clock: times the batch that is in here; None for most of them.
     """
 

@@ -17,7 +17,7 @@ from gpu.memory.workspace_layout import (
     capacity_for,
     device_bytes,
 )
-from gpu.runtime.borrowed import Loan
+from gpu.runtime.borrowed import Borrowed
 from gpu.runtime.device import Device
 
 LARGE_BYTES = 1 << 24
@@ -41,7 +41,7 @@ class _Shelf:
     given: int = 0
 
 
-class Workspaces:
+class WorkspacePool:
     """Workspaces in a few sizes, lent to one call each, together within a cap.
 
     Where the cap or the memory leaves no room for another, those that nobody uses make room.
@@ -98,13 +98,13 @@ class Workspaces:
             raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
         return self._shelves.setdefault((size, layout), _Shelf(size))
 
-    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Loan[Workspace]:
+    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Borrowed[Workspace]:
         """A workspace for a batch and a `with` block; waits while all of its size are in use.
 
         Raises:
             OutOfMemory: no workspace of this size fits under the cap or into memory.
         """
-        return Loan(self.take(num_bytes, num_rows, layout), self.give)
+        return Borrowed(self.take(num_bytes, num_rows, layout), self.give)
 
     def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
         """As `lend`, until it is given back."""

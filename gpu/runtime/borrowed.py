@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Thing = TypeVar("Thing")
 
 
-class Loan(Generic[Thing]):
+class Borrowed(Generic[Thing]):
     """A context manager that gives what it holds back; made in a third of contextlib's time."""
 
     __slots__ = ("_give", "_thing")

@@ -37,7 +37,7 @@ Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
-UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
+BASES_SKIPS = 15  # Batches behind one with others than bases that are taken for such, too.
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -92,7 +92,7 @@ class SmallCall:
     def encode(self, fused: str) -> Encoded:
         """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
         workspace, rows = self.workspace, len(self.batch)
-        fused = self.tried_kernel(fused)
+        fused = self.kernel_to_try(fused)
         self.take_text(fused)
         workspace.answer_in(self.framed)
         ids, is_leased = self.room_for_ids()
@@ -112,7 +112,7 @@ class SmallCall:
     def encode_to(self, address: int, id_bits: int, fused: str) -> Int64s:
         """The ids to memory that kernels reach, with room for one a byte; returns int64[B + 1]."""
         workspace = self.workspace
-        fused = self.tried_kernel(fused)
+        fused = self.kernel_to_try(fused)
         self.take_text(fused)
         workspace.answer_in(False)
         own, workspace.words[_HOST_IDS] = workspace.words[_HOST_IDS], address
@@ -145,7 +145,7 @@ class SmallCall:
             workspace.clock = None
         checked(workspace)
 
-    def tried_kernel(self, fused: str) -> str:
+    def kernel_to_try(self, fused: str) -> str:
         """The kernel of one launch that is tried; "" where bases are not, which counts."""
         resident, options = self.resident, self.options
         if not fused or fused != self.family.bases:
@@ -154,8 +154,8 @@ class SmallCall:
             return ""
         if not options.is_default and (self.framed or np.any(options.flags & TURNED)):
             return ""
-        if resident.bases_untried:
-            resident.bases_untried -= 1
+        if resident.bases_skips:
+            resident.bases_skips -= 1
             return ""
         return fused
 
@@ -163,7 +163,7 @@ class SmallCall:
         """Encode a batch of bases by one launch; whether it was one."""
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
-            self.resident.bases_untried = UNTRIED
+            self.resident.bases_skips = BASES_SKIPS
             return False
         return True
 
@@ -233,8 +233,10 @@ class SmallCall:
 
     def first_kernels(self) -> tuple[str, ...]:
         """Those up to the ids."""
-        turned = self.options.turned
-        return first_kernels(self.workspace, self.resident, validate=self.validate, turned=turned)
+        augmented = self.options.augmented
+        return first_kernels(
+            self.workspace, self.resident, validate=self.validate, augmented=augmented
+        )
 
     def all_kernels(self, encode: tuple[str, ...]) -> tuple[str, ...]:
         """Those up to the answer, from those up to the ids."""

@@ -20,9 +20,9 @@ from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.fast_launch import COPIED, IN_PLACE, MORE_TO_DO, STAGED
 from gpu.kernels.job import STATUS
-from gpu.memory.output_buffer import Out
+from gpu.memory.output_buffer import OutputBuffer
 from gpu.memory.workspace import Workspace
-from gpu.small.call import UNTRIED
+from gpu.small.call import BASES_SKIPS
 from gpu.small.one_launch import (
     ALIGNMENT,
     CLUSTER_BYTES,
@@ -150,7 +150,7 @@ def encode(
 
 
 def encode_to(
-    resources: Resources, digest: str, data: Bytes, offsets: Int64s, out: Out
+    resources: Resources, digest: str, data: Bytes, offsets: Int64s, out: OutputBuffer
 ) -> Int64s | str | None:
     """Ids of rows to memory that kernels reach; int64[B + 1], where each row's begin.
 
@@ -188,7 +188,7 @@ def _launch_for(resources: Resources, resident: Resident, data: Bytes, size: int
     kernel = kernel_for(resources, resident, size)
     if not kernel:
         return None
-    if family.bases and not resident.bases_untried:
+    if family.bases and not resident.bases_skips:
         is_there = device.is_pinned(data) and not address_of(data) % ALIGNMENT
         return _Launch(family.bases, IN_PLACE, size) if is_there else None
     if FAST_BLOCKS.keys().isdisjoint(family.fused):
@@ -209,7 +209,7 @@ def _encode_to(
     launch: _Launch,
     data: Bytes,
     offsets: Int64s,
-    out: Out,
+    out: OutputBuffer,
 ) -> Int64s | str | None:
     if workspace.resident is not resident:
         set_fields(workspace, resident)
@@ -238,7 +238,7 @@ def _left(resident: Resident, kernel: str, rare: int) -> str | None:
     if kernel in FAST_BLOCKS:
         return ""
     if kernel == resident.family.bases:
-        resident.bases_untried = UNTRIED + 1  # SmallCall.encode_bases counts this batch.
+        resident.bases_skips = BASES_SKIPS + 1  # SmallCall.encode_bases counts this batch.
     else:
         resident.grid_leaves = rare & RARE_RUNS or rare
     return None

@@ -12,7 +12,7 @@ from gpu.batch.resources import Resources
 from gpu.batch.row_options import WITHOUT_TEMPLATE, RowOptions
 from gpu.batch.transfer import ROW_BYTES, TAKE_IN_BYTES
 from gpu.host.arrays import address_of
-from gpu.host.copy_pool import Copy, Staging
+from gpu.host.copy_pool import Copy, CopyPool
 from gpu.kernels.catalog import num_blocks
 from gpu.kernels.families import Family
 from gpu.kernels.job import constant
@@ -79,7 +79,7 @@ def staged_text(workspace: Workspace, batch: Batch) -> int:
 
 
 def grid_text(
-    workspace: Workspace, batch: Batch, staging: Staging, *, in_place: bool = False
+    workspace: Workspace, batch: Batch, staging: CopyPool, *, in_place: bool = False
 ) -> tuple[int, Copy | None]:
     """Where a grid finds the text, and what is still at work on it, or None.
 

@@ -85,13 +85,13 @@ def fetch_letters(
     if is_pinned and size <= OVER_BUS_BYTES:
         with _Fetches(resources, resident, kernel, 1, 1) as fetches:
             fetches.next().launch(place, size, address)
-            return fetches.are_right()
+            return fetches.are_complete()
     if is_pinned:
         with _Fetches(resources, resident, kernel, COPIED_BYTES, 2) as fetches:
             for begin in range(0, size, COPIED_BYTES):
                 piece = min(COPIED_BYTES, size - begin)
                 fetches.next().copy(place + begin, piece, address + begin * id_bytes)
-            return fetches.are_right()
+            return fetches.are_complete()
     least, most = STAGED_BYTES
     piece = min(max(-(-size // (STAGED_PIECES * ALIGNMENT)) * ALIGNMENT, least), most)
     num_pieces = min(STAGED_PIECES, -(-size // piece))
@@ -100,7 +100,7 @@ def fetch_letters(
             fetches.next().take(text, address)
         else:
             _stage(resources, fetches, text, address, id_bytes)
-        return fetches.are_right()
+        return fetches.are_complete()
 
 
 def _stage(
@@ -134,7 +134,7 @@ def _stage(
 
 
 class _Fetches:
-    """Some workspaces with room for a piece each, which pieces get in turn."""
+    """Some workspaces with room for a piece each; pieces take them round robin."""
 
     def __init__(
         self, resources: Resources, resident: Resident, kernel: str, piece_bytes: int, most: int
@@ -150,13 +150,13 @@ class _Fetches:
         self._number = -1
 
     def next(self) -> _Fetch:
-        """The one whose turn it is."""
+        """The workspace for the next piece."""
         self._number += 1
         return self.all[self._number % len(self.all)]
 
-    def are_right(self) -> bool:
+    def are_complete(self) -> bool:
         """Wait for all launches; whether the ids are right."""
-        return all([fetch.is_right() for fetch in self.all])
+        return all([fetch.is_complete() for fetch in self.all])
 
     def __enter__(self) -> _Fetches:
         return self
@@ -211,7 +211,7 @@ class _Fetch:
             self.workspace.stream.synchronize()
             self._is_busy = False
 
-    def is_right(self) -> bool:
+    def is_complete(self) -> bool:
         """Wait; whether the ids are right."""
         self.wait()
         return not self.workspace.reported[_RARE]

@@ -23,7 +23,7 @@ from gpu.errors import OutOfMemory
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import Family
 from gpu.kernels.job import WORD
-from gpu.runtime.borrowed import Loan
+from gpu.runtime.borrowed import Borrowed
 from gpu.runtime.device import Device
 from gpu.vocabulary.device_tables import Prepared, prepare
 from vocabularies.model.vocabulary import Vocabulary
@@ -39,19 +39,19 @@ class Resident:
         family: the kernels that compute it.
         fields: Job fields and what they hold.
         num_rounds: rounds of special tokens.
-        has_whole_only: whether starts made by cutting must be told from others.
+        has_whole_only: whether starts made by cutting must differ from others.
         address, num_bytes: its one block of device memory.
         meets_breaks: what ends a run of letters was in the last large batch, and nothing else that
             plain kernels leave to others; so they are not tried.
         grid_leaves: what a grid could not do of the last small batch, a key of GOES_ON_FROM, so
             that it leaves that of the next one to others at once; 0: nothing.
-        bases_untried: small batches from now on that are not taken for bases, see SmallCall.
+        bases_skips: small batches from now on that are not taken for bases, see SmallCall.
         is_pinned: it is not given up to make room.
         users: calls that use it now.
         wanted: False once it was unloaded or given up; its last user frees it.
         is_fused: a small batch is one launch (cuda/one_launch.cuh).
         words: intp[F], which of the Job's 8-byte words the fields are; `values`, uint64[F], are
-            what they hold, so that a workspace is told all at once.
+            what they hold, so that a workspace gets all at once.
     """
 
     family: Family
@@ -62,7 +62,7 @@ class Resident:
     num_bytes: int
     meets_breaks: bool = False
     grid_leaves: int = 0
-    bases_untried: int = 0
+    bases_skips: int = 0
     is_pinned: bool = False
     users: int = 0
     wanted: bool = True
@@ -84,7 +84,7 @@ class Resident:
         return num_ids + num_pieces * (self.fields["num_prefix"] + self.fields["num_suffix"])
 
 
-class Residents:
+class VocabularyCache:
     """The vocabularies of one device; every method may be called from several threads.
 
     Args:
@@ -132,13 +132,13 @@ class Residents:
             resident.is_pinned |= pinned
             return resident.num_bytes
 
-    def using(self, vocabulary: Vocabulary) -> Loan[Resident]:
+    def using(self, vocabulary: Vocabulary) -> Borrowed[Resident]:
         """A vocabulary that stays on the device for a `with` block; loads it if need be.
 
         Raises:
             NotCovered, OutOfMemory: see `load`.
         """
-        return Loan(self.take(vocabulary.digest) or self._make(vocabulary), self.give)
+        return Borrowed(self.take(vocabulary.digest) or self._make(vocabulary), self.give)
 
     def take(self, digest: str) -> Resident | None:
         """A vocabulary that stays until it is given back; None: it is not on the device."""

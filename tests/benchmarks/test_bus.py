@@ -39,7 +39,7 @@ def measured(out: Path, *arguments: str) -> list[dict[str, object]]:
 def test_every_call_is_proved_and_timed(small: None, tmp_path: Path) -> None:
     results = measured(tmp_path / "bus.json", "--only", "gpt2", "o200k_base", "hyenadna")
     calls = {(row["vocabulary"], row["call"]) for row in results}
-    assert len(calls) == len(results) == 17 + 15 + 19
+    assert len(calls) == len(results) == 16 + 14 + 19
     assert ("hyenadna", "windows, ordinary") in calls
     assert all(row["times_the_bus"] > 0 and row["bytes_in"] > 0 for row in results)
 

@@ -24,9 +24,9 @@ from gpu.memory import workspace as memory
 from gpu.memory import workspace_layout as layout
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import BYTES_A_ROW, TILE, Capacity
-from gpu.memory.workspace_pool import Workspaces
+from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Bytes
-from gpu.vocabulary.cache import Resident, Residents
+from gpu.vocabulary.cache import Resident, VocabularyCache
 from gpu.vocabulary.device_tables import Prepared
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 
@@ -176,12 +176,12 @@ def redzones() -> Iterator[RedzoneDevice]:
             device.gaps.add(block + begin, block + end)
 
     def take(
-        self: Workspaces, num_bytes: int, num_rows: int, layout: str = "text", *, wait: bool
+        self: WorkspacePool, num_bytes: int, num_rows: int, layout: str = "text", *, wait: bool
     ) -> Workspace:
         size = max(TILE, num_bytes, BYTES_A_ROW * num_rows)
         return Workspace(self.device, Capacity(size, max(1, num_rows), layout))
 
-    def upload(self: Residents, prepared: Prepared) -> Resident:
+    def upload(self: VocabularyCache, prepared: Prepared) -> Resident:
         fields.clear()
         places, size = cut({name: array.nbytes for name, array in prepared.arrays.items()}, 0)
         address = self._allocate(size)
@@ -198,9 +198,9 @@ def redzones() -> Iterator[RedzoneDevice]:
             patch.setattr(module, "cut", cut)
         patch.setattr(layout, "LAYOUTS", _Layouts())
         patch.setattr(Workspace, "__init__", make_workspace)
-        patch.setattr(Workspaces, "_take", take)
-        patch.setattr(Workspaces, "give", lambda self, workspace: workspace.close())
-        patch.setattr(Residents, "_upload", upload)
+        patch.setattr(WorkspacePool, "_take", take)
+        patch.setattr(WorkspacePool, "give", lambda self, workspace: workspace.close())
+        patch.setattr(VocabularyCache, "_upload", upload)
         layout.device_bytes.cache_clear()
         yield device
     layout.device_bytes.cache_clear()

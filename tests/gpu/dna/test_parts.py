@@ -41,11 +41,11 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture
 def outcomes(monkeypatch):
     """Whether each batch was one of bases, as it is encoded; every batch is tried."""
-    found, tried_kernel, encode = [], call.SmallCall.tried_kernel, call.SmallCall.encode_bases
+    found, kernel_to_try, encode = [], call.SmallCall.kernel_to_try, call.SmallCall.encode_bases
 
     def tried(self, fused):
-        self.resident.bases_untried = 0
-        return tried_kernel(self, fused)
+        self.resident.bases_skips = 0
+        return kernel_to_try(self, fused)
 
     def encode_bases(self, kernel):
         found.append(encode(self, kernel))
@@ -145,14 +145,14 @@ def test_batches_behind_one_that_was_left_are_not_tried():
     """Fifteen of them; then one is."""
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     with engine.resources.residents.using(vocabulary) as resident:
-        resident.bases_untried = 0
+        resident.bases_skips = 0
         check(engine, vocabulary, [bases(9, 3000) + "A" * 9000])
-        assert resident.bases_untried == call.UNTRIED
-        for left in range(call.UNTRIED, 0, -1):
+        assert resident.bases_skips == call.BASES_SKIPS
+        for left in range(call.BASES_SKIPS, 0, -1):
             check(engine, vocabulary, ["ACGTACCA"])
-            assert resident.bases_untried == left - 1
+            assert resident.bases_skips == left - 1
         check(engine, vocabulary, ["ACGTACCA"])
-        assert resident.bases_untried == 0
+        assert resident.bases_skips == 0
 
 
 def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
@@ -207,14 +207,14 @@ def test_narrow_ids_on_the_device(outcomes, dtype):
     batch = Batch(rows)
     address = engine.device.allocate(batch.data.nbytes * 4)
 
-    class Out:
+    class OutputBuffer:
         def __init__(self):
             data, kind = (address, False), np.dtype(dtype).str
             size = (len(batch.data),)
             shown = {"shape": size, "typestr": kind, "data": data, "version": 3}
             self.__cuda_array_interface__ = shown
 
-    ends = encode_stream(engine, load("dnabert2"), batch.data, batch.offsets, Out())
+    ends = encode_stream(engine, load("dnabert2"), batch.data, batch.offsets, OutputBuffer())
     got = np.empty(int(ends[-1]), dtype)
     engine.device.stream().copy_out(got.ctypes.data, address, got.nbytes)
     engine.device.free(address)

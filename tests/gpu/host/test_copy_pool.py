@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.host.copy_pool import Staging, usable_cores
+from gpu.host.copy_pool import CopyPool, usable_cores
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 from tests.support.thread_times import cpu_seconds
@@ -36,7 +36,7 @@ def built():
 
 @pytest.fixture(params=[3, 0], ids="{} threads".format)
 def staging(request):
-    staging = Staging(request.param)
+    staging = CopyPool(request.param)
     yield staging
     staging.close()
 
@@ -101,7 +101,7 @@ COPIES = st.lists(
 @settings(deadline=None)
 @given(copies=COPIES, num_threads=st.integers(0, 4), waits=st.randoms(use_true_random=False))
 def test_random_copies_at_once_at_random_places(built, copies, num_threads, waits):
-    staging = Staging(num_threads)
+    staging = CopyPool(num_threads)
     begun = []
     for size, source_place, target_place in copies:
         source = random_bytes(size + source_place)[source_place:]
@@ -138,7 +138,7 @@ TEXTS = st.lists(st.text(max_size=50) | st.text("ACGT", max_size=50), max_size=4
 @settings(deadline=None)
 @given(texts=TEXTS, times=st.sampled_from([1, 1, 7, 20_000]), num_threads=st.integers(0, 3))
 def test_strings_are_gathered_as_python_joins_them(built, measure, texts, times, num_threads):
-    staging = Staging(num_threads)
+    staging = CopyPool(num_threads)
     texts = tuple(text * times for text in texts)
     expected, offsets = join_in_python(texts)
     assert measure(texts).tolist() == offsets.tolist()
@@ -150,7 +150,7 @@ def test_strings_are_gathered_as_python_joins_them(built, measure, texts, times,
 
 
 def test_other_strings_than_were_measured_are_refused(built):
-    staging, memory = Staging(1), np.full(120, 7, np.uint8)
+    staging, memory = CopyPool(1), np.full(120, 7, np.uint8)
     target = memory[10:110]
     for texts, offsets in (
         (("ab", "c"), [0, 2]),
@@ -193,7 +193,7 @@ def test_strings_stay_until_they_are_copied(built):
 
 
 def test_strings_of_a_list_that_changes_meanwhile_are_those_that_were_measured(built):
-    texts, staging = ["é" * LARGE_BYTES, "b"], Staging(2)
+    texts, staging = ["é" * LARGE_BYTES, "b"], CopyPool(2)
     expected = "".join(texts).encode()
 
     def memory(num_bytes: int) -> np.ndarray:
@@ -206,7 +206,7 @@ def test_strings_of_a_list_that_changes_meanwhile_are_those_that_were_measured(b
 
 
 def test_large_lists_of_strings_are_joined_by_the_threads(built):
-    staging, called = Staging(2), []
+    staging, called = CopyPool(2), []
 
     def gather(*arguments: object) -> None:
         called.append(arguments)
@@ -220,7 +220,7 @@ def test_large_lists_of_strings_are_joined_by_the_threads(built):
 
 
 def test_many_callers_at_once(built):
-    staging, wrong = Staging(3), []
+    staging, wrong = CopyPool(3), []
 
     def call(number: int) -> None:
         for turn in range(60):
@@ -240,7 +240,7 @@ def test_many_callers_at_once(built):
 
 
 def test_what_does_not_fit_is_refused(built):
-    staging = Staging(1)
+    staging = CopyPool(1)
     with pytest.raises(ValueError, match="too short"):
         staging.start(np.zeros(5, np.uint8), np.zeros(6, np.uint8))
     read_only = np.zeros(9, np.uint8)
@@ -264,14 +264,14 @@ def wait_until_gone(ended: set[Path]) -> None:
     wait_until(lambda: not ended & threads(), "the end of its threads")
 
 
-def copy(staging: Staging, size: int = 2 * PIECE_BYTES) -> None:
+def copy(staging: CopyPool, size: int = 2 * PIECE_BYTES) -> None:
     target = np.zeros(size, np.uint8)
     staging.share(target, np.ones(size, np.uint8))
     assert target.all()
 
 
 def test_threads_start_with_the_first_copy_and_end_with_close(built):
-    before, staging = threads(), Staging(3)
+    before, staging = threads(), CopyPool(3)
     assert threads() <= before
     copy(staging)
     started = threads() - before
@@ -286,7 +286,7 @@ def test_threads_start_with_the_first_copy_and_end_with_close(built):
 
 
 def test_no_signal_reaches_the_threads(built):
-    before, staging = threads(), Staging(2)
+    before, staging = threads(), CopyPool(2)
     copy(staging)
     started = threads() - before
     assert len(started) == 2
@@ -298,7 +298,7 @@ def test_no_signal_reaches_the_threads(built):
 
 
 def test_threads_without_work_sleep(built):
-    before, staging = threads(), Staging(4)
+    before, staging = threads(), CopyPool(4)
     for _ in range(9):  # Which come so soon that the threads look for more.
         copy(staging, 99 * PIECE_BYTES)
     started = [int(thread.name) for thread in threads() - before]
@@ -310,13 +310,10 @@ def test_threads_without_work_sleep(built):
 
 
 PROGRAM = """
-import importlib.util, os, sys
+import os, sys
 import numpy as np
-from gpu.host.copy_pool import Staging
-spec = importlib.util.spec_from_file_location("_copy_pool", {library!r})
-built = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(built)
-staging = Staging(2)
+from gpu.host.copy_pool import CopyPool
+staging = CopyPool(2)
 source = np.arange(50 << 18, dtype=np.uint32).view(np.uint8)
 target = np.zeros(len(source), np.uint8)
 under_way = staging.start(target, source)
@@ -337,10 +334,9 @@ assert (target == source).all()
 """
 
 
-def run(built, more: str) -> None:
-    program = PROGRAM.format(library=built.__file__) + more
+def run(more: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", PROGRAM + more],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -349,21 +345,21 @@ def run(built, more: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_interpreter_ends_while_a_copy_is_under_way(built):
-    run(built, "")
+def test_the_interpreter_ends_while_a_copy_is_under_way():
+    run("")
 
 
-def test_a_child_of_fork_copies_without_its_parents_threads(built):
-    run(built, FORK)
+def test_a_child_of_fork_copies_without_its_parents_threads():
+    run(FORK)
 
 
 def test_without_the_extensions_the_room_is_imported_and_their_use_says_what_to_install():
     program = (
         "import sys; sys.modules['gpu.host._copy_pool'] = None\n"
         "import gpu.engine, gpu.runtime.cuda_device, gpu.streaming\n"
-        "from gpu.host.copy_pool import Staging, look\n"
+        "from gpu.host.copy_pool import CopyPool, look\n"
         "assert look is None\n"
-        "for use in (Staging, gpu.runtime.cuda_device.CudaDevice):\n"
+        "for use in (CopyPool, gpu.runtime.cuda_device.CudaDevice):\n"
         "    try: use()\n"
         "    except gpu.errors.DeviceUnavailable as error: assert 'install g++' in str(error)\n"
         "    else: sys.exit(f'{use} went on')\n"

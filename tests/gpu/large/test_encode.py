@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from gpu import streaming
 from gpu.engine import GpuEngine
 from gpu.errors import OutOfMemory
-from gpu.large.chunk_sizes import BY_BUS, Pace
+from gpu.large.chunk_sizes import BY_BUS, ChunkSizes
 from gpu.large.chunking import chunks_of
 from gpu.large.pipeline import Pipeline, _Call
 from gpu.memory.workspace_layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
-from gpu.memory.workspace_pool import Workspaces
+from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Device
 from gpu.streaming import encode_stream
 from tests.support.each_device import DEVICES, new_device
@@ -267,8 +267,10 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
     [(1, 4), (47, 4), (48, 8), (191, 8), (192, 16), (287, 16), (288, 24), (1024, 24)],
 )
 def test_a_stream_to_the_host_goes_in_many_chunks_of_4_mib_at_least(text, chunk):
-    assert BY_BUS.of(text << 20) == Pace(chunk << 20, BY_BUS.in_flight, BY_BUS.ends)
-    assert Pace(5000, 2, (9, 9)).of(text << 20) == Pace(5000, 2, (9, 9))  # It is small already.
+    assert BY_BUS.of(text << 20) == ChunkSizes(chunk << 20, BY_BUS.in_flight, BY_BUS.ends)
+    assert ChunkSizes(5000, 2, (9, 9)).of(text << 20) == ChunkSizes(
+        5000, 2, (9, 9)
+    )  # It is small already.
 
 
 @pytest.mark.parametrize(
@@ -281,11 +283,11 @@ def test_chunks_have_workspaces_that_small_batches_do_not_use(monkeypatch, text,
     offsets, out = np.array([0, len(data)]), pinned(engine, np.zeros(4, np.uint8)).view(np.int32)
     taken: list[int] = []
 
-    def take(workspaces: Workspaces, num_bytes: int, num_rows: int, layout: str) -> None:
+    def take(workspaces: WorkspacePool, num_bytes: int, num_rows: int, layout: str) -> None:
         taken.append(num_bytes)
         raise RuntimeError
 
-    monkeypatch.setattr(Workspaces, "take", take)
+    monkeypatch.setattr(WorkspacePool, "take", take)
     with pytest.raises(RuntimeError):
         engine.encode_ids(FRAMED, data, offsets)
     with pytest.raises(RuntimeError):
@@ -425,7 +427,7 @@ def test_calls_that_share_few_workspaces_wait_for_each_other(engine, num_threads
 
 
 def test_idle_workspaces_make_room_for_one_of_another_size():
-    workspaces = Workspaces(EmulatedDevice(), 10 << 20)
+    workspaces = WorkspacePool(EmulatedDevice(), 10 << 20)
     small = [workspaces.take(1 << 13, 0) for _ in range(3)]
     large = workspaces.take(1 << 17, 0)
     with pytest.raises(OutOfMemory, match="no room"):
@@ -448,7 +450,7 @@ def test_idle_workspaces_make_room_for_one_of_another_size():
 
 def test_two_large_chunks_take_half_of_the_cap_and_small_ones_all():
     def largest(cap_bytes: int) -> int:
-        return Workspaces(EmulatedDevice(), cap_bytes).chunk_sizes(256 << 20)[0]
+        return WorkspacePool(EmulatedDevice(), cap_bytes).chunk_sizes(256 << 20)[0]
 
     large, small = (
         device_bytes(Capacity(size, size // BYTES_A_ROW)) for size in (256 << 20, 16 << 20)
@@ -461,12 +463,12 @@ def test_two_large_chunks_take_half_of_the_cap_and_small_ones_all():
 
 def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     """Where as many as may be are in flight, small ones get smaller workspaces."""
-    monkeypatch.setattr(streaming, "BY_BUS", Pace(32 << 10, 2, (4 << 10, 4 << 10)))
+    monkeypatch.setattr(streaming, "BY_BUS", ChunkSizes(32 << 10, 2, (4 << 10, 4 << 10)))
     most: list[int] = []
     land_one = _Call.land_one
 
     def land(call: _Call) -> None:
-        most.append(len(call.flying))
+        most.append(len(call.pending))
         land_one(call)
 
     monkeypatch.setattr(_Call, "land_one", land)
@@ -486,7 +488,7 @@ def test_the_last_chunk_does_not_wait_for_those_before_it_to_land(monkeypatch):
     land_one = _Call.land_one
 
     def land(call: _Call) -> None:
-        launched.append([flight.is_launched for flight in call.flying])
+        launched.append([flight.is_launched for flight in call.pending])
         land_one(call)
 
     monkeypatch.setattr(_Call, "land_one", land)

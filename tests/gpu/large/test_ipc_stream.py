@@ -18,8 +18,8 @@ import pytest
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.large import ipc_stream
-from gpu.large.chunk_in_flight import Flight
-from gpu.large.chunk_sizes import Pace
+from gpu.large.chunk_in_flight import ChunkInFlight
+from gpu.large.chunk_sizes import ChunkSizes
 from gpu.memory.ipc import SharedHostMemory
 from tests.support.each_device import new_device
 from tests.support.emulated_device import EmulatedDevice
@@ -123,10 +123,10 @@ def test_the_ids_are_the_references(
 ):
     if chunk_bytes is not None:
         for name_of_pace in ("BY_BUS", "TO_DEVICE"):
-            pace = Pace(chunk_bytes, 4, (chunk_bytes // 2, chunk_bytes // 2))
+            pace = ChunkSizes(chunk_bytes, 4, (chunk_bytes // 2, chunk_bytes // 2))
             monkeypatch.setattr(ipc_stream, name_of_pace, pace)
         monkeypatch.setattr(
-            ipc_stream, "ON_DEVICE", Pace(chunk_bytes, 2, (chunk_bytes, chunk_bytes))
+            ipc_stream, "ON_DEVICE", ChunkSizes(chunk_bytes, 2, (chunk_bytes, chunk_bytes))
         )
     vocabulary = load(name)
     for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
@@ -142,15 +142,15 @@ def test_the_ids_are_the_references(
 def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, kinds):
     answer, asked = engine.pipeline.answer, []
 
-    def told(work, chunks, new_answer, chunk_bytes, in_flight, turn):
+    def told(work, chunks, new_answer, chunk_bytes, in_flight, lock):
         sizes = [chunk.end - chunk.begin for chunk in chunks(chunk_bytes)]
         asked.append((chunk_bytes, in_flight, sizes[0]))
-        return answer(work, chunks, new_answer, chunk_bytes, in_flight, turn)
+        return answer(work, chunks, new_answer, chunk_bytes, in_flight, lock)
 
     monkeypatch.setattr(engine.pipeline, "answer", told)
-    monkeypatch.setattr(ipc_stream, "BY_BUS", Pace(1000, 4, (500, 500)))
-    monkeypatch.setattr(ipc_stream, "TO_DEVICE", Pace(2000, 4, (500, 1000)))
-    monkeypatch.setattr(ipc_stream, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(ipc_stream, "BY_BUS", ChunkSizes(1000, 4, (500, 500)))
+    monkeypatch.setattr(ipc_stream, "TO_DEVICE", ChunkSizes(2000, 4, (500, 1000)))
+    monkeypatch.setattr(ipc_stream, "ON_DEVICE", ChunkSizes(3000, 2, (3000, 3000)))
     with contextlib.ExitStack() as stack:
         text, out = (Memory(engine, kind, 60_000) for kind in kinds)
         for each in (text, out):
@@ -170,10 +170,10 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
 
 @pytest.mark.parametrize("kind", ["device", "host"])
 def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kind):
-    monkeypatch.setattr(ipc_stream, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
-    monkeypatch.setattr(ipc_stream, "BY_BUS", Pace(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(ipc_stream, "ON_DEVICE", ChunkSizes(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(ipc_stream, "BY_BUS", ChunkSizes(3000, 2, (3000, 3000)))
     launched, first, asked, second = [], *(threading.Event() for _ in range(3))
-    own = Flight.launch
+    own = ChunkInFlight.launch
 
     def noted(self, processors):
         if not self.is_launched:
@@ -198,7 +198,7 @@ def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kin
 
         both = [rows_of(memory, ["word" + 9 * " word"] * 300) for _ in range(2)]
         engine.encode_shared(load("gpt2"), both[0])
-        monkeypatch.setattr(Flight, "launch", noted)
+        monkeypatch.setattr(ChunkInFlight, "launch", noted)
         with ThreadPoolExecutor(2, "call") as pool:
             calls = [pool.submit(engine.encode_shared, load("gpt2"), both[0])]
             assert first.wait(GIVEN_UP_S)
@@ -234,15 +234,15 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
 
 def test_the_end_is_announced_once_all_ids_are_on_their_way(engine, memory, monkeypatch):
     for name in ("BY_BUS", "TO_DEVICE", "ON_DEVICE"):
-        monkeypatch.setattr(ipc_stream, name, Pace(700, 2, (700, 700)))
+        monkeypatch.setattr(ipc_stream, name, ChunkSizes(700, 2, (700, 700)))
     events: list[str] = []
-    own = Flight.copy_ids
+    own = ChunkInFlight.copy_ids
 
     def noted(self, *place):
         events.append("ids")
         own(self, *place)
 
-    monkeypatch.setattr(Flight, "copy_ids", noted)
+    monkeypatch.setattr(ChunkInFlight, "copy_ids", noted)
     rows = rows_of(
         memory, ["word" + 9 * " word"] * 40, notify_almost_done=lambda: events.append("soon")
     )

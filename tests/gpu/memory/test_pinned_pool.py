@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gpu.memory.caller_pinned import PageLocked
-from gpu.memory.pinned_pool import SMALLEST, Leases
+from gpu.memory.caller_pinned import CallerPinned
+from gpu.memory.pinned_pool import SMALLEST, PinnedPool
 from service.runtime.memory_pool import MemoryPool
 from tests.support.emulated_device import EmulatedDevice
 
@@ -19,10 +19,10 @@ from tests.support.emulated_device import EmulatedDevice
 def leases(request):
     device = EmulatedDevice()
     if request.param == "the device's memory":
-        yield Leases(device, 8 * SMALLEST)
+        yield PinnedPool(device, 8 * SMALLEST)
         return
     memory = MemoryPool(kept_bytes=0, smallest=SMALLEST)
-    leases = Leases(PageLocked(device, memory.take), 8 * SMALLEST)
+    leases = PinnedPool(CallerPinned(device, memory.take), 8 * SMALLEST)
     yield leases
     leases.close()
     gc.collect()
@@ -30,7 +30,7 @@ def leases(request):
     assert memory.mapped_bytes == sum(device.pinned.values())  # Of blocks that the test holds.
 
 
-def device_of(leases: Leases) -> EmulatedDevice:
+def device_of(leases: PinnedPool) -> EmulatedDevice:
     return getattr(leases.source, "device", leases.source)
 
 
@@ -131,7 +131,7 @@ def test_a_device_without_memory_lends_nothing(leases, monkeypatch):
 
         raise OutOfMemory(f"{num_bytes} bytes")
 
-    if isinstance(leases.source, PageLocked):
+    if isinstance(leases.source, CallerPinned):
         monkeypatch.setattr(leases.source.device, "pin", lambda address, num_bytes: full(num_bytes))
     else:
         monkeypatch.setattr(leases.source, "allocate_pinned", full)

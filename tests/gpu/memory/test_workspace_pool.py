@@ -13,7 +13,7 @@ from gpu.memory.workspace_layout import (
     device_bytes,
     field_places,
 )
-from gpu.memory.workspace_pool import Workspaces
+from gpu.memory.workspace_pool import WorkspacePool
 from tests.gpu.dna.test_parts import bases
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.batch.batch import Batch
@@ -37,7 +37,7 @@ def workspaces(monkeypatch):
             self.is_closed = True
 
     monkeypatch.setattr("gpu.memory.workspace_pool.Workspace", Named)
-    return Workspaces(EmulatedDevice(), 1 << 40)
+    return WorkspacePool(EmulatedDevice(), 1 << 40)
 
 
 @pytest.mark.parametrize("row", [64, 75, 150, 512, 4096, 0])

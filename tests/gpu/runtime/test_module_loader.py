@@ -95,9 +95,9 @@ DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_
 )
 def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):
     assert set(modules_of(family.kernels)) == {"text", *own}
-    for turned in (False, True):
+    for augmented in (False, True):
         kernels = (
-            *encode_kernels(family, num_rounds=2, validate=True, turned=turned),
+            *encode_kernels(family, num_rounds=2, validate=True, augmented=augmented),
             "cut_windows",
         )
         assert {KERNELS[name].module for name in kernels} <= {"text", *own}

@@ -168,11 +168,11 @@ def test_what_is_no_batch_of_bases_is_not_tried_for_a_while(usual, monkeypatch):
         ids_of_bases(engine, "dnabert2", b"[MASK]" + bases, [0, 60, 406], np.int32)
     assert len(usual) == 2  # The first was tried, too; once.
     assert launches.count("encode_bases_copied") == 1
-    for _ in range(fast_path.UNTRIED - 1):
+    for _ in range(fast_path.BASES_SKIPS - 1):
         ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + fast_path.UNTRIED
+    assert len(usual) == 1 + fast_path.BASES_SKIPS
     ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + fast_path.UNTRIED
+    assert len(usual) == 1 + fast_path.BASES_SKIPS
 
 
 WORDS = b"some words, 12 more and what's behind them. " * 30_000

@@ -171,8 +171,8 @@ def test_places_are_followed_to_where_they_are_decided(num_tiles: int) -> None:
         source = np.random.default_rng(seed)
         function = np.tile(np.arange(32, dtype=np.uint8), (num_tiles, 1))
         pending = np.full((num_tiles, 32), PENDING, np.uint8)
-        turned, decided = (source.random((num_tiles, 32)) < share for _ in range(2))
-        function[turned] = source.integers(31, size=turned.sum())
+        augmented, decided = (source.random((num_tiles, 32)) < share for _ in range(2))
+        function[augmented] = source.integers(31, size=augmented.sum())
         pending[decided] = source.integers(2, size=decided.sum())
         found = np.full(num_tiles, -1, np.int32)
         maps = {"tile_function": function, "tile_pending": pending}

@@ -13,7 +13,7 @@ import pytest
 
 from gpu.errors import OutOfMemory
 from gpu.kernels.families import TEXT
-from gpu.vocabulary.cache import Residents
+from gpu.vocabulary.cache import VocabularyCache
 from gpu.vocabulary.device_tables import Prepared, prepare
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
@@ -35,11 +35,11 @@ def arrays(wanted: Any, seed: int) -> Prepared:
 A, B, C, D = map(vocabulary, "abcd")
 
 
-def residents(room_for: int, device: EmulatedDevice | None = None) -> Residents:
-    return Residents(device or EmulatedDevice(), room_for * EACH, arrays)
+def residents(room_for: int, device: EmulatedDevice | None = None) -> VocabularyCache:
+    return VocabularyCache(device or EmulatedDevice(), room_for * EACH, arrays)
 
 
-def names(held: Residents) -> str:
+def names(held: VocabularyCache) -> str:
     return "".join(name for name in "abcd" if name in held)
 
 
@@ -144,7 +144,7 @@ def test_many_threads_make_one_resident_and_nobody_waits_for_another_vocabulary(
         assert wanted is not A or gate.wait(60)
         return arrays(wanted, seed)
 
-    held = Residents(EmulatedDevice(), 2 * EACH, slowly)
+    held = VocabularyCache(EmulatedDevice(), 2 * EACH, slowly)
     with ThreadPoolExecutor(8) as pool:
         loading = [pool.submit(held.load, A) for _ in range(8)]
         assert held.load(B) == EACH
@@ -159,7 +159,7 @@ def test_what_cannot_be_made_leaves_nothing_behind() -> None:
         raise ValueError("told to fail")
 
     device = EmulatedDevice()
-    broken = Residents(device, EACH, fail)
+    broken = VocabularyCache(device, EACH, fail)
     for _ in range(2):
         with pytest.raises(ValueError, match="told to fail"):
             broken.load(A)
@@ -190,7 +190,7 @@ def test_threads_that_use_more_than_fits_all_get_what_they_ask_for() -> None:
 
 def test_a_real_vocabulary_is_prepared_with_every_array_that_has_a_field() -> None:
     device = EmulatedDevice()
-    held = Residents(device, 1 << 28)
+    held = VocabularyCache(device, 1 << 28)
     num_bytes = held.load(load("gpt2"))
     assert num_bytes == held.used_bytes == device.used_bytes > 1 << 20
     with held.using(load("gpt2")) as resident:
