@@ -25,7 +25,7 @@ from service.core.problem_details import as_service_error, problem
 from service.core.request_head import get_call, read_timeout
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
-from service.http.request_body import Body, collect
+from service.http.request_body import RequestBody, collect
 from service.operations.context import Service
 from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
@@ -196,7 +196,7 @@ async def respond(
         if call.encoding is None:
             body = await read_body(receive, max_bytes)
         else:
-            packed = Body(receive, call.encoding, max_bytes)
+            packed = RequestBody(receive, call.encoding, max_bytes)
             body = bytes(await collect(packed, call.content_length))
         read_timeout(call)
         refuse_options(call.query, (), "options of a JSON body stand in the body")

@@ -69,7 +69,7 @@ async def body_pieces(
         check_whole(decompressor)
 
 
-class Body:
+class RequestBody:
     """A body that is read into the reader's memory; what can be is received there.
 
     Args:
@@ -135,7 +135,7 @@ class Body:
 
 
 async def collect(
-    body: Body, expected_bytes: int, memory: Callable[[int], NDArray[np.uint8]] | None = None
+    body: RequestBody, expected_bytes: int, memory: Callable[[int], NDArray[np.uint8]] | None = None
 ) -> NDArray[np.uint8]:
     """uint8[N]: a whole body in one array, received there where its length was announced.
 

@@ -13,7 +13,7 @@ from service.core.call import Call
 from service.core.errors import RowRefused
 from service.engines.base import Decoded
 from service.operations.operation import (
-    Body,
+    AnswerPieces,
     Operation,
     Render,
     check_rows,
@@ -41,7 +41,9 @@ def _plan_row(
     return work, partial(_render_row, entry, request)
 
 
-def _render_row(entry: LoadedVocabulary, request: DecodeRequest, result: Result[Decoded]) -> Body:
+def _render_row(
+    entry: LoadedVocabulary, request: DecodeRequest, result: Result[Decoded]
+) -> AnswerPieces:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/ids")
     return _decoded_row(entry, request, result)
@@ -70,7 +72,7 @@ def _plan_rows(
 
 def _render_rows(
     entry: LoadedVocabulary, request: DecodeBatchRequest, result: Result[Decoded]
-) -> Body:
+) -> AnswerPieces:
     data, offsets, rows = result.output.data, result.offsets, range(result.begin, result.end)
     yield head(entry, b"texts")
     yield from texts_json(data, offsets, rows)

@@ -15,7 +15,14 @@ from service.core.call import Call
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
 from service.operations.ids_only_json import asks_nothing, is_plain, plain_batch, plain_text
-from service.operations.operation import Body, Operation, Render, check_rows, make_work, row_faults
+from service.operations.operation import (
+    AnswerPieces,
+    Operation,
+    Render,
+    check_rows,
+    make_work,
+    row_faults,
+)
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.json_stream import (
     flat_json,
@@ -61,7 +68,9 @@ def _plan_text(
     return work, partial(_render_text, entry, request)
 
 
-def _render_text(entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]) -> Body:
+def _render_text(
+    entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]
+) -> AnswerPieces:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
     if is_plain(request, result):
@@ -69,7 +78,9 @@ def _render_text(entry: LoadedVocabulary, request: EncodeRequest, result: Result
     return _encoded_text(entry, request, result)
 
 
-def _encoded_text(entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]) -> Body:
+def _encoded_text(
+    entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]
+) -> AnswerPieces:
     encoded, row = result.output, result.begin
     begin, end = result.offsets[row], result.offsets[row + 1]
     ids = encoded.ids[begin:end]
@@ -156,7 +167,7 @@ def _render_texts(
     request: EncodeBatchRequest,
     pad_id: int,
     result: Result[Encoded],
-) -> Body:
+) -> AnswerPieces:
     if is_plain(request, result):
         return (plain_batch(entry, result),)
     if request.padding is not None:
@@ -264,7 +275,7 @@ def _plan_count(
     return work, partial(_render_count, entry)
 
 
-def _render_count(entry: LoadedVocabulary, result: Result[Counted]) -> Body:
+def _render_count(entry: LoadedVocabulary, result: Result[Counted]) -> AnswerPieces:
     yield head(entry, b"num_tokens")
     yield from flat_json(result.output.counts[result.begin : result.end])
     yield b',"engine":"%b"' % result.engine.encode()

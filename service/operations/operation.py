@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
-Body = Iterable[bytes]
+AnswerPieces = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)
-Render = Callable[[Any], Body]
+Render = Callable[[Any], AnswerPieces]
 Texts = TypeVar("Texts", EncodeWork, CountWork)
 AnyKind = TypeVar("AnyKind", bound=WorkItem[Any])
 LARGE_BYTES = 1 << 17  # From here on a body's answer is written by a thread, which costs 0.1 ms.
@@ -59,7 +59,7 @@ class Operation:
     plan: Callable[[Service, Call, LoadedVocabulary, Any], tuple[AnyWork, Render]]
 
 
-async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> Body:
+async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> AnswerPieces:
     """The answer to one body.
 
     Raises:

@@ -26,7 +26,7 @@ from service.batching.work import EncodeWork, Result
 from service.core.errors import TooLarge
 from service.core.request_head import read_timeout
 from service.http.backpressure import BoundedSender
-from service.http.request_body import Body
+from service.http.request_body import RequestBody
 from service.http.streaming_response import Streamed, run_patiently, stream_thread
 from service.operations.encode import check_dtype
 from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
@@ -108,7 +108,7 @@ class BodyReader:
     """
 
     def __init__(
-        self, body: Body, max_bytes: int, memory: Callable[[int], NDArray[np.uint8]]
+        self, body: RequestBody, max_bytes: int, memory: Callable[[int], NDArray[np.uint8]]
     ) -> None:
         self._body = body
         self._max_bytes = max_bytes
@@ -209,7 +209,7 @@ class ArrowStream(Streamed):
         self.vocabulary = entry.vocabulary
         settings = self.service.settings
         idle_s = settings.stream_idle_timeout_s
-        sent = Body(receive, self.call.encoding, None, scope, idle_s)
+        sent = RequestBody(receive, self.call.encoding, None, scope, idle_s)
         memory = self.service.engine.host_memory
         body = BodyReader(sent, settings.max_body_bytes, memory)
         outgoing = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)

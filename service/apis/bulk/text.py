@@ -22,7 +22,7 @@ from service.batching.work import EncodeWork, Result
 from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
 from service.core.request_head import read_timeout
 from service.http.asgi_fast_path import send_pieces
-from service.http.request_body import Body, collect
+from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import Streamed, check_length, octets
 from service.operations.encode import ENCODE, check_dtype, truncated_row
 from service.operations.operation import LARGE_BYTES, bulk_work, check_digest, find_entry
@@ -65,7 +65,7 @@ class BulkText(Streamed):
         check_digest(entry, query.if_digest)
         check_dtype(entry.vocabulary, query.dtype)
         idle_s = service.settings.stream_idle_timeout_s
-        body = Body(receive, call.encoding, limit, scope, idle_s)
+        body = RequestBody(receive, call.encoding, limit, scope, idle_s)
         cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
         if cutter is not None:
             await self._send_while_reading(send, entry, body, cutter)
@@ -88,7 +88,7 @@ class BulkText(Streamed):
         await self._send([self._ids(result)], send, entry, result)
 
     async def _send_while_reading(
-        self, send: Send, entry: LoadedVocabulary, body: Body, cutter: Cutter
+        self, send: Send, entry: LoadedVocabulary, body: RequestBody, cutter: Cutter
     ) -> None:
         """The ids of its parts, begin and end tokens around all of them."""
         options, vocabulary = self.query.options(), entry.vocabulary

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from service.batching.work import Result
 from service.core.errors import RowRefused
-from service.http.request_body import Body
+from service.http.request_body import RequestBody
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.tables import character_table
@@ -80,7 +80,10 @@ def _character_begin(data: NDArray[np.uint8], place: int) -> int:
 
 
 async def encode_while_reading(
-    body: Body, cutter: Cutter, encode: Callable[[Batch], Awaitable[Result[Encoded]]], take: Take
+    body: RequestBody,
+    cutter: Cutter,
+    encode: Callable[[Batch], Awaitable[Result[Encoded]]],
+    take: Take,
 ) -> list[Result[Encoded]]:
     """The results of a text's parts, in order; a part is encoded while the next one is read.
 

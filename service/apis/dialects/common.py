@@ -20,8 +20,7 @@ from service.core.call import Call
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
 from service.core.problem_details import invalid_body
 from service.core.request_head import get_call, read_timeout
-from service.http.request_body import Body as Sent
-from service.http.request_body import collect
+from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service
 from service.operations.operation import check_rows, decode_work, find_entry, make_work
@@ -33,7 +32,7 @@ from vocabularies.model.types import Bpe
 
 NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
 MAX_DESCRIBED = 131_072  # About a tenth of a second of the loop's time.
-Body = TypeVar("Body", bound=BaseModel)
+Model = TypeVar("Model", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
@@ -75,7 +74,7 @@ async def read_request(request: Request) -> DialectRequest:
     call = get_call(request.scope)
     limit = service.settings.max_body_bytes
     check_length(call.content_length, limit)
-    sent = Sent(request.receive, call.encoding, limit, request.scope)
+    sent = RequestBody(request.receive, call.encoding, limit, request.scope)
     raw = bytes(await collect(sent, call.content_length))
     call.times.read = perf_counter()
     try:
@@ -89,7 +88,7 @@ async def read_request(request: Request) -> DialectRequest:
     return DialectRequest(service, state.templates, call, body)
 
 
-def parse_body(model: type[Body], asked: DialectRequest) -> Body:
+def parse_body(model: type[Model], asked: DialectRequest) -> Model:
     """A body as what it must be.
 
     Raises:

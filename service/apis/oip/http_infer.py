@@ -28,7 +28,7 @@ from service.core.problem_details import invalid_body
 from service.core.request_head import get_call, read_timeout, whole_number
 from service.http.asgi_fast_path import read_body
 from service.http.error_responses import make_dialect_response
-from service.http.request_body import Body, collect
+from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length, octets
 from service.operations.schemas import IgnoreExtra
 
@@ -108,7 +108,7 @@ class Infer:
         check_length(call.content_length, limit)
         if call.encoding is None and 0 < call.content_length <= SMALL_BYTES:
             return np.frombuffer(await read_body(receive, limit), np.uint8)
-        sent = Body(receive, call.encoding, limit, scope, settings.stream_idle_timeout_s)
+        sent = RequestBody(receive, call.encoding, limit, scope, settings.stream_idle_timeout_s)
         return await collect(sent, call.content_length, self.service.engine.host_memory)
 
     def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferBody, NDArray[np.uint8]]:
