@@ -4,7 +4,8 @@
                 answer or refusal ◄─── link ◄───
 
 That is whatever changes or describes vocabularies and engines, and the Open Inference Protocol,
-whose statistics and regions of shared memory are one for the whole service.
+whose statistics and regions of shared memory are one for the whole service. Why no HTTP proxy does
+it is in docs/decisions/0057.
 """
 
 from __future__ import annotations
