@@ -1,6 +1,7 @@
 """What every native call shares: its connection, its checked body, its vocabulary, its work.
 
-Both doors, the hot routes and FastAPI's, use the same calls, so their answers are the same bytes.
+The connection's inline calls and the ASGI fast path run the same operations, so that their answers
+are the same bytes.
 """
 
 from __future__ import annotations

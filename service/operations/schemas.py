@@ -1,6 +1,6 @@
 """The bodies of the encode, count, decode and windows calls, described field by field.
 
-The hot routes validate with these models directly and FastAPI describes them in openapi.json, so
+The fast path validates with these models directly and FastAPI describes them in openapi.json, so
 that there is one definition of what is accepted.
 """
 

@@ -1,6 +1,6 @@
 """Vocabularies by name: the built-in ones and those that were uploaded, in memory and in a folder.
 
-`entries` holds what can be used at once; the hot routes read it without a lock, and a swap replaces
+`entries` holds what can be used at once; operations read it without a lock, and a swap replaces
 one value of the dictionary, so that every request sees either the old or the new vocabulary, whole.
 The engine forgets an old one only when no request accepted before the swap can be waiting.
 """

@@ -110,7 +110,7 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 log_config=None,
                 log_level=None,
-                access_log=False,  # finishing writes it, for every way in.
+                access_log=False,  # The RequestObserver writes it, for every protocol.
                 server_header=False,
                 proxy_headers=False,
                 backlog=BACKLOG,
