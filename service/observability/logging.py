@@ -1,7 +1,7 @@
-"""Log lines as text or as JSON, each with the id of the request that it belongs to.
+"""Formats log lines as text or JSON, each with the id of its request.
 
-No line has any input: lengths, codes and digests only. What an exception says may hold one
-(`invalid literal for int(): 'my secret'`), so that of exceptions only places and kinds are written.
+No line holds an input of a client, only lengths, codes and digests. Of an exception only the type
+and the traceback are written, because its message may quote an input.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from service.core.settings import Settings
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """What a line says beside its message, for `extra`."""
+    """Make the argument `extra` of a log call from named values."""
     return {"fields": values}
 
 
-class Wordless(logging.Formatter):
-    """Lines in which exceptions say nothing."""
+class QuietFormatter(logging.Formatter):
+    """Formats lines without the messages of exceptions."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line; what another handler's formatter made of the exception is not taken over."""
+        """Format a line, without the text that another formatter has cached for its exception."""
         record.exc_text = None
         try:
             return super().format(record)
@@ -35,28 +35,28 @@ class Wordless(logging.Formatter):
             record.exc_text = None
 
     def formatException(self, ei: Any) -> str:
-        """The stack and the kind of an exception, of what caused it first."""
-        return "".join(_places(ei[1])).rstrip()
+        """Format the traceback and the type of an exception, its cause first."""
+        return "".join(_tracebacks(ei[1])).rstrip()
 
 
-def _places(error: BaseException | None) -> list[str]:
+def _tracebacks(error: BaseException | None) -> list[str]:
     if error is None:
         return []
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    lines = _places(cause)
+    lines = _tracebacks(cause)
     lines += traceback.format_tb(error.__traceback__)
     lines.append(f"{type(error).__module__}.{type(error).__qualname__}\n")
     for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
-        lines += _places(part)
+        lines += _tracebacks(part)
     return lines
 
 
-class TextLines(Wordless):
-    """Lines for people: the message, then ``name=value``; of a process where there are several."""
+class TextLines(QuietFormatter):
+    """Formats lines for people: the name of the process if given, the message, ``name=value``."""
 
     def __init__(self, process: str = "") -> None:
-        place = f"{process} " if process else ""
-        super().__init__(f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s")
+        prefix = f"{process} " if process else ""
+        super().__init__(f"%(asctime)s %(levelname)s {prefix}%(name)s: %(message)s")
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -64,8 +64,8 @@ class TextLines(Wordless):
         return f"{super().formatMessage(record)} {values}".rstrip()
 
 
-class JsonLines(Wordless):
-    """One JSON object a line: time, level, logger, message, error, and what else the line says."""
+class JsonLines(QuietFormatter):
+    """Formats each line as a JSON object: time, level, logger, message, error and named values."""
 
     def __init__(self, process: str = "") -> None:
         super().__init__()
@@ -93,11 +93,11 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def configure(settings: Settings, process: str = "") -> None:
-    """Write log lines to stderr, each with the name of its process where there are several."""
+    """Write log lines to stderr, with the name of the process if there are several."""
     level = settings.log_level.upper()
     form = JsonLines(process) if settings.log_format == "json" else TextLines(process)
     handler = logging.StreamHandler()
     handler.setFormatter(form)
     logging.basicConfig(level=level, handlers=[handler])
-    # uvicorn's own lines about starting and stopping say nothing that ours do not.
+    # uvicorn's lines about starting and stopping repeat those of the service.
     logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))

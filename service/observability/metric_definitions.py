@@ -1,4 +1,4 @@
-"""The metrics of the service: their names, what they say, their labels and their buckets."""
+"""Declares the metrics of the service: names, help texts, labels and buckets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
 
 
 class Family(NamedTuple):
-    """A metric: what it says, by which labels, and the bounds of a histogram."""
+    """A metric: its help text, its labels, and the bounds of a histogram."""
 
     documentation: str
     labels: tuple[str, ...] = ()
@@ -25,14 +25,14 @@ class Family(NamedTuple):
 COUNTED: dict[str, Family] = {
     "warptok_requests_total": Family("Answered requests.", ("route", "status")),
     "warptok_requests_received_total": Family(
-        "Requests whose head was read; answered, cancelled or still in progress."
+        "Requests whose head was read: answered, cancelled or in progress."
     ),
     "warptok_request_duration_seconds": Family(
-        "Time from a request's head to its answer's end.", ("route",), SECONDS
+        "Time from the head of a request to the end of its answer.", ("route",), SECONDS
     ),
     "warptok_stage_duration_seconds": Family(
-        "Time in each stage: parse, queue and serialize of a request, encode of a batch, the "
-        "others of one batch in so many on the GPU.",
+        "Time in each stage: parse, queue and serialize of a request, encode of a batch; the "
+        "other stages of sampled batches on the GPU.",
         ("stage",),
         STAGE_SECONDS,
     ),
@@ -42,17 +42,18 @@ COUNTED: dict[str, Family] = {
     "warptok_batch_fill_ratio": Family("Bytes in a batch over max_batch_bytes.", (), SHARES),
     "warptok_bytes_total": Family("Bytes given to an engine.", ("engine", "operation")),
     "warptok_tokens_total": Family("Ids made or read by an engine.", ("engine", "operation")),
-    "warptok_rows_refused_total": Family("Rows of a batch that were refused alone.", ("reason",)),
-    "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
-    "warptok_work_accepted_total": Family(
-        "Requests, and parts of streams, that came to the queue."
+    "warptok_rows_refused_total": Family(
+        "Rows that were refused while the rest of their batch was answered.", ("reason",)
     ),
+    "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
+    "warptok_work_accepted_total": Family("Requests and parts of streams that the queue accepted."),
     "warptok_work_finished_total": Family(
-        "What became of them: answered, cancelled, failed, or the code of a refusal.", ("outcome",)
+        "Accepted work that ended: answered, cancelled, failed, or the code of a refusal.",
+        ("outcome",),
     ),
     "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
     "warptok_fallbacks_total": Family(
-        "Batches meant for the GPU that something slower took.", ("reason",)
+        "Batches meant for the GPU that another engine computed.", ("reason",)
     ),
     "warptok_training_duration_seconds": Family(
         "Time in training of jobs that ended: finished, failed or cancelled.",
@@ -60,10 +61,10 @@ COUNTED: dict[str, Family] = {
         TRAINING_SECONDS,
     ),
     "warptok_event_loop_lag_seconds": Family(
-        "How late the event loop came to its timers, four times a second.", (), SECONDS
+        "Delay of the event loop's timer, measured four times a second.", (), SECONDS
     ),
 }
-"""Counters and histograms; by name."""
+"""Counters and histograms by name."""
 
 VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
 READ: dict[str, Family] = {
@@ -72,25 +73,25 @@ READ: dict[str, Family] = {
     "warptok_queue_rows": Family("Rows waiting or being encoded."),
     "warptok_streams": Family("Streams that are being answered."),
     "warptok_ready": Family("1 while /readyz says ready."),
-    "warptok_crossover_bytes": Family("Size of a batch from which on it is meant for the GPU."),
+    "warptok_crossover_bytes": Family("Smallest size of a batch that is meant for the GPU."),
     "warptok_device_memory_bytes": Family(
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
     ),
     "warptok_page_locked_bytes": Family(
-        "Memory of this machine that the GPU reads and writes where it lies.", ("device",)
+        "Page-locked memory of this machine that the GPU reads and writes directly.", ("device",)
     ),
-    "warptok_vocabulary_info": Family("A known vocabulary.", VOCABULARY),
+    "warptok_vocabulary_info": Family("A vocabulary that has a name; always 1.", VOCABULARY),
     "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
     "warptok_self_test_texts": Family(
-        "Texts on which a vocabulary was compared with its witness.", ("name",)
+        "Texts of a vocabulary's self-test, compared with the reference.", ("name",)
     ),
-    "warptok_self_test_different": Family("Texts of the comparison whose ids differed.", ("name",)),
+    "warptok_self_test_different": Family("Texts of the self-test whose ids differed.", ("name",)),
     "warptok_training_jobs": Family(
         "Training jobs that have not ended: queued, running, interrupted.", ("state",)
     ),
-    "warptok_build_info": Family("Version of the service.", ("version",)),
+    "warptok_build_info": Family("Version of the service; always 1.", ("version",)),
 }
-"""Gauges, read when /metrics is; by name."""
+"""Gauges by name; their values are read when /metrics is requested."""
 
 FAMILIES = COUNTED | READ
 ALERTED = "engine_lost", "no_space", "store_failed"  # `rate` sees the first one only behind a 0.

@@ -1,10 +1,10 @@
-"""What the service counts, and how Prometheus reads it.
+"""Counts events of the service, and gives the counts to Prometheus.
 
-Counting must cost less than a microsecond, because it stands in the path of every small request:
-events go into plain Python numbers here; a collector makes samples of them when /metrics is read.
+Counting is in the path of every small request, so it only changes plain Python numbers; a collector
+makes samples of them when /metrics is read.
 
-Labels are words of ours (routes as templates, codes, stages) and names of vocabularies that are
-known now, so that their number is bounded whatever clients send.
+Labels are fixed words (route templates, codes, stages) and names of vocabularies, so their number
+is bounded whatever clients send.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service.observability.metric_definitions import ALWAYS, COUNTED, OUTCOMES, 
 
 @dataclass(frozen=True, slots=True)
 class VocabularySample:
-    """One vocabulary as the metrics show it."""
+    """The values of one vocabulary in the metrics."""
 
     name: str
     digest: str
@@ -43,11 +43,11 @@ class VocabularySample:
 
 @dataclass(slots=True)
 class Gauges:
-    """Where values are read from when /metrics is; the service sets them.
+    """Functions that read the values of gauges when /metrics is read; the service sets them.
 
     Attributes:
-        queue: bytes and rows that wait or are being encoded.
-        training_jobs: how many there are by state.
+        queue: gives the bytes and rows that wait or are being encoded.
+        training_jobs: gives the number of jobs by state.
     """
 
     queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
@@ -63,8 +63,8 @@ class Metrics(Collector):
     """The counters of one service; its registry belongs to it alone.
 
     Attributes:
-        gauges: where the rest is read from.
-        parse_seconds, queue_seconds, serialize_seconds: times of requests in these stages.
+        gauges: functions that read the values of gauges.
+        parse_seconds, queue_seconds, serialize_seconds: histograms of these stages of requests.
     """
 
     def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
@@ -75,9 +75,9 @@ class Metrics(Collector):
         self._requests = counts["warptok_requests_total"]
         self._durations = counts["warptok_request_duration_seconds"]
         self._stages = counts["warptok_stage_duration_seconds"]
-        self.parse_seconds, self.queue_seconds, self.serialize_seconds = (
-            self._stages[name,] for name in ("parse", "queue", "serialize")
-        )
+        self.parse_seconds = self._stages["parse",]
+        self.queue_seconds = self._stages["queue",]
+        self.serialize_seconds = self._stages["serialize",]
         self._received = counts["warptok_requests_received_total"]
         self._accepted = counts["warptok_work_accepted_total"]
         self._finished = counts["warptok_work_finished_total"]
@@ -161,7 +161,7 @@ class Metrics(Collector):
         return generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8"
 
     def counts(self) -> Counts:
-        """What this process has counted, its engine included, as it is now."""
+        """Copy the counts of this process, including its engine."""
         counts, status = new_counts(), self.gauges.engine()
         counts += self._counts
         for reason, number in status.fallbacks.items():
@@ -180,7 +180,7 @@ class Metrics(Collector):
             yield _gauge(name, values.get(name, []))
 
     def _values(self) -> dict[str, list[tuple[Labels, float]]]:
-        """What the gauges say now: label values and number."""
+        """Read all gauges: label values and number."""
         gauges = self.gauges
         status, (queue_bytes, queue_rows) = gauges.engine(), gauges.queue()
         crossover, vocabularies = status.crossover_bytes, gauges.vocabularies()
@@ -214,12 +214,12 @@ class Metrics(Collector):
 
 
 def new_counts() -> Counts:
-    """Counts of COUNTED, all at their beginning."""
+    """Make counts of COUNTED, all zero."""
     return Counts({name: family.bounds for name, family in COUNTED.items()})
 
 
 def _counted(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
-    """A counter or a histogram with its samples."""
+    """Make a counter or a histogram with its samples."""
     documentation, labels, bounds = COUNTED[name]
     if not bounds:
         counter = CounterMetricFamily(name, documentation, labels=labels)
@@ -233,7 +233,7 @@ def _counted(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
 
 
 def _gauge(name: str, rows: list[tuple[Labels, float]]) -> Metric:
-    """A gauge; without a sample where there is no value."""
+    """Make a gauge, which has no samples if it has no value."""
     gauge = GaugeMetricFamily(name, READ[name].documentation, labels=READ[name].labels)
     for values, number in rows:
         gauge.add_metric(list(map(str, values)), number)

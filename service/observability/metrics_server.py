@@ -1,4 +1,4 @@
-"""/metrics on a port and a thread of its own, which answers while the event loop is busy."""
+"""Serves /metrics on a port and thread of its own, which answer while the event loop is busy."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ GATHER_TIMEOUT_S = 5.0
 def start_metrics(
     metrics: Metrics, processes: Processes | None, host: str, port: int | None
 ) -> WSGIServer | None:
-    """Listen on a port of the metrics' own, where one is set; on the running loop.
+    """Start the server for metrics if it has a port; call it on the event loop.
 
     Args:
-        metrics: of this process.
+        metrics: the metrics of this process.
         processes: the other processes of the service; None: there are none.
         host: the address to listen on.
         port: the setting `metrics_port`.
 
     Raises:
-        OSError: the address cannot be used; it has been logged.
+        OSError: the address cannot be used; the error has been logged.
     """
     if port is None:
         return None
@@ -58,13 +58,13 @@ def start_metrics(
 
 
 def stop_metrics(server: WSGIServer) -> None:
-    """Listen no more."""
+    """Stop the server."""
     server.shutdown()
     server.server_close()
 
 
 class _AllProcesses(Collector):
-    """What all processes count, asked on the loop."""
+    """Collects the metrics of all processes through the event loop."""
 
     def __init__(self, processes: Processes, loop: asyncio.AbstractEventLoop) -> None:
         self._processes = processes

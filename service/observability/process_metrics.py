@@ -1,4 +1,4 @@
-"""What the processes of one service have to say to each other, seen from one of them."""
+"""Joins the metrics of a service's processes, and declares what processes ask each other."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 Families = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
-"""Families of metrics as values: name, documentation, type, samples with their labels."""
+"""Metrics as values: name, help text, type, and samples with their labels."""
 
 
 class Processes(Protocol):
     """The other processes of the same service."""
 
     def reasons(self) -> list[str]:
-        """Why requests should not come here, as far as the other processes know."""
+        """List the reasons of the other processes why this service is not ready."""
 
     async def spread(self) -> None:
-        """Return when every process knows the vocabularies that there are now."""
+        """Wait until every process has the current vocabularies."""
 
     async def families(self) -> dict[str, Families]:
-        """What each process counts, by its name; this one's included."""
+        """Get the metrics of each process by its name, including this one."""
 
 
 def collect_families(registry: CollectorRegistry) -> Families:
@@ -42,7 +42,7 @@ def collect_families(registry: CollectorRegistry) -> Families:
 
 
 class Joined(Collector):
-    """The families of several processes, told apart by the label `process`."""
+    """Joins the metrics of several processes, which the label `process` distinguishes."""
 
     def __init__(self, processes: dict[str, Families]) -> None:
         self.joined: dict[str, Metric] = {}
@@ -58,10 +58,10 @@ class Joined(Collector):
 
 
 def exposition(processes: dict[str, Families], accept: str = "") -> tuple[bytes, str]:
-    """The metrics of several processes as one text, and its content type.
+    """Write the metrics of several processes as one text, and give its content type.
 
-    Nothing is added up: a process that is started again begins its counters at zero, which a
-    reader can only see, and correct, in a series of its own.
+    Counters are not summed: a restarted process counts from zero, which a reader can only correct
+    in a series of that process alone.
     """
     registry = CollectorRegistry()
     registry.register(Joined(processes))

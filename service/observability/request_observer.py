@@ -1,4 +1,4 @@
-"""Notes every answered request, whichever way it came: counts, a span, a log line."""
+"""Counts, traces and logs every answered request, over HTTP and gRPC alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.observability.metrics import Metrics
 from service.observability.tracing import Tracer
 
 logger = logging.getLogger(__name__)
-CLIENT_CLOSED = 499  # As nginx counts it; nobody reads it.
+CLIENT_CLOSED = 499  # The status that nginx uses; no client receives it.
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -19,10 +19,10 @@ class RequestObserver:
     """Counts, traces and logs the requests of one service.
 
     Args:
-        metrics: counts them.
-        tracer: makes spans of them; None: nobody wants any.
-        access_log: whether each has a log line.
-        server_timing: whether each answer says how long its stages took.
+        metrics: counts the requests.
+        tracer: makes their spans; None: tracing is off.
+        access_log: whether each request has a log line.
+        server_timing: whether answers have a Server-Timing header.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class RequestObserver:
         self.server_timing = server_timing
 
     def answer_headers(self, call: Call) -> Headers:
-        """Make the fields that every answer's head has."""
+        """Make the headers that every answer has."""
         headers = [(b"x-request-id", call.request_id)]
         if self.server_timing:
             headers.append((b"server-timing", format_server_timing(call)))
@@ -50,8 +50,8 @@ class RequestObserver:
 
         Args:
             call: the request.
-            route: a path's template or a method's name, never what a client made up.
-            status: the HTTP status, or the one that a gRPC status stands for.
+            route: the template of the path or the name of the method, never a client's own text.
+            status: the HTTP status, or the HTTP status that corresponds to a gRPC status.
         """
         metrics, times = self.metrics, call.times
         seconds = perf_counter() - times.begin
@@ -81,7 +81,7 @@ class RequestObserver:
 
 
 def format_server_timing(call: Call) -> bytes:
-    """Write the stages so far, in milliseconds, as browsers and proxies read them."""
+    """Format the stages so far, in milliseconds, as a Server-Timing header."""
     times = call.times
     stages = (times.parse_s * 1e3, times.queue_s * 1e3, times.encode_s * 1e3)
     return b"parse;dur=%.3f, queue;dur=%.3f, encode;dur=%.3f" % stages

@@ -1,13 +1,12 @@
-"""Spans of requests for OpenTelemetry, made when a request has ended: the extra warptok[tracing].
+"""Makes OpenTelemetry spans of requests that have ended; needs the extra warptok[tracing].
 
     traceparent of the client ─► span of the request ─┬─ parse
                                                       ├─ queue
                                                       ├─ encode
                                                       └─ serialize
 
-Nothing is measured for it that is not measured anyway, so that a request whose trace is not sampled
-costs a look at its parent. A stream's span has its stages' sums and no spans of its many parts. No
-span has any input.
+Spans use only times that are measured anyway, so a request that is not sampled costs little. A
+stream's span has the sums of its stages, and no spans of its parts. No span holds an input.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ STAGES = ("parse", "queue", "encode", "serialize")
 
 
 def make_tracer(settings: Settings) -> Tracer | None:
-    """What the setting `tracing` asks for; where spans go, the OTEL_ variables say.
+    """Make a tracer if the setting `tracing` is on; the OTEL_ variables say where spans go.
 
     Raises:
         ValueError: the extra is not installed.
@@ -55,7 +54,7 @@ class Tracer:
     """Makes the spans of requests that have ended.
 
     Args:
-        provider: has the sampler, and knows where spans go.
+        provider: has the sampler and the exporter.
     """
 
     def __init__(self, provider: TracerProvider) -> None:
@@ -70,7 +69,7 @@ class Tracer:
         self._inside = set_span_in_context
 
     def record(self, call: Call, route: str, status: int) -> None:
-        """One request that has ended just now."""
+        """Make the spans of a request that has just ended."""
         times, now = call.times, perf_counter()
         origin = time.time_ns() - int(now * 1e9)  # Of perf_counter's time.
         span = self._tracer.start_span(
@@ -91,7 +90,7 @@ class Tracer:
         span.end(origin + int(now * 1e9))
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
@@ -112,10 +111,9 @@ def _attributes(call: Call, route: str, status: int) -> dict[str, Any]:
 
 
 def _stages(times: Times, now: float) -> Iterator[tuple[str, float, float]]:
-    """Each stage of a request that is no stream, with the perf_counter times of both its ends.
+    """Give each stage of a request that is not a stream, with its perf_counter times.
 
-    They are sums beside each other, of which two may count the same moment of a busy processor: no
-    stage begins before the request or ends behind it.
+    The times are clipped to the request, as sums of separate measurements may exceed it.
     """
     if times.num_works != 1:
         return

@@ -1,6 +1,6 @@
-"""The read-only side of vocabularies by name: what every process of the service answers from.
+"""The read-only side of the registry, from which every process of the service answers.
 
-`Registry` has it where the engine is, `RegistryReplica` in a front end.
+`Registry` implements it in the process of the engine, `RegistryReplica` in a front end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.registry.tokenizer_config import TokenizerConfigs
 
 
 class Catalogue(Protocol):
-    """Names, and what they mean now."""
+    """Finds vocabularies by name."""
 
     @property
     def known(self) -> Mapping[str, RegisteredVocabulary]:
@@ -24,39 +24,39 @@ class Catalogue(Protocol):
 
     @property
     def entries(self) -> Mapping[str, LoadedVocabulary]:
-        """The loaded ones by name."""
+        """The loaded vocabularies by name."""
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why a vocabulary cannot be loaded, by name."""
+        """The reasons why vocabularies could not be loaded, by name."""
 
     @property
     def configs(self) -> TokenizerConfigs:
-        """What came with uploaded vocabularies."""
+        """The tokenizer configurations of uploaded vocabularies."""
 
     def find(self, name: str) -> RegisteredVocabulary:
-        """What is known of a name.
+        """Find a vocabulary, loaded or not.
 
         Raises:
-            ServiceError: nothing.
+            ServiceError: no vocabulary has this name.
         """
 
     async def loaded(self, name: str) -> LoadedVocabulary:
-        """The entry of a name; what is not loaded is loaded now.
+        """Find a vocabulary and load it if needed.
 
         Raises:
-            ServiceError: no such name, or it cannot be loaded.
+            ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
 
     def residency(self, entry: LoadedVocabulary) -> Residency:
-        """How an entry's vocabulary is held now."""
+        """Report how the engine holds a vocabulary now."""
 
 
 def find_known(known: Mapping[str, RegisteredVocabulary], name: str) -> RegisteredVocabulary:
-    """The vocabulary of a name.
+    """Find a vocabulary by its name.
 
     Raises:
-        UnknownVocabulary: there is none; near names are suggested.
+        UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
     """
     if (found := known.get(name)) is not None:
         return found

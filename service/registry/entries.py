@@ -1,4 +1,4 @@
-"""What a name means: a vocabulary that is known, and one that is loaded."""
+"""Describes vocabularies that have a name, and those of them that are loaded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class RegisteredVocabulary:
     """A vocabulary that has a name here, loaded or not.
 
     Attributes:
-        read: gives the vocabulary's value; may take a second, for a thread. None: another process
-            of the service reads it.
+        read: reads the vocabulary; slow, so call it in a thread. None: another process of the
+            service reads it.
     """
 
     name: str
@@ -27,10 +27,10 @@ class RegisteredVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class LoadedVocabulary:
-    """A loaded vocabulary: what a request needs to know of it.
+    """A vocabulary that is loaded on the engine.
 
     Attributes:
-        residency: as it was loaded; `Registry.residency` knows what has become of it.
+        residency: how the engine held it after loading; `Registry.residency` has the state now.
     """
 
     name: str

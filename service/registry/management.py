@@ -1,6 +1,6 @@
-"""Puts, deletes, loads and unloads vocabularies, whatever the protocol of the request.
+"""Puts, deletes, loads and unloads vocabularies for the routes of every protocol.
 
-What takes long runs in a thread. An engine drops a vocabulary only when nothing that was accepted
+Slow steps run in a thread. The engine drops a vocabulary only when no request that was accepted
 before can still be waiting for it.
 """
 
@@ -21,14 +21,16 @@ from vocabularies import formats
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-MAX_FILES = 8  # Of one upload; no format has more than three.
+MAX_FILES = 8  # The most files of one upload; no format has more than three.
 
 
 def check_names(registry: Registry) -> None:
-    """Check that the vocabularies which the settings name are known.
+    """Check the names of vocabularies in the settings.
+
+    An unknown default or pinned name only makes a warning, as it may be uploaded later.
 
     Raises:
-        ValueError: one that is to be loaded is not. Others may be uploaded yet: a warning.
+        ValueError: the setting `preload` has an unknown name.
     """
     try:
         registry.names_to_preload()
@@ -47,13 +49,13 @@ def check_names(registry: Registry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A vocabulary as files, and what they do not say.
+    """A vocabulary as files, with options for what the files leave out.
 
     Attributes:
         files: their bytes by name; a tokenizer_config.json or chat_template.jinja among them
-            brings the chat template, and must list the vocabulary's own tokens.
+            has the chat template, and must list the vocabulary's own tokens.
         format: one of `formats.FORMATS`, or auto.
-        pretokenizer, special_tokens, id_offset: for formats that leave them out.
+        pretokenizer, special_tokens, id_offset: options of formats that leave them out.
     """
 
     files: dict[str, bytes]
@@ -67,9 +69,9 @@ class VocabularyManager:
     """Changes the vocabularies of one service.
 
     Attributes:
-        after_change: awaited when something has changed, so that whoever is answered finds the
-            change in every process; None: there is one process.
-        after_delete: called with the name of each vocabulary that was deleted.
+        after_change: awaited after each change, before the request is answered, so that every
+            process has the change; None: there is one process.
+        after_delete: functions that are called with the name of a deleted vocabulary.
     """
 
     def __init__(self, registry: Registry, engine: Engine, settings: Settings) -> None:
@@ -85,9 +87,9 @@ class VocabularyManager:
         """Give an uploaded vocabulary a name; return it, and whether the name's meaning changed.
 
         Raises:
-            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
-            VocabularyError: the files are wrong or contradict each other, or nothing here
-                computes it.
+            ServiceError: the name is invalid, taken or built in, or there are too many names.
+            VocabularyError: the files are wrong or contradict each other, or no encoder
+                can compute it.
         """
         files = dict(upload.files)
         config = TokenizerConfig.of_files(files, self.settings.max_template_bytes)
@@ -115,8 +117,8 @@ class VocabularyManager:
         """Give a vocabulary a name; return it, and whether the name's meaning changed.
 
         Raises:
-            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
-            VocabularyError: nothing here computes it.
+            ServiceError: the name is invalid, taken or built in, or there are too many names.
+            VocabularyError: no encoder can compute it.
         """
         before = self.registry.entries.get(name)
         put = self.registry.put
@@ -126,14 +128,14 @@ class VocabularyManager:
         if created:
             old = f", and was {before.vocabulary.digest}" if before is not None else ""
             logger.info("vocabulary %s is %s%s", name, vocabulary.digest, old)
-        await self._spread()
+        await self._notify_processes()
         return entry, created
 
     async def delete(self, name: str) -> None:
         """Forget an uploaded vocabulary.
 
         Raises:
-            ServiceError: there is none of this name, or it is built in.
+            ServiceError: no vocabulary has this name, or it is built in.
         """
         before = self.registry.entries.get(name)
         await asyncio.to_thread(self.registry.delete, name)
@@ -142,36 +144,36 @@ class VocabularyManager:
             notify(name)
         if before is not None:
             self._forget_later(before.vocabulary.digest)
-        await self._spread()
+        await self._notify_processes()
 
     async def load(self, name: str) -> None:
-        """Make a vocabulary ready, and bring it to the GPU if it left that.
+        """Load a vocabulary, and bring it back to the GPU if it was evicted.
 
         Raises:
-            ServiceError: there is none of this name, or it cannot be loaded.
+            ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
         entry = await self.registry.loaded(name)
         await asyncio.to_thread(self.engine.load, entry.vocabulary)
-        await self._spread()
+        await self._notify_processes()
 
     async def unload(self, name: str) -> None:
         """Take a vocabulary off the engine; its next use loads it again.
 
         Raises:
-            ServiceError: there is none of this name.
+            ServiceError: no vocabulary has this name.
         """
         before = self.registry.entries.get(name)
         self.registry.unload(name)
         if before is not None:
             self._forget_later(before.vocabulary.digest)
-        await self._spread()
+        await self._notify_processes()
 
-    async def _spread(self) -> None:
+    async def _notify_processes(self) -> None:
         if self.after_change is not None:
             await self.after_change()
 
     def _forget_later(self, digest: str) -> None:
-        """Have the engine drop a vocabulary once nothing accepted before now can be waiting."""
+        """Drop a vocabulary from the engine once no request accepted before now can be waiting."""
         delay_s = self.settings.request_timeout_ms / 1000 + 1
         loop = asyncio.get_running_loop()
         loop.call_later(delay_s, self.registry.forget_unused, digest)

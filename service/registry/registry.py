@@ -1,8 +1,8 @@
-"""Vocabularies by name: the built-in ones and those that were uploaded, in memory and in a folder.
+"""Keeps built-in and uploaded vocabularies by name, in memory and in a folder.
 
-`entries` holds what can be used at once; operations read it without a lock, and a swap replaces
-one value of the dictionary, so that every request sees either the old or the new vocabulary, whole.
-The engine forgets an old one only when no request accepted before the swap can be waiting.
+`entries` holds the loaded vocabularies. Requests read it without a lock; replacing a vocabulary
+replaces one value of the dictionary, so that a request sees either the old or the new one, whole.
+The engine drops the old one only when no request that was accepted before can be waiting for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SUFFIX = ".vocabulary"
 
 
 class Registry:
-    """Names, and what they mean now."""
+    """All vocabularies of one service by name."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
@@ -62,42 +62,42 @@ class Registry:
         self._read_store()
 
     def _read_store(self) -> None:
-        """Name what the store holds; a damaged file is reported and its name stays free."""
+        """Register the vocabularies of the store, without reading their files."""
         for name, path in self.store.files(SUFFIX):
             if not NAME.fullmatch(name) or name in self.known:
-                logger.warning("store: %s is not used: its name is no free name", path.name)
+                logger.warning("store: %s is not used: its name is invalid or taken", path.name)
                 continue
             self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, make_reader(path))
 
     def names_to_preload(self) -> list[str]:
-        """What the service loads before it is ready.
+        """List the vocabularies that are loaded before the service is ready.
 
         Raises:
-            UnknownVocabulary: the setting `preload` names something unknown.
+            UnknownVocabulary: the setting `preload` has an unknown name.
         """
-        wanted = self.settings.preload.strip()
-        if wanted == "none":
+        preload = self.settings.preload.strip()
+        if preload == "none":
             return []
-        if wanted == "all":
+        if preload == "all":
             return list(self.known)
-        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        names = [name.strip() for name in preload.split(",") if name.strip()]
         for name in names:
             self.find(name)
         return names
 
     def find(self, name: str) -> RegisteredVocabulary:
-        """What is known of a name.
+        """Find a vocabulary, loaded or not.
 
         Raises:
-            UnknownVocabulary: nothing; near names are suggested.
+            UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
         """
         return find_known(self.known, name)
 
     async def loaded(self, name: str) -> LoadedVocabulary:
-        """The entry of a name; what is not loaded is loaded now, once for all who wait.
+        """Find a vocabulary and load it if needed, once for all requests that wait for it.
 
         Raises:
-            UnknownVocabulary: no such name.
+            UnknownVocabulary: no vocabulary has this name.
             NotReady: it cannot be loaded; the message says why.
         """
         if (entry := self.entries.get(name)) is not None:
@@ -116,10 +116,10 @@ class Registry:
             raise NotReady(f"{name} cannot be loaded: {error}", "/vocabulary") from error
 
     def load(self, known: RegisteredVocabulary) -> LoadedVocabulary:
-        """Read a vocabulary and make it ready on the engine; slow, for a thread.
+        """Read a vocabulary and load it on the engine; slow, so call it in a thread.
 
         Raises:
-            VocabularyError: its file is damaged, or nothing here computes it.
+            VocabularyError: its file is damaged, or no encoder can compute it.
         """
         try:
             vocabulary = _read(known)
@@ -141,7 +141,7 @@ class Registry:
         return entry
 
     def _on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
-        """Load on the engine; a library that breaks on a vocabulary makes it a wrong vocabulary."""
+        """Load on the engine; an error of the tokenizer library becomes a VocabularyError."""
         try:
             return self.engine.load(vocabulary, name in self._pinned)
         except VocabularyError:
@@ -160,14 +160,14 @@ class Registry:
         replace: bool,
         config: TokenizerConfig | None = None,
     ) -> tuple[LoadedVocabulary, bool]:
-        """Give a vocabulary a name, and what came with it; slow, for a thread.
+        """Register a vocabulary and its configuration; slow, so call it in a thread.
 
         Returns:
-            The entry, and whether anything changed (False: the name meant this vocabulary before).
+            The entry, and whether anything changed (False: the name had this vocabulary before).
 
         Raises:
-            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
-            VocabularyError: nothing here computes it.
+            ServiceError: the name is invalid, taken or built in, or there are too many names.
+            VocabularyError: no encoder can compute it.
         """
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
@@ -189,7 +189,7 @@ class Registry:
         return entry, True
 
     def _keep(self, name: str, vocabulary: Vocabulary, config: TokenizerConfig | None) -> None:
-        """On the disk, both or neither."""
+        """Write the vocabulary and its configuration to disk, both or neither."""
         before = self.configs.get(name)
         with disk_errors():
             self.configs.put(name, config)
@@ -200,9 +200,9 @@ class Registry:
                 raise
 
     def make_room(self, newest: str) -> None:
-        """Unload what was longest unused, until all takes `loaded_vocabulary_bytes` at most.
+        """Unload the least recently used until all fit into `loaded_vocabulary_bytes`.
 
-        A request that was accepted before has the engine load its vocabulary once more.
+        If an accepted request still needs one of them, the engine loads it again.
         """
         digests = {name: entry.vocabulary.digest for name, entry in list(self.entries.items())}
         kept = {newest} | {digests[name] for name in digests.keys() & self._pinned}
@@ -213,13 +213,15 @@ class Registry:
                 for name in names:
                     del self.entries[name]
                 self.engine.unload(digest)
-            logger.info("unloaded %s (%s) to make room", ", ".join(names) or "no name's", digest)
+            logger.info(
+                "unloaded %s (%s) to make room", ", ".join(names) or "a replaced one", digest
+            )
 
     def check_free(self, name: str, vocabulary: Vocabulary | None, replace: bool) -> None:
-        """Whether a vocabulary, or one that is yet to come (None), may have a name.
+        """Check that a vocabulary may have a name; None stands for one that is not there yet.
 
         Raises:
-            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+            ServiceError: the name is invalid, taken or built in, or there are too many names.
         """
         if not NAME.fullmatch(name):
             message = "a name is 1 to 100 letters, digits, '.', '_' or '-', and begins with one of"
@@ -247,8 +249,8 @@ class Registry:
         """Forget a name and its file.
 
         Raises:
-            UnknownVocabulary: no such name.
-            BuiltinProtected: it is a built-in's.
+            UnknownVocabulary: no vocabulary has this name.
+            BuiltinProtected: the vocabulary is built in.
         """
         known = self.find(name)
         if known.builtin:
@@ -267,13 +269,13 @@ class Registry:
             self.entries.pop(name, None)
 
     def forget_unused(self, digest: str) -> None:
-        """Let the engine drop a vocabulary that no name means any more."""
+        """Drop a vocabulary from the engine if no name has it any more."""
         with self._change:
             if all(entry.vocabulary.digest != digest for entry in self.entries.values()):
                 self.engine.unload(digest)
 
     def residency(self, entry: LoadedVocabulary) -> Residency:
-        """How an entry's vocabulary is held now; it may have left the GPU, or come to it."""
+        """Report how the engine holds a vocabulary now, which changes with evictions."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency
 
 

@@ -1,4 +1,4 @@
-"""Vocabularies as the routes show them."""
+"""Describes vocabularies to clients and to the metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_SAMPLES = 200
 
 
 class SelfTestReport(BaseModel):
-    """The comparison with the witness when the vocabulary was loaded."""
+    """The comparison with the reference library when the vocabulary was loaded."""
 
     witness: str
     num_texts: int
@@ -24,7 +24,7 @@ class SelfTestReport(BaseModel):
 
 
 class VocabularyReport(BaseModel):
-    """One vocabulary; what is known only once it is loaded is null before."""
+    """One vocabulary; fields that need it loaded are null before that."""
 
     name: str
     state: str = Field(description="loaded, unloaded or failed.")
@@ -50,14 +50,14 @@ class VocabularyList(BaseModel):
 
 
 class VerifyRequest(BaseModel):
-    """Texts to compare on, or how many to make."""
+    """The texts to compare on, or the number of texts to make."""
 
     texts: list[str] | None = None
     samples: int = Field(DEFAULT_SAMPLES, ge=1)
 
 
 class VerifyResponse(BaseModel):
-    """The engine's ids beside the reference's."""
+    """The comparison of the engine's ids with the reference's."""
 
     vocabulary: str
     digest: str
@@ -85,7 +85,7 @@ def report(registry: Catalogue, known: RegisteredVocabulary) -> VocabularyReport
 
 
 def report_put(registry: Catalogue, entry: LoadedVocabulary) -> VocabularyReport:
-    """Describe what was put under a name, whatever others have made of the name since."""
+    """Describe the vocabulary that was put under a name, even if it was replaced since."""
     uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
     made = _named(registry.known.get(entry.name, uploaded))
     _fill(made, entry, registry.residency(entry))
@@ -122,7 +122,7 @@ def _fill(report: VocabularyReport, entry: LoadedVocabulary, residency: Residenc
 
 
 def samples(registry: Catalogue) -> list[VocabularySample]:
-    """Every known vocabulary as the metrics show it."""
+    """List every vocabulary for the metrics."""
     rows = []
     for name in list(registry.known):
         entry = registry.entries.get(name)

@@ -1,4 +1,4 @@
-"""What comes with a vocabulary: special tokens by name, chat templates.
+"""Reads and keeps the tokenizer configurations of vocabularies: named tokens, chat templates.
 
 They are in tokenizer_config.json; newer models have the template in chat_template.jinja beside it.
 """
@@ -22,13 +22,13 @@ SUFFIX = ".config.json"
 DEFAULT, TOOL_USE = "default", "tool_use"
 LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
-# Those that split text as vocab.json and merges.txt are read here, with nothing around it.
+# Tokenizers that split text as vocab.json and merges.txt are read here, and add no tokens.
 GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfig:
-    """A tokenizer_config.json that was uploaded with a vocabulary, or what stands for it.
+    """A tokenizer_config.json, or only a template, that was uploaded with a vocabulary.
 
     Attributes:
         values: the file's content.
@@ -38,10 +38,10 @@ class TokenizerConfig:
 
     @classmethod
     def of(cls, content: bytes) -> TokenizerConfig:
-        """From the file's bytes.
+        """Parse the bytes of the file.
 
         Raises:
-            VocabularyError: it is no JSON object.
+            VocabularyError: they are not a JSON object.
         """
         try:
             values = parse_json(content)
@@ -54,7 +54,7 @@ class TokenizerConfig:
 
     @classmethod
     def of_files(cls, files: dict[str, bytes], max_bytes: int) -> TokenizerConfig | None:
-        """Of what came with a vocabulary, taken out of its files; None where nothing did.
+        """Take the configuration out of a vocabulary's files; None if they hold none.
 
         Raises:
             VocabularyError: a file is wrong, or too large.
@@ -72,10 +72,10 @@ class TokenizerConfig:
         return cls(config.values | {"chat_template": decode_text(found[TEMPLATE_FILE])})
 
     def refuse_other_ids(self, vocabulary: Vocabulary) -> None:
-        """Refuse a vocabulary without a token that the file lists, or with another id for it.
+        """Check that the vocabulary has each token that the file lists, with the same id.
 
         Raises:
-            VocabularyError: with the place of each such token.
+            VocabularyError: it has not; the error has the place of each such token.
         """
         listed = self.values.get(LISTED) or {}
         if not isinstance(listed, dict):
@@ -91,10 +91,10 @@ class TokenizerConfig:
             raise VocabularyError(findings[:MAX_FINDINGS])
 
     def refuse_other_rule(self, *, has_pretokenizer: bool) -> None:
-        """Refuse vocab.json and merges.txt where they leave out what this file says of the text.
+        """Check that vocab.json and merges.txt alone define the tokenizer that this file names.
 
         Raises:
-            VocabularyError: the tokenizer is none of GPT-2's kind, or puts something in front.
+            VocabularyError: the tokenizer does not split like GPT-2, or adds a prefix to the text.
         """
         kind = self.values.get("tokenizer_class")
         if kind is not None and kind not in GPT2_CLASSES and not has_pretokenizer:
@@ -107,7 +107,7 @@ class TokenizerConfig:
                 raise VocabularyError.at(f"{CONFIG_FILE}: {name}", message)
 
     def special_tokens(self) -> dict[str, str]:
-        """bos_token, image_token and all others that are named so, as strings."""
+        """Get bos_token, image_token and all other tokens with such names, as strings."""
         extra = self.values.get("extra_special_tokens")
         named = {name: value for name, value in self.values.items() if name.endswith("_token")}
         found = {}
@@ -118,7 +118,7 @@ class TokenizerConfig:
         return found
 
     def template(self, *, has_tools: bool) -> str | None:
-        """The chat template, of several the one for calls with tools or the default one."""
+        """Get the chat template; of several the one for chats with tools, or the default one."""
         value = self.values.get("chat_template")
         if isinstance(value, list):
             each_one = [each for each in value if isinstance(each, dict)]
@@ -132,10 +132,10 @@ class TokenizerConfig:
 
 
 class TokenizerConfigs:
-    """The configurations of the uploaded vocabularies, by name.
+    """The configurations of uploaded vocabularies, by name.
 
     Args:
-        store: where they are kept; what is there was small enough when it came.
+        store: the folder where they are kept.
     """
 
     def __init__(self, store: Store) -> None:
@@ -148,11 +148,11 @@ class TokenizerConfigs:
                 logger.error("store: %s is not used: %s", path.name, error)
 
     def get(self, name: str) -> TokenizerConfig | None:
-        """What came with a vocabulary; None where nothing did."""
+        """Get the configuration of a vocabulary; None if it has none."""
         return self._configs.get(name)
 
     def put(self, name: str, config: TokenizerConfig | None) -> None:
-        """Keep what came with a vocabulary, or forget what came before."""
+        """Keep the configuration of a vocabulary; None removes it."""
         if config is None:
             self.store.remove(name + SUFFIX)
             self._configs.pop(name, None)

@@ -1,4 +1,4 @@
-"""The folder where uploads are kept; without one they live in memory and a restart forgets them."""
+"""Opens the folder of uploaded vocabularies; without one a restart forgets them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def open_store(folder: Path | None) -> Store:
-    """The store of a folder, which is made if need be.
+    """Open the store in a folder, and make the folder if needed.
 
     Raises:
-        ValueError: it cannot be made, or read.
+        ValueError: the folder cannot be made or read.
     """
     if folder is not None:
         try:
@@ -34,15 +34,15 @@ def open_store(folder: Path | None) -> Store:
 
 
 def make_reader(path: Path) -> Callable[[], Vocabulary]:
-    """Make the function that reads a vocabulary which the store keeps.
+    """Make the function that reads a vocabulary from the store.
 
-    It raises VocabularyError: the file is damaged, or cannot be read.
+    The function raises VocabularyError if the file is damaged or cannot be read.
     """
 
     def read() -> Vocabulary:
         try:
             return read_canonical(strip_checksum(path.read_bytes()))
-        except OSError as error:  # Such as for a name that is being deleted.
+        except OSError as error:  # Such as when the vocabulary is deleted meanwhile.
             raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
 
     return read

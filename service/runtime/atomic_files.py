@@ -1,4 +1,4 @@
-"""Files in one folder, each written so that a crash leaves the old one or the new one."""
+"""Writes files so that a crash leaves either the old or the new one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Files by name in one folder, or in none."""
+    """Files by name in one folder; without a folder nothing is kept."""
 
     folder: Path | None
 
     def path(self, name: str) -> Path | None:
-        """Where a file of this name is or would be; None where nothing is kept."""
+        """Get the path of a file, which need not exist; None without a folder."""
         return None if self.folder is None else self.folder / name
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file so that a crash leaves the old one or the new one, whole."""
+        """Write a file so that a crash leaves either the old or the new one, whole."""
         if self.folder is None:
             return
         descriptor, temporary = tempfile.mkstemp(dir=self.folder)
@@ -30,17 +30,17 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.folder / name)
-        except BaseException:  # What was begun would make a full disk fuller.
+        except BaseException:  # Do not leave a partial file on a full disk.
             os.unlink(temporary)
             raise
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         if self.folder is not None:
             (self.folder / name).unlink(missing_ok=True)
 
     def files(self, suffix: str) -> Iterator[tuple[str, Path]]:
-        """The files whose names end so, by what stands before it."""
+        """List the files with a suffix: their names without it, and their paths."""
         if self.folder is None:
             return
         for path in sorted(self.folder.glob("*" + suffix)):

@@ -1,7 +1,7 @@
-"""glibc's malloc told to keep the memory of large arrays instead of giving it back at once.
+"""Sets up glibc's malloc to keep the memory of large arrays instead of returning it at once.
 
-Every array above 128 KiB is otherwise mapped anew and its pages are cleared at the first touch: a
-stream of 1 MiB parts ran at 0.48 GB/s instead of 0.73 (hyenadna, uint8, two cores).
+By default every array above 128 KiB is mapped anew, and the system clears each of its pages at the
+first access, which slows down streams of such arrays.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import ctypes
 import logging
 
 SWITCH_S = 0.0005
-"""How long a thread waits for Python's lock before it asks for it, in place of 5 ms.
+"""Seconds that a thread waits for Python's lock before it requests it; Python's default is 0.005.
 
-The event loop takes it anew after every wait for the network: beside a long text each short one
-would take 5 ms longer for that."""
+The event loop takes the lock again after every wait for the network, so with the default each short
+text would take 5 ms longer while a long text is encoded."""
 
 logger = logging.getLogger(__name__)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
-KEPT_BYTES = 256 << 20  # What may stay free at the heap's end.
-MAPPED_FROM_BYTES = 32 << 20  # Larger blocks are still given back at once; glibc's own maximum.
+KEPT_BYTES = 256 << 20  # Free memory that may stay at the end of the heap.
+MAPPED_FROM_BYTES = 32 << 20  # Larger blocks are returned at once; this is glibc's maximum.
 
 
 def keep_large_blocks() -> None:
-    """Set both thresholds; where malloc is not glibc's, nothing changes."""
+    """Set malloc's thresholds; without glibc nothing changes."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -30,14 +30,16 @@ def keep_large_blocks() -> None:
         return
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
-    mallopt(M_ARENA_MAX, 1)  # Those of other threads give their memory back all the same.
+    mallopt(
+        M_ARENA_MAX, 1
+    )  # Arenas of other threads would return their memory despite the thresholds.
 
 
 def give_back() -> None:
-    """Give the system what malloc holds free between blocks that are used; not Python's lock.
+    """Return free memory between used blocks to the system; releases Python's lock meanwhile.
 
-    Small blocks that live long lie between large ones that do not, so that the heap grows with
-    every unlucky order of them and never shrinks: by 100 MB in three minutes of mixed load.
+    Small blocks with a long life lie between large ones with a short life, so without this the heap
+    grows and never shrinks.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -1,13 +1,12 @@
-"""Memory of large arrays, lent until nobody holds it any more, and then lent again.
+"""Lends memory for large arrays, and lends it again when nothing refers to it any more.
 
     take ──► block ──► arrays, views of them, an answer that is sent
-      ▲                          │ the last of them is garbage, in whatever thread
+      ▲                          │ the last reference goes, in any thread
       └──────── free ◄───────────┘
-                  └─ more than is kept ──► given back to the system by a thread of its own
+                  └─ above kept_bytes ──► returned to the system by a thread of the pool
 
-A fresh block of 100 MB costs a page fault for every page of it, and its end took Python's lock for
-as long as the system takes to unmap it: 8 to 38 ms, in which no other request got on. Knows no text
-and no engine.
+A fresh block costs a page fault for each of its pages. Unmapping a block in the finalizer would
+hold Python's lock for milliseconds, in which no other request could proceed.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
-"""Gives uint8 of so many bytes or more, not cleared."""
-SMALLEST = 1 << 20
+"""Takes a number of bytes, and gives a uint8 array of at least that size, not cleared."""
+SMALLEST_BYTES = 1 << 20
 KEPT_BYTES = 256 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -37,15 +36,16 @@ class MemoryPool:
     """Blocks of four sizes between a power of two and the next.
 
     Args:
-        kept_bytes: of blocks that nobody holds; what is more is given back to the system.
-        smallest: smaller arrays are malloc's.
+        kept_bytes: the most bytes of free blocks; blocks above that are returned to the system.
+        smallest: the smallest size in bytes that the pool lends; malloc serves smaller ones.
 
     Attributes:
-        free_bytes, mapped_bytes: of blocks that nobody holds; of all that there are.
-        num_mapped: blocks that were ever asked of the system.
+        free_bytes: the size of all blocks that are not lent.
+        mapped_bytes: the size of all blocks.
+        num_mapped: the number of blocks that were ever taken from the system.
     """
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST) -> None:
+    def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST_BYTES) -> None:
         self.kept_bytes = kept_bytes
         self._smallest = smallest
         self.free_bytes = 0
@@ -58,10 +58,12 @@ class MemoryPool:
         self._thread: Thread | None = None
 
     def take(self, num_bytes: int) -> Bytes:
-        """uint8[num_bytes] or more, not cleared; it belongs to whoever holds it or a view of it."""
+        """Lend uint8[num_bytes] or more, not cleared, until nothing refers to its memory."""
         if num_bytes < self._smallest:
             return np.empty(num_bytes, np.uint8)
-        step = 1 << (num_bytes - 1).bit_length() - 3  # Pages: a block has sixteen at least.
+        step = (
+            1 << (num_bytes - 1).bit_length() - 3
+        )  # A multiple of the page size, as a block has at least sixteen pages.
         size = -(-num_bytes // step) * step
         with self._changing:
             self._collect()
@@ -69,7 +71,7 @@ class MemoryPool:
                 self._thread = Thread(target=self._run, name="large-memory", daemon=True)
                 self._thread.start()
             if blocks := self._free.get(size):
-                # The first, so that few are in use, and of a file those at its begin.
+                # The lowest address, so that few blocks are used, and of a file those at its start.
                 block = heappop(blocks)[1]
                 self.free_bytes -= size
             else:
@@ -79,13 +81,13 @@ class MemoryPool:
         return np.asarray(_Lent(block, self._take_back))
 
     def _take_back(self, block: Bytes) -> None:
-        # A finalizer may run while this very thread holds a lock: nothing here needs one.
+        # A finalizer may run while its thread holds any lock, so this must take none.
         self._returned.append(block)
         if self.mapped_bytes > self.kept_bytes:
             self._calls.put(True)
 
     def _collect(self) -> None:
-        """Blocks that came back since the last time; they come at any moment, so without a lock."""
+        """Free the blocks that finalizers have returned since the last call."""
         while self._returned:
             block = self._returned.popleft()
             address = int(block.__array_interface__["data"][0])
@@ -93,31 +95,31 @@ class MemoryPool:
             self.free_bytes += len(block)
 
     def _run(self) -> None:
-        """Whenever a block has come back and more is there than is kept: give away what is."""
+        """Return free blocks to the system whenever a finalizer asks for it."""
         while self._calls.get():
             self._give_back()
         self._give_back()
 
     def _give_back(self) -> None:
-        while (block := self._too_much()) is not None:
+        while (block := self._pop_surplus()) is not None:
             self._unmap(block)
 
     def _map(self, size: int) -> Bytes:
         """uint8[size] of memory from the system."""
-        # No huge pages: clearing one at its first touch held whoever received into it for 5 ms.
+        # No huge pages: clearing one takes milliseconds at its first access.
         mapped = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return np.frombuffer(mapped, np.uint8)
 
     def _unmap(self, block: Bytes) -> None:
-        # What is left for the end of the mapping costs next to nothing.
+        # This frees the pages without Python's lock; unmapping the rest is quick.
         self.advise(block, mmap.MADV_DONTNEED)
 
     @staticmethod
     def advise(block: Bytes, advice: int) -> None:
-        """Tell the system of a block's use, without Python's lock."""
+        """Call madvise on a block, without holding Python's lock."""
         _libc.madvise(block.ctypes.data, len(block), advice)
 
-    def _too_much(self) -> Bytes | None:
+    def _pop_surplus(self) -> Bytes | None:
         with self._changing:
             self._collect()
             if self.free_bytes <= self.kept_bytes:
@@ -128,7 +130,7 @@ class MemoryPool:
             return block
 
     def close(self) -> None:
-        """Give back what nobody holds, and keep nothing from now on."""
+        """Return free blocks to the system, and keep none from now on."""
         with self._changing:
             self.kept_bytes, thread, self._thread = 0, self._thread, None
         if thread is not None:
@@ -137,7 +139,7 @@ class MemoryPool:
 
 
 class _Lent:
-    """What lent arrays have as their base; its end gives the block back."""
+    """The base of lent arrays; its finalizer returns the block to the pool."""
 
     __slots__ = ("__array_interface__", "_block", "_take_back")
 
@@ -151,12 +153,12 @@ class _Lent:
 
 
 class GrowableArray:
-    """An array that is written from its begin to an end that is not known yet.
+    """An array that grows at its end.
 
     Args:
-        dtype: of its elements.
-        take: gives memory.
-        shape: of an element.
+        dtype: the type of its elements.
+        take: provides memory.
+        shape: the shape of an element.
     """
 
     def __init__(self, dtype: np.dtype[Any], take: Take, shape: tuple[int, ...] = ()) -> None:
@@ -166,15 +168,15 @@ class GrowableArray:
 
     @property
     def array(self) -> NDArray[Any]:
-        """What has been written (a view)."""
+        """A view of the elements that were added."""
         return self._array[: self.size]
 
     def extend(self, num: int, expected: int) -> NDArray[Any]:
-        """Room for `num` more elements, to be written by the caller.
+        """Add `num` elements and return a view of them, which the caller must write.
 
         Args:
-            num: of them.
-            expected: how many there may be in the end; wrong costs copies, nothing else.
+            num: the number of elements to add.
+            expected: the likely number of elements in the end; a wrong one costs only copies.
         """
         begin, self.size = self.size, self.size + num
         if self.size > len(self._array):

@@ -1,6 +1,6 @@
-"""Named keys with scopes and rates, and the file that has them: a JSON list.
+"""Makes and reads named API keys with scopes and rates, in a file that is a JSON list.
 
-A key itself is nowhere: the file has its SHA-256.
+The file holds the SHA-256 of each key; the key itself is not stored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Key:
     """One client's key.
 
     Attributes:
-        name: for logs and metrics.
-        digest: SHA-256 of the key; the key itself is nowhere.
-        scopes: what it may do.
-        rates: how much of it in a second.
+        name: the name of the key in logs and metrics.
+        digest: the SHA-256 of the key.
+        scopes: the calls that it allows.
+        rates: its limits in a second.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Key:
 def new_key(
     name: str, scopes: tuple[Scope, ...], rates: Rates = UNLIMITED
 ) -> tuple[str, dict[str, Any]]:
-    """A new secret, and its entry for the file of keys."""
+    """Make a new secret key, and its entry for the file of keys."""
     key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
     limited = {rate: value for rate in RATES if (value := getattr(rates, rate)) is not None}
@@ -51,10 +51,10 @@ def new_key(
 
 
 def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNLIMITED) -> str:
-    """Put a new key into a file of keys, which is made if need be; the secret.
+    """Add a new key to a file of keys, make the file if needed, and return the secret.
 
     Raises:
-        ValueError: the file is wrong, or has this name already.
+        ValueError: the file is damaged, or has a key of this name.
     """
     entries: list[dict[str, Any]] = []
     if path.exists():
@@ -67,10 +67,10 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNL
 
 
 def read_keys(path: Path) -> list[Key]:
-    """The keys of a file: a JSON list of {"name", "sha256", "scopes"} and perhaps rates.
+    """Read the keys of a file: a JSON list of {"name", "sha256", "scopes"} and optional rates.
 
     Raises:
-        ValueError: the file cannot be read or is wrong; the message has the place.
+        ValueError: the file cannot be read or is damaged; the message has the place.
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))

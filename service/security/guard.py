@@ -1,13 +1,14 @@
-"""Decides who may do what: named keys with scopes, told apart in constant time.
+"""Checks the key of each request, and whether its scopes allow the call.
 
-    request ─► open to all? (probes, documentation) ─► yes
+    request ─► public? (probes, documentation) ─► yes
             └► a key? ─ none or unknown ─► 401
-                 └► has it the scope? ─ no ─► 403
-                      └► within its rates? ─ no ─► 429
+                 └► does it have the scope? ─ no ─► 403
+                      └► is it within its rates? ─ no ─► 429
                            └► yes
 
-Without a file of keys everything is open on a loopback address; on any other one vocabularies
-cannot be managed until there are keys. Knows neither HTTP's headers nor gRPC's metadata.
+Without a file of keys a service on a loopback address allows every call; on any other address
+vocabularies cannot be managed or trained until there are keys. Keys are compared in constant time.
+Knows neither HTTP nor gRPC.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ GUARDED_EVERYWHERE: tuple[Scope, ...] = ("manage", "train")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address that is listened on."""
+    """Return whether only this machine can reach a listening address."""
     if host == "localhost":
         return True
     try:
@@ -38,18 +39,18 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Decides about every request of one service.
+    """Checks every request of one service.
 
     Args:
-        path: the file of keys; None: there are none.
-        host: the address that is listened on.
+        path: the file of keys; None: no keys are needed.
+        host: the address that the service listens on.
 
     Attributes:
-        limits: what each key may still ask for.
-        generation: another number after each change of the keys.
+        limits: the rate limits of each key.
+        generation: a number that grows with each change of the keys.
 
     Raises:
-        ValueError: the file is wrong.
+        ValueError: the file is damaged.
     """
 
     def __init__(self, path: Path | None, host: str) -> None:
@@ -76,11 +77,11 @@ class Guard:
         return self._path is not None
 
     def check(self, presented: str | None, scope: Scope) -> str:
-        """The name of the key, "" where none is needed.
+        """Check a request, and return the name of its key, "" if none is needed.
 
         Raises:
-            Unauthorized: a key is needed, and this is none.
-            Forbidden: the key, or nobody here, may do this.
+            Unauthorized: the request has no valid key.
+            Forbidden: the key has not this scope, or the call needs keys that are not set up.
         """
         if self._path is None:
             if scope in GUARDED_EVERYWHERE and not self._is_loopback:
@@ -90,7 +91,7 @@ class Guard:
             raise Unauthorized("send a key as Authorization: Bearer or as X-API-Key")
         digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
         found: Key | None = None
-        for key in self._keys:  # All of them, whichever it is: the time says nothing.
+        for key in self._keys:  # Compare with all, so that the time tells nothing.
             if hmac.compare_digest(key.digest, digest):
                 found = key
         if found is None:
@@ -103,7 +104,7 @@ class Guard:
         self.limits.set({key.name: key.rates for key in self._keys})
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; one that is wrong changes nothing."""
+        """Read the file again if it has changed; a damaged file changes nothing."""
         if self._path is None or (modified := self._modified()) == self._changed:
             return
         self._changed = modified

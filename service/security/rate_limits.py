@@ -1,8 +1,8 @@
-"""How much a client may ask for in a second: token buckets of requests and of bytes.
+"""Limits each client's requests and bytes in a second by token buckets.
 
-A bucket holds a second's worth. A request is let in while the bucket of bytes is not empty, and
-what it then weighs is taken out, also when that is more than there is: so a large request passes,
-and the next one waits until the debt is paid. Knows no key and no file.
+A bucket holds what its rate gives in a second. A request is admitted while the bucket of bytes is
+not empty, and then its whole weight is taken out, even if that is more than the bucket holds: a
+large request passes, and the next one waits until the bucket has recovered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from service.core.errors import RateLimited
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one client may do; None: as much as it likes.
+    """The limits of one client; None: no limit.
 
     Attributes:
-        requests_per_s: requests, whatever their size.
-        bytes_per_s: what requests weigh in the queue: bytes of text, 4 an id, 16 a row.
+        requests_per_s: requests in a second, of any size.
+        bytes_per_s: their weight in a second: the bytes of texts, 4 for an id, 16 for a row.
     """
 
     requests_per_s: float | None = None
@@ -33,34 +33,34 @@ UNLIMITED = Rates()
 
 @dataclass(slots=True)
 class _Bucket:
-    """Fills at `rate` up to a second's worth, one at least; it may owe."""
+    """A token bucket that holds at most `rate` tokens, at least 1; its level may be negative."""
 
     rate: float
     clock: Callable[[], float]
     level: float = field(init=False)
-    filled: float = field(init=False)
+    updated: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.level = max(1.0, self.rate)
-        self.filled = self.clock()
+        self.updated = self.clock()
 
-    def wait_s(self, wanted: float) -> float:
-        """Seconds until so much is there; 0 where it is."""
+    def wait_s(self, level: float) -> float:
+        """Compute the seconds until the bucket has this level; 0 if it has."""
         now = self.clock()
-        self.level = min(max(1.0, self.rate), self.level + self.rate * (now - self.filled))
-        self.filled = now
-        return max(0.0, (wanted - self.level) / self.rate)
+        self.level = min(max(1.0, self.rate), self.level + self.rate * (now - self.updated))
+        self.updated = now
+        return max(0.0, (level - self.level) / self.rate)
 
 
 Spent = dict[str, tuple[int, int]]
-"""Requests and bytes by client."""
+"""The number of requests and of bytes by client."""
 
 
 class Limits:
-    """The buckets of all clients of one process; a client without rates is never refused.
+    """The buckets of all clients in one process; a client without rates is never refused.
 
-    Processes of one service tell each other what was spent, so that all of them together keep a
-    client to its rates: what another process let in is taken out of the buckets here, later.
+    The processes of a service exchange what they have admitted, and each takes the others' amounts
+    out of its own buckets, so that a client's rates hold for all processes together.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
@@ -71,13 +71,13 @@ class Limits:
         self._spent: Spent = {}
 
     def set(self, rates: Mapping[str, Rates]) -> None:
-        """The rates of all clients; a bucket whose rate stays keeps what is in it."""
+        """Set the rates of all clients; a bucket whose rate does not change keeps its level."""
         requests = {client: each.requests_per_s for client, each in rates.items()}
         num_bytes = {client: each.bytes_per_s for client, each in rates.items()}
-        self._requests = self._kept(self._requests, requests)
-        self._bytes = self._kept(self._bytes, num_bytes)
+        self._requests = self._buckets(self._requests, requests)
+        self._bytes = self._buckets(self._bytes, num_bytes)
 
-    def _kept(
+    def _buckets(
         self, before: dict[str, _Bucket], rates: dict[str, float | None]
     ) -> dict[str, _Bucket]:
         kept = {}
@@ -89,10 +89,11 @@ class Limits:
         return kept
 
     def admit(self, client: str) -> None:
-        """Let a request of a client in.
+        """Admit a request of a client.
 
         Raises:
-            RateLimited: it has made too many, or sent too many bytes; this one is not counted.
+            RateLimited: the client has made too many requests or sent too many bytes; the request
+                is not counted.
         """
         self.check_bytes(client)
         bucket = self._requests.get(client)
@@ -104,13 +105,13 @@ class Limits:
         self._note(client, 1, 0)
 
     def check_bytes(self, client: str) -> None:
-        """Raises RateLimited while a client owes bytes."""
+        """Raise RateLimited if the client's bucket of bytes is empty."""
         bucket = self._bytes.get(client)
         if bucket is not None and (wait_s := bucket.wait_s(1)):
             raise _limited("bytes_per_s", bucket.rate, wait_s)
 
     def charge(self, client: str, num_bytes: int) -> None:
-        """Take what a request weighs out of its client's bucket."""
+        """Take the weight of a request out of its client's bucket."""
         bucket = self._bytes.get(client)
         if bucket is not None:
             bucket.level -= num_bytes
@@ -121,12 +122,12 @@ class Limits:
         self._spent[client] = before[0] + requests, before[1] + num_bytes
 
     def take_spent(self) -> Spent:
-        """What was let in here since the last time that this was asked."""
+        """Return what was admitted since the last call, for other processes."""
         spent, self._spent = self._spent, {}
         return spent
 
     def charge_elsewhere(self, spent: Spent) -> None:
-        """Take what another process has let in out of the buckets here."""
+        """Take what another process has admitted out of the buckets of this one."""
         for client, amounts in spent.items():
             for buckets, amount in zip((self._requests, self._bytes), amounts, strict=True):
                 if (bucket := buckets.get(client)) is not None:
