@@ -21,22 +21,22 @@ from service.server.startup import USAGE_ERROR
 
 
 def main(argument: str) -> int:
-    """Run the process until it is told to stop; its exit code."""
-    told: dict[str, Any] = json.loads(argument)
-    settings = Settings(**told["settings"])
-    configure(settings, told["name"])
+    """Run the process until it is stopped; return its exit code."""
+    given: dict[str, Any] = json.loads(argument)
+    settings = Settings(**given["settings"])
+    configure(settings, given["name"])
     keep_large_blocks()
     sys.setswitchinterval(SWITCH_S)
-    sockets = [socket.socket(fileno=number) for number in told["sockets"]]
+    sockets = [socket.socket(fileno=number) for number in given["sockets"]]
     try:
-        if told["name"] == "engine":
+        if given["name"] == "engine":
             from service.multiprocess.engine_process import run_engine
 
             run_engine(settings, sockets[0])
         else:
             from service.multiprocess.front_end import run_front_end
 
-            run_front_end(settings, sockets, Path(told["link"]), told["name"])
+            run_front_end(settings, sockets, Path(given["link"]), given["name"])
     except ValueError as error:
         print(f"warptok: {error}", file=sys.stderr)
         return USAGE_ERROR

@@ -47,7 +47,7 @@ async def _serve(app: Application, listening: socket.socket, memory: LinkMemory)
     room = EngineServer(app, service.settings.frontends, memory)
     service.join_processes(room)
     async with app.running():
-        telling = asyncio.create_task(room.keep_told())
+        telling = asyncio.create_task(room.keep_informing())
         server = await loop.create_unix_server(room.protocol, sock=listening)
         grpc, metrics = await _start_others(app)
         print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)

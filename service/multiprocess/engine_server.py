@@ -78,7 +78,7 @@ class EngineServer:
         if message.kind == "hello":
             self.links[link] = message.values["name"]
             self.is_empty.clear()
-            self._tell_status()
+            self._send_status()
             link.call(Message("catalogue", self.catalogue())).add_done_callback(_note_failure)
         elif message.kind == "load":
             self._waiting[link] = message.values["waiting"]
@@ -95,7 +95,7 @@ class EngineServer:
             self.is_empty.set()
         if name and not self.service.draining:
             logger.warning("%s is gone; %d are left", name, len(self.links))
-            self._tell_status()
+            self._send_status()
 
     def _run_batch(self, message: Message, reply: Reply) -> None:
         """Have a batch computed that a front end has joined."""
@@ -199,7 +199,7 @@ class EngineServer:
             self._stamps[entry.name] = config, stamp
         return stamp
 
-    def _tell_status(self) -> None:
+    def _send_status(self) -> None:
         """Tell each front end how the engine is, and what waits in the other front ends."""
         reasons, waiting = readiness(self.service), sum(self._waiting.values())
         for link in self.links:
@@ -234,11 +234,11 @@ class EngineServer:
         if late:
             logger.error("%d front ends do not follow the catalogue", len(late))
 
-    async def keep_told(self) -> None:
+    async def keep_informing(self) -> None:
         """Tell the front ends how the engine is, and what has been loaded meanwhile."""
         while True:
             await asyncio.sleep(STATUS_PERIOD_S)
-            self._tell_status()
+            self._send_status()
             self._charge(self.service.guard.limits.take_spent(), None)
             if self.catalogue() != self._last:
                 await self.spread()

@@ -44,8 +44,8 @@ from service.server.lifespan import rest_collector, running
 from service.server.uvicorn_server import Server, end_normally_on_signals
 
 logger = logging.getLogger(__name__)
-TELL_PERIOD_S = 0.25
-SILENT_S = 5.0  # An engine process that told nothing for so long is not well.
+REPORT_PERIOD_S = 0.25
+SILENT_S = 5.0  # An engine process that says nothing for so long is not well.
 GATHER_TIMEOUT_S = 2.0
 
 
@@ -106,24 +106,24 @@ class FrontEnd:
             lambda _: self._running(),
         )
         self.app = AsgiFastPath(Forwarding(app, self.engine, settings), self.service)
-        self._told_by: Link | None = None
+        self._status_link: Link | None = None
         self._reasons: list[str] = []
-        self._heard = monotonic()
+        self._heard_at = monotonic()
 
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         """From start to stop: linked to the engine process, and drained."""
         self.engine.start()
-        async with running(self.service, [self._keep_telling()], [self.templates.close]):
+        async with running(self.service, [self._keep_reporting()], [self.templates.close]):
             yield
         self.encoders.close()
 
     def _answer(self, link: Link, message: Message, reply: Reply) -> None:
         """Take what the engine process says or asks."""
-        self._heard = monotonic()
+        self._heard_at = monotonic()
         match message.kind:
             case "status":
-                self._told_by, self._reasons = link, message.values["reasons"]
+                self._status_link, self._reasons = link, message.values["reasons"]
                 self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
             case "spent":
                 self.service.guard.limits.charge_elsewhere(message.values["spent"])
@@ -142,21 +142,21 @@ class FrontEnd:
             logger.info("ready: %d vocabularies", len(self.replica.entries))
         return Message("answer")
 
-    async def _keep_telling(self) -> None:
+    async def _keep_reporting(self) -> None:
         """Tell the engine process what waits and was let in here, for the others' limits."""
-        told = 0
+        reported = 0
         while True:
-            await asyncio.sleep(TELL_PERIOD_S)
+            await asyncio.sleep(REPORT_PERIOD_S)
             waiting, spent = self.batcher.queue_bytes, self.service.guard.limits.take_spent()
-            if self.engine.link is not None and (spent or told != waiting):
-                told = waiting
+            if self.engine.link is not None and (spent or reported != waiting):
+                reported = waiting
                 self.engine.link.tell(Message("load", {"waiting": waiting, "spent": spent}))
 
     def reasons(self) -> list[str]:
         """What the engine process says, or that it says nothing."""
-        if self.engine.link is None or self._told_by is not self.engine.link:
+        if self.engine.link is None or self._status_link is not self.engine.link:
             return ["the engine process is being started"]
-        if monotonic() - self._heard > SILENT_S:
+        if monotonic() - self._heard_at > SILENT_S:
             return ["the engine process does not answer"]
         return self._reasons
 

@@ -39,7 +39,7 @@ class RegistryReplica:
         self.failures: dict[str, str] = {}
         self.configs = TokenizerConfigs(open_store(None))
         self.is_complete = False
-        self._was_told = False
+        self._has_catalogue = False
         self._stamps: dict[str, tuple[str, int]] = {}
         self._following = asyncio.Lock()
 
@@ -50,7 +50,7 @@ class RegistryReplica:
             UnknownVocabulary: nothing; near names are suggested.
             EngineLost: the engine process has not told yet what there is.
         """
-        if not self._was_told:
+        if not self._has_catalogue:
             raise EngineLost("the engine process is being started", "/vocabulary")
         return find_known(self.known, name)
 
@@ -84,7 +84,7 @@ class RegistryReplica:
                 for name, source, licence, is_builtin in catalogue["known"]
             }
             self.failures = catalogue["failures"]
-            self._was_told = True
+            self._has_catalogue = True
             loaded = catalogue["entries"]
             for name in self.entries.keys() - loaded.keys():
                 self.entries.pop(name)

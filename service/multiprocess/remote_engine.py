@@ -121,9 +121,9 @@ class RemoteEngine:
             EngineLost: it is not there, or ended meanwhile.
             ServiceError: it refused.
         """
-        return await self._there().call(message)
+        return await self._get_link().call(message)
 
-    def _there(self) -> Link:
+    def _get_link(self) -> Link:
         """The link; raises EngineLost where there is none."""
         if self.link is None:
             raise EngineLost("the engine process is being started again")
@@ -131,7 +131,7 @@ class RemoteEngine:
 
     def ask(self, message: Message, answer: Completion[Message]) -> int:
         """Ask the engine process, as `Link.ask`."""
-        return self._there().ask(message, answer)
+        return self._get_link().ask(message, answer)
 
     def give_up(self, number: int) -> None:
         """Nobody wants the answer any more, as `Link.give_up`."""
@@ -149,10 +149,10 @@ class RemoteEngine:
         except ServiceError as error:
             if error.code != UNKNOWN_DIGEST:
                 raise
-        await self.teach(vocabulary)
+        await self.send_vocabulary(vocabulary)
         return await self.call(message)
 
-    async def teach(self, vocabulary: Vocabulary) -> None:
+    async def send_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Send a vocabulary that the engine process does not know."""
         await self._load(vocabulary, False)
 

@@ -133,7 +133,7 @@ class RemoteRunner:
     def take_answer(self, batch: PendingBatch, answer: Message | BaseException) -> None:
         """Finish a batch with its answer, or with the reason why there is none."""
         if isinstance(answer, ServiceError) and answer.code == UNKNOWN_DIGEST:
-            batch.teaching = asyncio.ensure_future(self._teach(batch))
+            batch.sending = asyncio.ensure_future(self._send_vocabulary(batch))
             return
         self._pending.discard(batch)
         try:
@@ -145,10 +145,10 @@ class RemoteRunner:
         else:
             batch.finish(BatchResults(results, perf_counter() - batch.works[0].started))
 
-    async def _teach(self, batch: PendingBatch) -> None:
+    async def _send_vocabulary(self, batch: PendingBatch) -> None:
         """Send a vocabulary that the engine process does not know, and the batch again."""
         try:
-            await self.engine.teach(batch.works[0].vocabulary)
+            await self.engine.send_vocabulary(batch.works[0].vocabulary)
         except Exception as error:
             self.take_answer(batch, error)
         else:
@@ -178,7 +178,7 @@ class RemoteRunner:
 class PendingBatch:
     """A batch on its way; a `Completion` that the link gives its answer."""
 
-    __slots__ = ("deadline", "finish", "message", "number", "runner", "teaching", "works")
+    __slots__ = ("deadline", "finish", "message", "number", "runner", "sending", "works")
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class PendingBatch:
         self.deadline = deadline
         self.finish = finish
         self.number = 0
-        self.teaching: asyncio.Task[None] | None = None  # Kept from being collected.
+        self.sending: asyncio.Task[None] | None = None  # Kept from being collected.
 
     def done(self) -> bool:
         """Whether there is nothing to wait for any more: it is cancelled then."""

@@ -54,7 +54,7 @@ class Child:
         settings: its own.
         sockets: what it listens on; they are held here.
         restarts: how often it was started again.
-        said: what it said when it was first up.
+        up_line: what it printed behind UP when it was first up.
     """
 
     name: str
@@ -62,18 +62,18 @@ class Child:
     sockets: list[socket.socket]
     restarts: int = 0
     process: Process | None = None
-    said: asyncio.Future[str] = field(default_factory=asyncio.Future)
+    up_line: asyncio.Future[str] = field(default_factory=asyncio.Future)
 
     def command(self, link: Path) -> list[str]:
         """How it is started."""
-        told: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "name": self.name,
             "settings": self.settings.model_dump(mode="json"),
             "sockets": [each.fileno() for each in self.sockets],
             "link": str(link),
             "restarts": self.restarts,
         }
-        return [sys.executable, "-m", "service.multiprocess.child", json.dumps(told)]
+        return [sys.executable, "-m", "service.multiprocess.child", json.dumps(arguments)]
 
 
 class Supervisor:
@@ -115,11 +115,11 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, hand_over)
         keeping = asyncio.gather(*(self._keep(child) for child in self.children))
-        said = asyncio.gather(*(child.said for child in self.children))
-        both: list[asyncio.Future[Any]] = [keeping, said]
+        all_up = asyncio.gather(*(child.up_line for child in self.children))
+        both: list[asyncio.Future[Any]] = [keeping, all_up]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if said.done() and not self.is_stopping.is_set():
-            grpc_port, metrics_port = (int(each) or None for each in said.result()[0].split())
+        if all_up.done() and not self.is_stopping.is_set():
+            grpc_port, metrics_port = (int(each) or None for each in all_up.result()[0].split())
             print_address(self.settings, self.port, grpc_port, metrics_port)
         await self.is_stopping.wait()
         await self._end(keeping)
@@ -163,7 +163,7 @@ class Supervisor:
                     logger.error("%s ended with %d", child.name, code)
                     self.code = self.code or 1
                 return
-            if not all(each.said.done() for each in self.children):
+            if not all(each.up_line.done() for each in self.children):
                 self.code = code or 1
                 self._stop(signal.SIGTERM)
                 return
@@ -187,6 +187,6 @@ class Supervisor:
         if self.is_stopping.is_set():
             process.terminate()
         line = (await process.stdout.readline()).decode()
-        if line.startswith(UP) and not child.said.done():
-            child.said.set_result(line.removeprefix(UP).strip())
+        if line.startswith(UP) and not child.up_line.done():
+            child.up_line.set_result(line.removeprefix(UP).strip())
         return await process.wait()

@@ -38,7 +38,7 @@ async def house(
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(app.running())
         server = await asyncio.get_running_loop().create_unix_server(room.protocol, str(path))
-        telling = asyncio.create_task(room.keep_told())
+        telling = asyncio.create_task(room.keep_informing())
         for front in fronts:
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))

@@ -190,15 +190,17 @@ class Link(asyncio.BufferedProtocol):
             self._ended.append(number)
             is_loops = threading.get_ident() == thread
             with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
-                self._plan_telling() if is_loops else loop.call_soon_threadsafe(self._plan_telling)
+                self._plan_loans_ended() if is_loops else loop.call_soon_threadsafe(
+                    self._plan_loans_ended
+                )
 
         return Loan(end)
 
-    def _plan_telling(self) -> None:
+    def _plan_loans_ended(self) -> None:
         if self._telling is None and self._transport is not None:
-            self._telling = asyncio.get_running_loop().call_later(ENDED_S, self._tell_ended)
+            self._telling = asyncio.get_running_loop().call_later(ENDED_S, self._send_loans_ended)
 
-    def _tell_ended(self) -> None:
+    def _send_loans_ended(self) -> None:
         self._telling = None
         if self._ended:
             self.tell(Message(LOANS_ENDED))
