@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
-from service.engines.cpu.bpe.long_text import LongTextEncoder
+from service.engines.cpu.bpe.long_text import PIECE_BYTES, LongTextEncoder
 from service.engines.cpu.decode import decode_by_library, decode_rows
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
 from service.engines.encoder import ReferenceEncoder, refuse_rows
@@ -48,7 +48,7 @@ class _Loaded:
     table: TokenTable
     template: Template
     chosen: ChosenEncoder
-    rows: LongTextEncoder
+    long_texts: LongTextEncoder
     residency: Residency
     used: float = field(default_factory=perf_counter)
 
@@ -182,8 +182,8 @@ def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
     chosen = choose_encoder(vocabulary, table)
     engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
     residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
-    rows = LongTextEncoder(vocabulary, chosen.encoder, take)
-    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, rows, residency)
+    long_texts = LongTextEncoder(vocabulary, chosen.encoder, take)
+    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, long_texts, residency)
 
 
 def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
@@ -196,7 +196,16 @@ def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
 def _own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
         return _all_refused(batch, NOT_CIRCULAR)
-    return loaded.rows.encode(batch, options)
+    if _longest_row(batch) > PIECE_BYTES:
+        return loaded.long_texts.encode(batch, options)
+    return loaded.chosen.encoder.encode(batch, options)
+
+
+def _longest_row(batch: Batch) -> int:
+    """The length of the longest row, in bytes, or in characters where it is text."""
+    if batch.has_texts:
+        return max(map(len, batch.texts()[0]), default=0)
+    return int(np.diff(batch.offsets).max(initial=0))
 
 
 def _all_refused(batch: Batch, why: RowError) -> Content:

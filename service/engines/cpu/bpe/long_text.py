@@ -126,7 +126,7 @@ class LongTextEncoder:
         Raises:
             Abandoned: nobody wants them any more.
         """
-        if not (self.places or self.motifs) or _longest(batch) <= self.piece_bytes:
+        if not (self.places or self.motifs):
             return self.encoder.encode(batch, options)
         is_long = _sizes(batch) > self.piece_bytes
         if len(batch) == 1 and is_long[0]:
@@ -257,13 +257,6 @@ def _sizes(batch: Batch) -> NDArray[np.int64]:
     if not batch.has_texts:
         return np.diff(batch.offsets)
     return np.fromiter(map(len, batch.texts()[0]), np.int64, len(batch))
-
-
-def _longest(batch: Batch) -> int:
-    """The largest of `_sizes`, without an array of them."""
-    if batch.has_texts:
-        return max(map(len, batch.texts()[0]), default=0)
-    return int(np.diff(batch.offsets).max(initial=0))
 
 
 def _row_array(batch: Batch, row: int, take: Take) -> Bytes:
