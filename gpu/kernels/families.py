@@ -19,7 +19,11 @@ SPECIAL = (
 PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
-    *("find_long", "windows", "check_windows", "write_borders", "last_pieces"),
+    "find_long",
+    "windows",
+    "check_windows",
+    "write_borders",
+    "last_pieces",
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
@@ -96,7 +100,11 @@ COMPOSED = replace(TEXT, name="composed", between=("check_composed",))
 
 REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
 PLACES = (
-    *("mark_letter_rows", "find_breaks", "enter_tiles", "find_places", "sum_letter_tiles"),
+    "mark_letter_rows",
+    "find_breaks",
+    "enter_tiles",
+    "find_places",
+    "sum_letter_tiles",
     "letter_offsets",
 )
 CHARACTERS = Family(
@@ -132,8 +140,14 @@ DNA = Family(
     "dna",
     "dna",
     content=(
-        *("pack_letters", "pack_special", "strip_ends", "walk_windows", "meet_windows"),
-        *("repair_small", "repair_large", "write_letter_ids"),
+        "pack_letters",
+        "pack_special",
+        "strip_ends",
+        "walk_windows",
+        "meet_windows",
+        "repair_small",
+        "repair_large",
+        "write_letter_ids",
     ),
     write=(),
     spans=("frame_own_spans",),

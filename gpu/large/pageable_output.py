@@ -8,6 +8,8 @@ While threads copy one chunk's ids to where they are wanted the next one's are o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,13 +20,29 @@ from gpu.memory.pinned_pool import PinnedPool
 Bytes = NDArray[np.uint8]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Coming:
+    """Ids that come from the device into pinned memory, and where they are wanted."""
+
+    block: Bytes
+    target: Bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Going:
+    """A copy of so many bytes of ids from pinned memory to where they are wanted."""
+
+    copy: Copy
+    num_bytes: int
+
+
 class PageableOutput:
     """Brings the ids of chunks, in their order."""
 
     def __init__(self, leases: PinnedPool, staging: CopyPool) -> None:
         self.leases, self.staging = leases, staging
-        self._coming: tuple[Bytes, Bytes] | None = None
-        self._going: tuple[Copy, int] | None = None
+        self._coming: _Coming | None = None
+        self._going: _Going | None = None
 
     def bring(self, flight: ChunkInFlight, target: Bytes) -> None:
         """Copy the first bytes of the ids; they are there when `finish` returns."""
@@ -35,20 +53,20 @@ class PageableOutput:
             flight.bring_ids(target)
             return
         flight.copy_ids(int(block.ctypes.data), len(target))
-        self._coming = block[: len(target)], target
+        self._coming = _Coming(block[: len(target)], target)
 
     def _hand_on(self) -> None:
         """What has come goes on to where it is wanted; what went before is there."""
         self._wait()
         if self._coming is not None:
-            block, target = self._coming
-            self._going = self.staging.start(target, block), len(target)
+            target = self._coming.target
+            copy = self.staging.start(target, self._coming.block)
+            self._going = _Going(copy, len(target))
             self._coming = None
 
     def _wait(self) -> None:
         if self._going is not None:
-            copy, num_bytes = self._going
-            copy.wait(num_bytes)
+            self._going.copy.wait(self._going.num_bytes)
             self._going = None
 
     def finish(self) -> None:

@@ -14,7 +14,6 @@ from gpu.batch.row_options import RowOptions, drop_rows, row_errors
 from gpu.batch.transfer import checked, fetch, launch, pack, put_batch
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of
-from gpu.host.copy_pool import Copy
 from gpu.kernels.catalog import KERNELS
 from gpu.kernels.families import answer_kernels
 from gpu.kernels.job import STATUS, WORD, constant
@@ -24,6 +23,7 @@ from gpu.small.one_launch import (
     GOES_ON_FROM,
     LEAVES_RARE,
     RARE_RUNS,
+    HostText,
     blocks_of,
     grid_text,
     size_of,
@@ -60,13 +60,13 @@ class SmallCall:
         self.family = resident.family
         self.validate = validate
         self.framed = options.framed
-        self.text: tuple[int, Copy | None] = 0, None
+        self.text = HostText(0)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        copy = self.text[1]
+        copy = self.text.copy
         if copy is not None:  # Whatever has failed meanwhile.
             copy.wait(len(self.batch.data))
         try:
@@ -125,7 +125,7 @@ class SmallCall:
     def take_text(self, fused: str) -> None:
         """Begin to bring the text to where a kernel that does all finds it."""
         if fused in FAST_BLOCKS:
-            self.text = staged_text(self.workspace, self.batch), None
+            self.text = staged_text(self.workspace, self.batch)
         elif fused:
             in_place = bool(self.family.bases)
             self.text = grid_text(
@@ -201,14 +201,14 @@ class SmallCall:
         """
         workspace, batch = self.workspace, self.batch
         clock = workspace.clock
-        place, copy = self.text
+        copy = self.text.copy
         put_batch(
             workspace,
             self.resident,
             len(batch.data),
             batch.offsets,
             self.options,
-            host_text=place,
+            host_text=self.text.address,
             validates=self.validate,
             leaves=left,
         )

@@ -8,6 +8,8 @@ made anew and no field of the Job is written but those that differ from batch to
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import WITHOUT_TEMPLATE, RowOptions
 from gpu.batch.transfer import ROW_BYTES, TAKE_IN_BYTES
@@ -32,6 +34,19 @@ FAST_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "
 LEAVES_RARE = frozenset((*FAST_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
 """Kernels after which others may have to run."""
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
+
+
+@dataclass(frozen=True, slots=True)
+class HostText:
+    """The text of a small batch in pinned memory.
+
+    Attributes:
+        address: where it lies; 0: it is on its way to the device.
+        copy: what still writes it; None: it is there.
+    """
+
+    address: int
+    copy: Copy | None = None
 
 
 def size_of(batch: Batch) -> int:
@@ -71,28 +86,27 @@ def blocks_of(kernel: str, size: int, processors: int) -> int:
     return FAST_BLOCKS.get(kernel) or num_blocks(kernel, size, processors)
 
 
-def staged_text(workspace: Workspace, batch: Batch) -> int:
-    """Where a block or a cluster finds the text: its address in pinned memory."""
+def staged_text(workspace: Workspace, batch: Batch) -> HostText:
+    """Where a block or a cluster finds the text: in the workspace's pinned memory."""
     data = batch.data
     workspace.text[: len(data)] = data
-    return workspace.text_place
+    return HostText(workspace.text_place)
 
 
 def grid_text(
     workspace: Workspace, batch: Batch, staging: CopyPool, *, in_place: bool = False
-) -> tuple[int, Copy | None]:
-    """Where a grid finds the text, and what is still at work on it, or None.
+) -> HostText:
+    """Where a grid finds the text.
 
-    Its address in pinned memory; 0: it is on its way to the device. `in_place`: the grid goes on
-    while it reads, so that pinned text of any size stays where it is.
+    `in_place`: the grid goes on while it reads, so that pinned text of any size stays where it is.
     """
     data = batch.data
     place, is_pinned = address_of(data), workspace.device.is_pinned(data)
     if is_pinned and place % ALIGNMENT == 0 and (in_place or len(data) <= TAKE_IN_BYTES):
-        return place, None
+        return HostText(place)
     if len(data) <= CLUSTER_BYTES:
-        return staged_text(workspace, batch), None
+        return staged_text(workspace, batch)
     if is_pinned and len(data) > TAKE_IN_BYTES:
         workspace.stream.copy_in(workspace.fields["text"], place, len(data))
-        return 0, None
-    return workspace.text_place, staging.start(workspace.text, data)
+        return HostText(0)
+    return HostText(workspace.text_place, staging.start(workspace.text, data))

@@ -16,6 +16,7 @@ Where the text has what needs other kernels (STATUS_RARE) it goes the usual way,
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,12 +108,13 @@ def _stage(
     resources: Resources, fetches: _Fetches, text: Bytes, address: int, id_bytes: int
 ) -> None:
     """Text in ordinary memory: the next piece is being staged when one is launched."""
-    staged: deque[tuple[_Fetch, Copy, int, int]] = deque()
+    staged: deque[_StagedPiece] = deque()
 
     def launch_one() -> None:
-        fetch, copy, begin, size = staged.popleft()
-        copy.wait(size)
-        fetch.launch(fetch.workspace.text_place, size, address + begin * id_bytes)
+        piece = staged.popleft()
+        piece.copy.wait(piece.size)
+        text_place = piece.fetch.workspace.text_place
+        piece.fetch.launch(text_place, piece.size, address + piece.begin * id_bytes)
 
     try:
         for begin in range(0, len(text), fetches.piece_bytes):
@@ -121,16 +123,25 @@ def _stage(
                 launch_one()
             fetch = fetches.next()
             fetch.wait()  # What was staged before is read.
-            staged.append(
-                (fetch, resources.staging.start(fetch.workspace.text, part), begin, len(part))
-            )
+            copy = resources.staging.start(fetch.workspace.text, part)
+            staged.append(_StagedPiece(fetch, copy, begin, len(part)))
             if len(staged) > 1:
                 launch_one()
         while staged:
             launch_one()
     finally:
-        for _, copy, _, size in staged:
-            copy.wait(size)
+        for piece in staged:
+            piece.copy.wait(piece.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StagedPiece:
+    """A piece of text that is being staged, by which copy and for which launch."""
+
+    fetch: _Fetch
+    copy: Copy
+    begin: int
+    size: int
 
 
 class _Fetches:
