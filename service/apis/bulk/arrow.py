@@ -1,4 +1,4 @@
-"""POST /v1/encode/batch with an Arrow stream: a record batch of ids for each of texts, in order."""
+"""Answers POST /v1/encode/batch with an Arrow stream: a record batch of ids for each of texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.apis.bulk.arrow_writer import IdMessages
 
 
 class BulkArrow(ArrowStream):
-    """The answer to a stream of record batches."""
+    """Answers a stream of record batches of texts."""
 
     @override
     def source(self, body: BodyReader) -> TextReader:

@@ -1,24 +1,24 @@
-"""Record batches as pieces of Arrow's stream format: what is long is sent from where it lies.
+"""Writes record batches in Arrow's stream format without copying large buffers.
 
-`RecordBatch.serialize` copies all of a batch into one buffer. A writer hands its buffers to the
-file that it writes to as they are, so that file keeps them.
+`RecordBatch.serialize` copies a batch into one buffer. Arrow's stream writer instead passes the
+buffers of a batch to its file, and the file here keeps them.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-LONG_BYTES = 1 << 16  # Shorter buffers are joined, which costs less than sending them.
+LONG_BYTES = 1 << 16  # Shorter buffers are joined, which is cheaper than sending each.
 
 
 class PieceWriter:
-    """The messages of one stream.
+    """Writes the messages of one stream.
 
     Args:
-        schema: of its record batches.
+        schema: the schema of its record batches.
 
     Attributes:
-        head: the message that the stream begins with.
+        head: the message with the schema, which begins the stream.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -26,16 +26,16 @@ class PieceWriter:
         self._file = _Pieces()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema)
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))
-        self._file.taken()  # The schema comes with the first batch.
+        self._file.pop_pieces()  # Drop the schema, which the writer puts before the first batch.
 
     def pieces(self, batch: pa.RecordBatch) -> list[memoryview]:
-        """One message; the pieces keep the batch's memory."""
+        """Write one message; its pieces refer to the batch's memory."""
         self._writer.write_batch(batch)
-        return self._file.taken()
+        return self._file.pop_pieces()
 
 
 class _Pieces:
-    """The few methods that Arrow calls of a Python file; it gives bytes, or buffers of a batch."""
+    """The methods of a Python file that Arrow calls; it keeps what is written."""
 
     closed = False
 
@@ -44,7 +44,7 @@ class _Pieces:
         self._short: list[bytes | pa.Buffer] = []
 
     def write(self, data: bytes | pa.Buffer) -> int:
-        """Keep what comes."""
+        """Keep bytes, or a buffer of a batch."""
         if len(data) < LONG_BYTES:
             self._short.append(data)
         else:
@@ -57,8 +57,8 @@ class _Pieces:
             self._done.append(memoryview(b"".join(self._short)))
             self._short = []
 
-    def taken(self) -> list[memoryview]:
-        """What was written since the last time."""
+    def pop_pieces(self) -> list[memoryview]:
+        """Return what was written since the last call."""
         self._join()
         done, self._done = self._done, []
         return done

@@ -1,7 +1,7 @@
-"""Texts out of Arrow's stream format, without trust.
+"""Reads texts from an Arrow stream that may be malicious.
 
-Knows no HTTP. Record batches are read one by one from whatever has `read`; a size that a message
-only claims is checked before memory is taken for it, and offsets before they are used.
+Record batches are read one by one. A size that a message claims is checked before memory is
+allocated for it, and offsets before they are used. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ HEADER, COMPRESSION = 2, 3  # Fields of Message and of RecordBatch in Arrow's Me
 
 
 class TextReader:
-    """The column `text` of a stream, record batch by record batch.
+    """Reads the column `text` of a stream, record batch by record batch.
 
     Args:
-        read: gives exactly so many bytes, fewer at the end; may block and may raise.
+        read: reads exactly a number of bytes, fewer at the end; may block and may raise.
     """
 
     def __init__(self, read: Callable[[int], Any]) -> None:
@@ -38,12 +38,12 @@ class TextReader:
         self._number = 0
 
     def next_batch(self) -> tuple[Batch, NDArray[np.bool_]] | None:
-        """The next record batch: its texts, and bool[B] which of them are null; None at the end.
+        """Read the next record batch: its texts, and bool[B] of the null ones; None at the end.
 
         Raises:
-            BadBody: what was read is no Arrow stream.
-            UnsupportedFormat: a compressed or a dictionary-encoded batch.
-            InvalidRequest: there is no column `text`, or it holds no texts.
+            BadBody: the bytes are not an Arrow stream.
+            UnsupportedFormat: the batch is compressed or dictionary-encoded.
+            InvalidRequest: there is no column `text`, or it has another type.
         """
         where = f"record batch {self._number}"
         try:
@@ -76,7 +76,7 @@ class TextReader:
         message = self._next_message()
         if message is None:
             raise BadBody("the body is empty; an Arrow stream begins with its schema", "body")
-        if message.type != "schema":  # Arrow would take it for one, and crash.
+        if message.type != "schema":  # Arrow would read it as a schema, and crash.
             raise BadBody(f"the first message is no schema but a {message.type}", "message 0")
         schema = pa.ipc.read_schema(message)
         if schema.get_field_index(COLUMN) < 0:
@@ -89,10 +89,11 @@ class TextReader:
 
 
 class _File:
-    """The few methods that Arrow calls of a Python file.
+    """The methods of a Python file that Arrow calls.
 
-    Python's collector does not see through Arrow's objects: what holds one and is held by it stays
-    for ever. So this knows no TextReader, and no exception goes through Arrow, which would keep it.
+    Python's garbage collector cannot see references inside Arrow's objects, so a cycle through one
+    is never freed. Therefore this refers to no TextReader, and lets no exception pass through
+    Arrow, which would keep it.
     """
 
     closed = False
@@ -103,7 +104,7 @@ class _File:
         self._failure: BaseException | None = None
 
     def read(self, num_bytes: int) -> Any:
-        """What comes; for Arrow the stream ends where reading it fails."""
+        """Read bytes; after an exception the stream ends for Arrow."""
         try:
             return self._checked_read(num_bytes)
         except BaseException as error:
@@ -111,13 +112,13 @@ class _File:
             return b""
 
     def raise_failure(self) -> None:
-        """Raise what reading has raised."""
+        """Raise the exception of the last read, if any."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def _checked_read(self, num_bytes: int) -> Any:
-        """A body that begins otherwise would be taken for a huge length."""
+        """Read bytes, and check the start of the body, which Arrow would read as a huge length."""
         data = self._read(num_bytes)
         if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
             raise BadBody("the body is no Arrow stream: it does not begin with FF FF FF FF", "body")
@@ -143,10 +144,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether a record batch's buffers are compressed: what they would take is not known then.
+    """Return whether a record batch is compressed, so that its size in memory is unknown.
 
     Reads two fields of the message's flatbuffer: a table begins with the distance back to its
-    vtable, which says where each field lies, or 0.
+    vtable, which has the offset of each field, or 0.
     """
     message = struct.unpack_from("<I", metadata)[0]
     header = _field(metadata, message, HEADER)

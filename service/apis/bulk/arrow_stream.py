@@ -1,11 +1,11 @@
-"""Answers that are Arrow streams: read, encoded and sent all at once, in bounded memory.
+"""Answers with Arrow streams: reads, encodes and sends at the same time, in bounded memory.
 
     body ─► read exactly n bytes ─► texts ─► batcher ─► record batch ─► 1 MiB at a time
               │ on the loop          │ on a thread of the stream's own
               └ texts are read while those before them are encoded and those before that are sent
 
-Memory does not grow with the stream: what waits to be sent is bounded. A client that sends
-everything before it reads may therefore send so much that its answers fit into that bound.
+Memory does not grow with the stream, as the bytes that wait to be sent are bounded. A client that
+reads no answer before it has sent everything may send only as much as fits into that bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
-AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
+AHEAD_BYTES = 1 << 16  # Read at least so much at once.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
 
 
@@ -74,7 +74,7 @@ class EncodedBatch:
 
 
 class Source(Protocol):
-    """Texts out of a body."""
+    """Reads batches of texts from a body."""
 
     def next_batch(self) -> tuple[Batch, Any] | None:
         """The next texts, and what their message needs beside ids; None at the end. May block."""
@@ -96,15 +96,15 @@ class Messages(Protocol):
 
 
 class BodyReader:
-    """The body as something that is read from another thread.
+    """Reads a body from another thread than the event loop's.
 
     Args:
-        body: not read yet.
-        max_bytes: the most that may be asked for at once: what a message claims to have.
-        memory: gives so many bytes of it.
+        body: the body, not read yet.
+        max_bytes: the most bytes of one read; a message may claim any size.
+        memory: provides memory.
 
     Attributes:
-        waited_s: seconds in which `read` waited for bytes.
+        waited_s: the seconds in which `read` waited for bytes.
     """
 
     def __init__(
@@ -115,36 +115,38 @@ class BodyReader:
         self._memory = memory
         self._rest = memoryview(b"")
         self._loop = asyncio.get_running_loop()
-        self._asked: Future[memoryview] | None = None
+        self._pending: Future[memoryview] | None = None
         self.waited_s = 0.0
 
     def read(self, num_bytes: int) -> memoryview:
-        """Exactly so many bytes, fewer at the end; called from another thread than the loop's.
+        """Read exactly `num_bytes`, fewer at the end; not to be called on the event loop.
 
         Raises:
-            TooLarge: more than `max_bytes` were asked for; none were read.
+            TooLarge: `num_bytes` is above `max_bytes`; nothing was read.
         """
         if num_bytes > self._max_bytes:
             limit = f"max_body_bytes is {self._max_bytes}, for each record batch"
             raise TooLarge(f"a message has {num_bytes} bytes; {limit}")
-        if len(self._rest) >= num_bytes:  # The loop leaves it alone until it is asked for more.
+        if len(self._rest) >= num_bytes:  # The loop does not touch it meanwhile.
             return self._take(num_bytes)
         begin = perf_counter()
-        self._asked = asked = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
+        pending = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
+        self._pending = pending
         try:
-            read = asked.result()
+            read = pending.result()
         finally:
-            self._asked = None  # It may hold an exception, whose frames hold us: see arrow_wire.
+            # An exception in it would refer to this object through its frames.
+            self._pending = None
         self.waited_s += perf_counter() - begin
         return read
 
     def close(self) -> None:
-        """Wake the thread that still reads; it gets a CancelledError."""
-        if (asked := self._asked) is not None:
-            asked.cancel()
+        """Wake a thread that waits in `read`; it gets a CancelledError."""
+        if (pending := self._pending) is not None:
+            pending.cancel()
 
     async def _read(self, num_bytes: int) -> memoryview:
-        """What is left over and what comes; where little is asked for, more of it is kept."""
+        """Read from the rest and from the body; small reads fetch more and keep it."""
         array, size = self._memory(max(num_bytes, AHEAD_BYTES)), len(self._rest)
         array[:size] = np.frombuffer(self._take(size), np.uint8)
         room = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
@@ -153,8 +155,8 @@ class BodyReader:
         return self._take(num_bytes)
 
     def _take(self, num_bytes: int) -> memoryview:
-        taken, self._rest = self._rest[:num_bytes], self._rest[num_bytes:]
-        return taken
+        data, self._rest = self._rest[:num_bytes], self._rest[num_bytes:]
+        return data
 
 
 class TimedSource:
@@ -176,7 +178,7 @@ class TimedSource:
 
 
 class ArrowStream(Streamed):
-    """An answer that is an Arrow stream; subclasses say what is read and what is written."""
+    """Answers with an Arrow stream; subclasses choose the reader and the writer."""
 
     query_model = BatchQuery
     query: Any
@@ -189,15 +191,15 @@ class ArrowStream(Streamed):
         self.dtype = DTYPES[self.query.dtype]
 
     def source(self, body: BodyReader) -> Source:
-        """What reads the body."""
+        """Make the reader of the body."""
         raise NotImplementedError
 
     def messages(self) -> Messages:
-        """What writes the answer."""
+        """Make the writer of the answer."""
         raise NotImplementedError
 
     def options(self) -> EncodeOptions:
-        """What each text asks for."""
+        """Make the options of each text."""
         options: EncodeOptions = self.query.options()
         return options
 
@@ -236,7 +238,7 @@ class ArrowStream(Streamed):
         encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """Batches one after another, each handed on while it is being encoded."""
+        """Read batches one after another, and start to encode each."""
         loop, options = asyncio.get_running_loop(), self.options()
         while (read := await loop.run_in_executor(thread, source.next_batch)) is not None:
             batch = read.texts
@@ -253,7 +255,7 @@ class ArrowStream(Streamed):
     async def _write(
         self, encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None], outgoing: BoundedSender
     ) -> None:
-        """The ids of each batch as soon as they are there, in order."""
+        """Write the ids of each batch in order, as soon as they are encoded."""
         messages = self.messages()
         head: bytes | memoryview = messages.head()
         while (task := await encoded.get()) is not None:

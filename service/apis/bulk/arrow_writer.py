@@ -1,4 +1,4 @@
-"""Ids as Arrow's stream format: a schema, record batches, an end."""
+"""Writes ids in Arrow's stream format: a schema, record batches, an end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from service.apis.bulk.arrow_buffers import PieceWriter
 from service.apis.bulk.arrow_reader import CONTINUATION
-from service.apis.bulk.fasta_batches import Named
-from service.apis.bulk.text_chunks import shifted
+from service.apis.bulk.fasta_batches import RecordNames
+from service.apis.bulk.text_chunks import shift_error
 from service.batching.work import Result
 from service.core.errors import TooLarge
 from vocabularies.batch.batch import Encoded
@@ -19,19 +19,19 @@ from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
-QUICK_ROWS = 256
+QUICK_ROWS = 256  # Writing so few rows is quicker than handing them to a thread.
 
 
 def _error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
-    """Why rows of a request are refused; None for those that are not.
+    """Write why rows of a request are refused; None for each row that is not.
 
     Args:
-        result: of the request.
-        begin: where in its text a row begins that is a part of one.
+        result: the result of the request.
+        begin: the place in its record at which the row begins, in bytes.
     """
     errors: list[str | None] = [None] * (result.end - result.begin)
     for row, refusal in result.row_errors().items():
-        error = shifted(refusal, begin)
+        error = shift_error(refusal, begin)
         errors[row] = f"{error.code}: {error.message} {error.where}".strip()
     return errors
 
@@ -39,7 +39,7 @@ def _error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
 def _rows(
     result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The ids of a request's rows, and int64[B + 1] where each begins."""
+    """Select the ids of a request's rows, and their offsets int64[B + 1]."""
     encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     ids = encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
@@ -53,7 +53,7 @@ def _lists(
 
 
 class _Messages:
-    """An Arrow stream with these columns, and ids of a dtype."""
+    """Writes an Arrow stream with some columns, and ids of a dtype."""
 
     END = END
 
@@ -79,10 +79,10 @@ class _Messages:
 
 
 class IdMessages(_Messages):
-    """A stream of the columns `ids` and `error`; a refused text has null ids and says why.
+    """Writes the columns `ids` and `error`; a refused text has null ids and an error.
 
     Args:
-        dtype: of an id.
+        dtype: the type of an id.
     """
 
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
@@ -93,7 +93,7 @@ class IdMessages(_Messages):
         return result.output.ids.dtype == self._dtype and result.end - result.begin <= QUICK_ROWS
 
     def message(self, result: Result[Encoded], nulls: NDArray[np.bool_]) -> list[memoryview]:
-        """One record batch: the rows of a request, in order; bool[B] says which were null."""
+        """Write the rows of a request as one record batch; `nulls` is bool[B] of the null texts."""
         errors = _error_texts(result)
         for row in np.flatnonzero(nulls).tolist():
             errors[row] = NULL_TEXT
@@ -103,26 +103,27 @@ class IdMessages(_Messages):
 
 
 class RecordMessages(_Messages):
-    """A stream of the columns `name`, `ids` and `error`."""
+    """Writes the columns `name`, `ids` and `error`."""
 
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
         super().__init__(dtype, ("name", pa.string()), ("ids", None), ("error", pa.string()))
 
-    def message(self, result: Result[Encoded], named: Named) -> list[memoryview]:
-        """One record batch: records of a file, in order."""
+    def message(self, result: Result[Encoded], named: RecordNames) -> list[memoryview]:
+        """Write records of a file as one record batch."""
         errors = pa.array(_error_texts(result), pa.string())
         ids = _lists(*_rows(result, self._dtype), errors.is_valid())
         return self._pieces(pa.array(named.names, pa.string()), ids, errors)
 
 
 class WindowMessages(_Messages):
-    """A stream of the columns `name`, `start`, `input_ids` and `error`: a row for each window.
+    """Writes the columns `name`, `start`, `input_ids` and `error`, with a row for each window.
 
     Args:
-        window, stride: in ids; the last windows of a record are as short as what is left.
-        max_ids: the most that a record batch may hold.
+        window: the ids in a window; the last windows of a record may have fewer.
+        stride: the ids from the start of a window to the next.
+        max_ids: the most ids of a record batch.
 
-    A refused record is one row without ids that says why.
+    A refused record is one row without ids, with its error.
     """
 
     def __init__(
@@ -138,13 +139,14 @@ class WindowMessages(_Messages):
         self._first = 0
         self._is_refused = False
 
-    def message(self, result: Result[Encoded], named: Named) -> list[memoryview]:
-        """One record batch: the windows of records, in order.
+    def message(self, result: Result[Encoded], named: RecordNames) -> list[memoryview]:
+        """Write the windows of records as one record batch.
 
-        Of a record that goes on, those that are whole; what the others need is kept.
+        Of a record that continues in the next batch only whole windows are written; the ids of the
+        others are kept.
 
         Raises:
-            TooLarge: they hold too many ids; the windows overlap too much.
+            TooLarge: the windows overlap so much that they hold too many ids.
         """
         errors = _error_texts(result, named.begin)
         ids, offsets = _rows(result, self._dtype)
@@ -164,19 +166,19 @@ class WindowMessages(_Messages):
         counts[is_refused] = 0 if self._is_refused else 1
         firsts = np.zeros(len(sizes), np.int64)
         firsts[0] = self._first
-        written = self._written(ids, offsets, counts, firsts, named.names, errors)
+        written = self._write_windows(ids, offsets, counts, firsts, named.names, errors)
         if named.goes_on:
             self._is_refused = self._is_refused or bool(is_refused[-1])
             self._keep(ids, self._stride * int(counts[-1]))
         return written
 
     def _keep(self, ids: NDArray[Any], begin: int) -> None:
-        """The ids of a record that the windows of its next part begin with."""
+        """Keep the ids of a record from `begin` on for the windows of its next part."""
         begin = 0 if self._is_refused else begin
         self._kept, self._first = ids[begin:].copy(), self._first + begin
         self._skipped += max(0, begin - len(ids))
 
-    def _written(
+    def _write_windows(
         self,
         ids: NDArray[Any],
         offsets: NDArray[np.int64],
@@ -185,7 +187,7 @@ class WindowMessages(_Messages):
         names: list[str],
         errors: list[str | None],
     ) -> list[memoryview]:
-        """So many windows of each row, of whose record the first id has the number `firsts`."""
+        """Write `counts` windows of each row, whose first ids have the numbers `firsts`."""
         if int(counts.sum()) > self._max_ids:
             raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
         rows = np.repeat(np.arange(len(names)), counts)

@@ -1,9 +1,9 @@
-"""POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or of windows out.
+"""Answers POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or windows out.
 
-FASTA and FASTQ are told apart by the first byte; gzip and zstd are Content-Encodings. Records up to
-4 MiB together are one record batch. Memory does not grow with the file: where windows are asked for
-and the vocabulary allows it, a longer record is encoded in parts; no other may be longer than
-`max_text_bytes`.
+The first byte distinguishes FASTA and FASTQ; gzip and zstd are Content-Encodings. Records of up to
+4 MiB together become one record batch. Memory does not grow with the file: if the request is for
+windows and the vocabulary allows it, a longer record is encoded in parts; other records may not be
+longer than `max_text_bytes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
 from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
-from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, Named, too_long
+from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, RecordNames, make_too_long
 from service.apis.bulk.sequence_chunks import Splitter, find_splitter
 from service.core.errors import BadBody, InvalidRequest
 from service.http.decompression import ENCODINGS
@@ -32,7 +32,7 @@ READ_BYTES = 1 << 18
 
 
 class FastaQuery(BatchQuery):
-    """The options of the call; with `window` the answer has windows instead of whole records."""
+    """The options of the call; with `window` the answer has windows instead of records."""
 
     window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
     stride: int | None = Field(
@@ -44,7 +44,7 @@ class FastaQuery(BatchQuery):
 
 
 class _Body(io.RawIOBase):
-    """The body as a file; refuses a record that never ends before it is in memory."""
+    """Reads the body as a file, and refuses a line that is too long before it is in memory."""
 
     def __init__(self, body: BodyReader, first: bytes, max_bytes: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Body(io.RawIOBase):
         self._first = first
         self._max_bytes = max_bytes
         self._last = b""
-        self._since = 0
+        self._line_bytes = 0
 
     def readable(self) -> bool:
         return True
@@ -61,32 +61,32 @@ class _Body(io.RawIOBase):
         data, self._first = self._first or self._body.read(min(len(buffer), READ_BYTES)), b""
         seen = self._last + bytes(data)
         place = seen.rfind(b"\n")
-        self._since = self._since + len(data) if place < 0 else len(seen) - place
+        self._line_bytes = self._line_bytes + len(data) if place < 0 else len(seen) - place
         self._last = seen[-1:]
-        # A quarter more for line ends and names.
-        if self._since > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
-            raise too_long(self._since, self._max_bytes)
+        # Allow a quarter more for line ends and names.
+        if self._line_bytes > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
+            raise make_too_long(self._line_bytes, self._max_bytes)
         buffer[: len(data)] = data
         return len(data)
 
 
 class _Records:
-    """Records of a body, many at a time, or a part of one.
+    """Reads the records of a body in batches; a part of a long record is a batch of its own.
 
     Args:
         body: FASTA or FASTQ.
-        max_bytes: of a record that cannot be split.
-        splitter: splits long records; None: they stay whole.
+        max_bytes: the most bytes of a record that cannot be split.
+        splitter: splits long records; None: records stay whole.
     """
 
     def __init__(self, body: BodyReader, max_bytes: int, splitter: Splitter | None) -> None:
         self._body = body
         self._max_bytes = max_bytes
         self._splitter = splitter
-        self._batches: Iterator[tuple[Named, Batch]] | None = None
+        self._batches: Iterator[tuple[RecordNames, Batch]] | None = None
 
-    def next_batch(self) -> tuple[Batch, Named] | None:
-        """The next records and their names; None at the end.
+    def next_batch(self) -> tuple[Batch, RecordNames] | None:
+        """Read the next records and their names; None at the end.
 
         Raises:
             BadBody: the body is neither FASTA nor FASTQ; the message has the record.
@@ -94,7 +94,7 @@ class _Records:
         """
         try:
             if self._batches is None:
-                self._batches = self._opened()
+                self._batches = self._open()
             found = next(self._batches, None)
         except ValueError as error:
             raise BadBody(f"the body is no FASTA or FASTQ: {error}", "body") from error
@@ -103,7 +103,7 @@ class _Records:
         names, batch = found
         return batch, names
 
-    def _opened(self) -> Iterator[tuple[Named, Batch]]:
+    def _open(self) -> Iterator[tuple[RecordNames, Batch]]:
         first = bytes(self._body.read(1))
         format = FORMATS.get(first)
         if format is None and first:
@@ -111,7 +111,7 @@ class _Records:
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
             for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
-                yield Named(names), batch
+                yield RecordNames(names), batch
             return
         pieces = fasta_pieces(self._body.read, first)
         yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
@@ -126,7 +126,7 @@ def _why_unknown(begin: bytes) -> str:
 
 
 class BulkFasta(ArrowStream):
-    """The answer to a FASTA or FASTQ file."""
+    """Answers a request whose body is a FASTA or FASTQ file."""
 
     query_model = FastaQuery
 
@@ -141,7 +141,7 @@ class BulkFasta(ArrowStream):
         return _Records(body, self.service.settings.max_text_bytes, splitter)
 
     def messages(self) -> Messages:
-        """Windows where they were asked for, else whole records."""
+        """Make the writer of windows or of records."""
         query: FastaQuery = self.query
         if query.window is None:
             return RecordMessages(self.dtype)
@@ -149,7 +149,7 @@ class BulkFasta(ArrowStream):
         return WindowMessages(self.dtype, query.window, query.stride or query.window, limit)
 
     def options(self) -> EncodeOptions:
-        """Windows are cut from a record's own ids."""
+        """Make the options; windows are cut from ids without special tokens."""
         options: EncodeOptions = self.query.options()
         if self.query.window is None:
             return options

@@ -1,4 +1,4 @@
-"""Pieces of FASTA as batches for an engine: whole records together, long ones in parts.
+"""Collects FASTA records into batches for an engine, and splits long ones.
 
 pieces ─► records up to 4 MiB together ─► a batch of rows
        └► a longer one, where its ids allow it ─► batches of one row each, a part of it
@@ -19,17 +19,17 @@ from service.seqio.reader import BATCH_BYTES
 from vocabularies.batch.batch import Batch
 
 BATCH_RECORDS = 16_384
-PART_BYTES = 1 << 20  # Of a long record; its windows take up to ten times as much.
+PART_BYTES = 1 << 20  # The size of a long record's parts; windows take up to ten times as much.
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What records are called, beside a batch of them.
+class RecordNames:
+    """The names of the records in a batch.
 
     Attributes:
-        names: of each row.
-        begin: where in its record the first row begins, in bytes; 0 where it is not a later part.
-        goes_on: the last row is a part of a record, and the next batch has more of it.
+        names: the name of each row's record.
+        begin: the place in its record at which the first row begins, in bytes.
+        goes_on: whether the next batch continues the record of the last row.
     """
 
     names: list[str]
@@ -37,18 +37,18 @@ class Named:
     goes_on: bool = False
 
 
-def too_long(num_bytes: int, max_bytes: int) -> TooLarge:
-    """What refuses a record that cannot be split."""
+def make_too_long(num_bytes: int, max_bytes: int) -> TooLarge:
+    """Make the refusal of a record that cannot be split."""
     limit = f"max_text_bytes is {max_bytes}"
     return TooLarge(f"a record has more than {num_bytes} bytes; {limit}", "record")
 
 
 class FastaBatches:
-    """The records of one file.
+    """Collects the records of one file.
 
     Args:
-        splitter: splits long records; None: they stay whole.
-        max_bytes: of a record that stays whole.
+        splitter: splits long records; None: records stay whole.
+        max_bytes: the most bytes of a record that stays whole.
     """
 
     def __init__(self, splitter: Splitter | None, max_bytes: int) -> None:
@@ -63,8 +63,8 @@ class FastaBatches:
         self._begin = 0
         self._enough = PART_BYTES  # Bases at which the record is split.
 
-    def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[tuple[Named, Batch]]:
-        """The batches."""
+    def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[tuple[RecordNames, Batch]]:
+        """Make batches of names and bases."""
         for piece in pieces:
             if isinstance(piece, Name):
                 yield from self._end_record()
@@ -75,12 +75,12 @@ class FastaBatches:
             if self._size >= self._enough and self._splitter is not None:
                 yield from self._split(self._splitter)
             if self._size > self._max_bytes:
-                raise too_long(self._size, self._max_bytes)
+                raise make_too_long(self._size, self._max_bytes)
         yield from self._end_record()
         yield from self._flush()
 
-    def _split(self, splitter: Splitter) -> Iterator[tuple[Named, Batch]]:
-        """A part of the record, if it can be split; else more of it is read."""
+    def _split(self, splitter: Splitter) -> Iterator[tuple[RecordNames, Batch]]:
+        """Split a part off the record; if that is impossible, wait until more of it is read."""
         assert self._name is not None
         data = np.frombuffer(b"".join(self._bases), np.uint8)
         end, rest = splitter.split(data)
@@ -92,12 +92,12 @@ class FastaBatches:
         self._bases, self._begin = [data[rest:].tobytes()], self._begin + rest
         self._size, self._enough = len(data) - rest, PART_BYTES
 
-    def _part(self, data: NDArray[np.uint8], goes_on: bool) -> tuple[Named, Batch]:
+    def _part(self, data: NDArray[np.uint8], goes_on: bool) -> tuple[RecordNames, Batch]:
         assert self._name is not None
-        named = Named([self._name], self._begin, goes_on)
+        named = RecordNames([self._name], self._begin, goes_on)
         return named, Batch(data=data, offsets=np.array([0, len(data)]))
 
-    def _end_record(self) -> Iterator[tuple[Named, Batch]]:
+    def _end_record(self) -> Iterator[tuple[RecordNames, Batch]]:
         if self._name is None:
             return
         row = self._bases[0] if len(self._bases) == 1 else b"".join(self._bases)
@@ -115,10 +115,10 @@ class FastaBatches:
         self._begin = 0
         self._enough = PART_BYTES
 
-    def _flush(self) -> Iterator[tuple[Named, Batch]]:
-        """The whole records that were read."""
+    def _flush(self) -> Iterator[tuple[RecordNames, Batch]]:
+        """Give the whole records that were read."""
         if self._rows:
-            yield Named(self._names), Batch.from_bytes(self._rows)
+            yield RecordNames(self._names), Batch.from_bytes(self._rows)
         self._names = []
         self._rows = []
         self._num_bytes = 0

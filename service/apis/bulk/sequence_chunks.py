@@ -1,8 +1,7 @@
-"""Where a long sequence may be split so that its parts' ids, one after another, are its own.
+"""Splits long sequences so that the parts have the same ids as the whole.
 
-Unlike `text_chunks`, which cuts between characters, parts may share letters: a k-mer that begins in
-one part is read to its end there, and the next part begins where the next k-mer does. Sequences are
-those of FASTA, which have no white space.
+Parts may share letters, other than in `text_chunks`: a part contains all of a k-mer that begins in
+it, and the next part begins with the next k-mer. Sequences have no white space.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ NEAR_BYTES = 1 << 12
 
 
 class Splitter(Protocol):
-    """Splits sequences of one vocabulary."""
+    """Splits the sequences of one vocabulary."""
 
     def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        """Where the first part ends and where the rest begins, at most there; 0, 0: nowhere."""
+        """Find the end of the first part and the start of the rest; 0, 0 if there is none."""
 
 
 def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
-    """None where ids depend on the whole sequence, or nobody has shown that they do not."""
+    """Make the splitter; None if ids may depend on the whole sequence."""
     cutter = Cutter.of(vocabulary, options)
     if cutter is not None:
         return _Characters(cutter)
@@ -40,7 +39,7 @@ def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | 
     if not isinstance(model, Kmers) or model.stride > model.k or vocabulary.normalizers:
         return None
     if model.stride < model.k and model.remainder == "letters":
-        return None  # What is left over at the end would count letters that parts share.
+        return None  # The letters that are left at the end would include shared ones.
     if options.max_length is not None or options.reverse_complement or options.add_special_tokens:
         return None
     circular = model.circular if options.circular is None else options.circular
@@ -52,7 +51,7 @@ def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | 
 
 @dataclass(frozen=True, slots=True)
 class _Characters:
-    """Parts that share nothing."""
+    """Splits into parts that share no letters."""
 
     cutter: Cutter
 
@@ -63,7 +62,7 @@ class _Characters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kmers:
-    """Parts of which each begins where a k-mer, or whatever gives an id, does.
+    """Splits into parts that begin with a k-mer, or with anything else that is an id.
 
     Example, k = 3: ACGTA is split into ACGTA and TA... at stride 1, and into ACG and TA... at
     stride 3.
@@ -78,7 +77,7 @@ class _Kmers:
         return self._in_runs(data) if self.model.frame == "run" else self._in_sequence(data)
 
     def _in_sequence(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        """K-mers at every stride behind the last white space that parts the sequence."""
+        """Split between k-mers at each stride behind the last white space."""
         k, stride = self.model.k, self.model.stride
         begin = self._behind_last(data, self.table.classes == SPACE)
         num_kmers = (len(data) - begin - k) // stride + 1
@@ -88,7 +87,7 @@ class _Kmers:
         return rest - stride + k, rest
 
     def _in_runs(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        """Frames that begin with each run of letters; what is neither is one id for each run."""
+        """Split where each run of letters has its own frame; a run of other bytes is one id."""
         classes = self.table.classes
         begin = self._behind_last(data, classes != BASE)
         if begin == len(data) and classes[data[-1]] == OTHER:
@@ -99,7 +98,7 @@ class _Kmers:
 
     @staticmethod
     def _behind_last(data: NDArray[np.uint8], flags: NDArray[np.bool_]) -> int:
-        """Behind the last byte that is flagged in bool[256]; 0 where none is."""
+        """Find the place behind the last byte whose flag in bool[256] is set, or 0."""
         for begin in (max(0, len(data) - NEAR_BYTES), 0):
             if len(places := np.flatnonzero(flags[data[begin:]])):
                 return begin + int(places[-1]) + 1

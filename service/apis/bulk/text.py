@@ -1,7 +1,8 @@
-"""POST /v1/encode with the text itself as the body, and ids as they lie in memory as the answer.
+"""Answers POST /v1/encode with a plain text as body, in binary ids or in JSON.
 
     octet-stream or text/plain ─► array, each byte copied once ─► batcher ─► ids, 1 MiB at a time
-                               └► characters: 2 MiB, encoded while the next are read ─► ids
+                               └► if each character is one id: chunks of 2 MiB, encoded while
+                                  the next one is read ─► ids
 
 The options are in the query string. Without ``Accept: application/octet-stream`` the answer is the
 JSON of the same call.
@@ -42,7 +43,7 @@ CHARSETS = {"utf-8", "utf8", "us-ascii"}
 
 
 class BulkText(Streamed):
-    """The answer to one text that is the whole body."""
+    """Answers a request whose whole body is one text."""
 
     query_model = TextQuery
 
@@ -71,7 +72,7 @@ class BulkText(Streamed):
             await self._send_while_reading(send, entry, body, cutter)
             return
         text = await collect(body, call.content_length, service.engine.host_memory)
-        call.receive = receive  # Not before: whoever watches for a gone client would read the body.
+        call.receive = receive  # Only now, as watching for a disconnect would read the body.
         if self.as_octets:
             await self._send_octets(send, entry, text)
         else:
@@ -80,7 +81,7 @@ class BulkText(Streamed):
     async def _send_octets(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
     ) -> None:
-        """The ids of the whole text."""
+        """Encode the whole text at once, and send its ids."""
         batch = Batch(data=text, offsets=np.array([0, len(text)]))
         result = await self._encode(entry, self.query.options(), batch)
         if result.begin in result.errors:
@@ -90,10 +91,11 @@ class BulkText(Streamed):
     async def _send_while_reading(
         self, send: Send, entry: LoadedVocabulary, body: RequestBody, cutter: Cutter
     ) -> None:
-        """The ids of its parts, begin and end tokens around all of them."""
+        """Encode the text in chunks while it arrives, and send the ids of all of them."""
         options, vocabulary = self.query.options(), entry.vocabulary
-        own = replace(options, add_special_tokens=False)
-        encode, take = partial(self._encode, entry, own), self.service.engine.host_memory
+        of_chunk = replace(options, add_special_tokens=False)
+        encode = partial(self._encode, entry, of_chunk)
+        take = self.service.engine.host_memory
         results = await encode_while_reading(body, cutter, encode, take)
         ids = [self._ids(result) for result in results]
         if options.add_special_tokens:
@@ -106,7 +108,7 @@ class BulkText(Streamed):
     async def _encode(
         self, entry: LoadedVocabulary, options: EncodeOptions, batch: Batch
     ) -> Result[Encoded]:
-        # Where one byte holds every id, ids stay so narrow until they are sent.
+        # Keep ids of one byte as such until they are sent.
         batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
         work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
         return await self.service.batcher.run(work)
@@ -136,7 +138,7 @@ class BulkText(Streamed):
     async def _send_json(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
     ) -> None:
-        """What the JSON call answers to the same text and options."""
+        """Send what the JSON call answers to the same text and options."""
         try:
             decoded = str(text.data, "utf-8")
         except UnicodeDecodeError as error:
@@ -145,16 +147,16 @@ class BulkText(Streamed):
         fields = {name: getattr(self.query, name) for name in self.query.model_fields_set}
         request = EncodeRequest(text=decoded, **fields)
         work, render = ENCODE.plan(self.service, self.call, entry, request)
-        answered = render(await self.service.batcher.run(work))
-        seconds = await send_pieces(send, answered, len(text) > LARGE_BYTES)
+        pieces = render(await self.service.batcher.run(work))
+        seconds = await send_pieces(send, pieces, len(text) > LARGE_BYTES)
         self.service.observer.add_serialize_time(self.call, seconds)
 
 
 def _check_charset(content_type: str) -> None:
-    """Refuse a text that says it is no UTF-8: its bytes may still spell some.
+    """Refuse a text in another charset, whose bytes could be valid UTF-8 by chance.
 
     Raises:
-        UnsupportedFormat: another charset is named.
+        UnsupportedFormat: the content type names another charset.
     """
     for parameter in content_type.split(";")[1:]:
         name, _, value = parameter.partition("=")

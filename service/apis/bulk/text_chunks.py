@@ -1,7 +1,7 @@
-"""Where a text may be cut so that its parts' ids, one after another, are its own.
+"""Cuts texts into chunks that have the same ids as the whole, and encodes them while reading.
 
-For vocabularies that give each character an id by itself: what comes in can be encoded while the
-rest is still on its way, in memory that stays in the processor's cache.
+This is for vocabularies in which each character is an id. A chunk is encoded while the next one
+arrives, in memory that stays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.tables import character_table
 from vocabularies.model.vocabulary import Vocabulary
 
-CONTINUES = 0x80, 0xBF  # Bytes that no character begins with.
-MAX_STEPS = 64  # Begun special tokens, one behind the other, after which no cut is looked for.
-PART_BYTES = 1 << 21  # Half as many cost a sixth more, twice as many a twentieth less.
+CONTINUES = 0x80, 0xBF  # The range of UTF-8 continuation bytes.
+MAX_STEPS = 64  # The most prefixes of special tokens that are skipped to find a cut.
+PART_BYTES = 1 << 21  # The size of a chunk.
 
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts texts of one vocabulary; no character and no special token is cut in two.
+    """Cuts texts of one vocabulary, never inside a character or a special token.
 
     Attributes:
-        prefixes: what a special token that the text's end cuts off can look like, the longest
-            first, in lower case.
+        prefixes: all proper prefixes of special tokens, the longest first, in lower case.
     """
 
     prefixes: tuple[bytes, ...]
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, options: EncodeOptions) -> Cutter | None:
-        """None where the ids of a part depend on the rest, or the options need the whole text."""
+        """Make the cutter; None if the ids of a chunk may depend on the rest of the text."""
         if options.max_length is not None or options.reverse_complement or options.circular:
             return None
         if character_table(vocabulary) is None:
@@ -52,7 +51,7 @@ class Cutter:
         return cls(tuple(sorted(prefixes, key=lambda prefix: (-len(prefix), prefix))))
 
     def cut(self, data: NDArray[np.uint8]) -> int:
-        """The last place, at most len(data), where the text may be cut; 0 where none was found.
+        """Find the last place at which the text may be cut; 0 if there is none.
 
         Example: with the special token [MASK] the text "ACG[MA" may be cut behind ACG.
         """
@@ -67,12 +66,12 @@ class Cutter:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest prefix."""
+        """The length of the longest prefix in bytes."""
         return len(self.prefixes[0]) if self.prefixes else 0
 
 
 def _character_begin(data: NDArray[np.uint8], place: int) -> int:
-    """The place, or the begin of the non-ASCII character before it, which may go on behind it."""
+    """Move a place before a non-ASCII character that may continue behind it."""
     begin = place
     while begin and place - begin < 3 and CONTINUES[0] <= data[begin - 1] <= CONTINUES[1]:
         begin -= 1
@@ -85,16 +84,16 @@ async def encode_while_reading(
     encode: Callable[[Batch], Awaitable[Result[Encoded]]],
     take: Take,
 ) -> list[Result[Encoded]]:
-    """The results of a text's parts, in order; a part is encoded while the next one is read.
+    """Encode a text in chunks, each while the next one is read; return their results in order.
 
     Args:
-        body: the text, as it comes.
-        cutter: where it may be cut.
-        encode: gives the result of a batch of one row.
-        take: gives memory for parts.
+        body: the text.
+        cutter: finds the places to cut.
+        encode: encodes a batch of one row.
+        take: provides memory for chunks.
 
     Raises:
-        RowRefused: a part is refused; its place is counted from the text's begin.
+        RowRefused: a chunk is refused; the place is counted from the start of the text.
     """
     parts: list[tuple[int, asyncio.Task[Result[Encoded]]]] = []
     buffer, size, begin, is_over = take(PART_BYTES), 0, 0, False
@@ -103,7 +102,7 @@ async def encode_while_reading(
             size += await body.read_into(buffer[size:])
             is_over = not await body.has_more()
             end = size if is_over else cutter.cut(buffer)
-            if not end and size:  # Nowhere to cut: the part becomes longer.
+            if not end and size:  # There is no place to cut: make the chunk longer.
                 larger = take(2 * len(buffer))
                 larger[:size], buffer = buffer, larger
                 continue
@@ -117,20 +116,20 @@ async def encode_while_reading(
         begins = [part_begin for part_begin, _ in parts]
         return [_checked(result, begin) for result, begin in zip(results, begins, strict=True)]
     finally:
-        # A refusal's traceback leads here: what leads from here to the tasks that have it goes.
+        # Drop the tasks, as a refusal's traceback refers to this frame and tasks to the refusal.
         while parts:
             parts.pop()[1].cancel()
 
 
 def _checked(result: Result[Encoded], begin: int) -> Result[Encoded]:
-    """Raises RowRefused, with the place in the whole text, where a part was refused."""
+    """Return the result of a chunk, or raise RowRefused with the place in the whole text."""
     error = result.errors.get(result.begin)
     if error is not None:
-        raise RowRefused(shifted(error, begin), "body")
+        raise RowRefused(shift_error(error, begin), "body")
     return result
 
 
-def shifted(error: RowError, begin: int) -> RowError:
-    """What is wrong with a part that begins there, with its place in the whole text."""
+def shift_error(error: RowError, begin: int) -> RowError:
+    """Move the place of an error in a chunk to its place in the whole text."""
     word, _, byte = error.where.partition(" ")
     return replace(error, where=f"byte {begin + int(byte)}") if word == "byte" else error

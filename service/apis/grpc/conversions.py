@@ -1,4 +1,4 @@
-"""Messages of warptok.proto as values of ours, and back: arrays as bytes, options, vocabularies."""
+"""Converts messages of warptok.proto to values of the service, and back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Int64s = NDArray[np.int64]
 
 
 def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
-    """Little-endian bytes as an array.
+    """View little-endian bytes as an array.
 
     Raises:
-        InvalidRequest: they are not whole elements.
+        InvalidRequest: the bytes are not a whole number of elements.
     """
     width = np.dtype(dtype).itemsize
     if len(data) % width:
@@ -36,16 +36,17 @@ def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
 
 
 def read_offsets(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
-    """int64[B + 1] from bytes; see `check_offsets`."""
+    """Read offsets int64[B + 1] from bytes, and check them with `check_offsets`."""
     return check_offsets(read_array(data, np.int64, where), num_values, where)
 
 
 @dataclass(slots=True)
 class TextsRequest:
-    """An EncodeBatchRequest whose texts are a view of the bytes that came.
+    """An EncodeBatchRequest whose texts are a view of the received bytes.
 
     Attributes:
-        message: everything but `data`.
+        message: the message without its field `data`.
+        data: the texts.
     """
 
     message: pb.EncodeBatchRequest
@@ -55,29 +56,29 @@ class TextsRequest:
 
     @classmethod
     def parse(cls, message: bytes) -> TextsRequest:
-        """From the wire.
+        """Parse the received bytes.
 
         Raises:
-            DecodeError: the bytes are no message.
+            DecodeError: the bytes are not a valid message.
         """
         data, rest = cut_field(message, cls.DATA)
         return cls(pb.EncodeBatchRequest.FromString(rest), data)
 
     def batch(self) -> Batch:
-        """The texts.
+        """Make a batch of the texts.
 
         Raises:
-            InvalidRequest: the offsets are none of these bytes'.
+            InvalidRequest: the offsets do not fit the texts.
         """
         data = np.frombuffer(self.data, np.uint8)
         return Batch(data=data, offsets=read_offsets(self.message.offsets, len(data)))
 
 
 def read_options(options: pb.Options) -> EncodeOptions:
-    """What each row asks for.
+    """Read the options of a request.
 
     Raises:
-        InvalidRequest: a word is none of those that are possible.
+        InvalidRequest: an option has an unknown value.
     """
     special, side = options.special or "match", options.truncation_side or "right"
     if special not in ("match", "plain", "refuse"):
@@ -87,27 +88,27 @@ def read_options(options: pb.Options) -> EncodeOptions:
     max_length = options.max_length if options.HasField("max_length") else None
     if max_length is not None and max_length >= 2**31:
         raise InvalidRequest("must be below 2147483648", "options.max_length")
-    made = EncodeOptions(
-        add_special_tokens=_or_none(options, "add_special_tokens") is not False,
+    parsed = EncodeOptions(
+        add_special_tokens=_optional_field(options, "add_special_tokens") is not False,
         special=special,  # type: ignore[arg-type]
         max_length=max_length,
         truncation_side=side,  # type: ignore[arg-type]
         reverse_complement=options.reverse_complement,
-        circular=_or_none(options, "circular"),
+        circular=_optional_field(options, "circular"),
         spans=options.return_offsets,
     )
-    return DEFAULT_OPTIONS if made == DEFAULT_OPTIONS else made
+    return DEFAULT_OPTIONS if parsed == DEFAULT_OPTIONS else parsed
 
 
-def _or_none(message: Any, field: str) -> Any:
+def _optional_field(message: Any, field: str) -> Any:
     return getattr(message, field) if message.HasField(field) else None
 
 
 def read_dtype(options: pb.Options) -> type[np.integer[Any]]:
-    """How wide the ids shall be.
+    """Read the dtype of the ids in the answer.
 
     Raises:
-        InvalidRequest: in no way that is possible.
+        InvalidRequest: the dtype is unknown.
     """
     name = options.dtype or "int32"
     if name not in DTYPES:
@@ -116,7 +117,7 @@ def read_dtype(options: pb.Options) -> type[np.integer[Any]]:
 
 
 def error_messages(errors: dict[int, RowError]) -> list[pb.RowError]:
-    """The refused rows of a request."""
+    """Make the messages of a request's refused rows."""
     return [
         pb.RowError(row=row, code=error.code, message=error.message, where=error.where)
         for row, error in sorted(errors.items())
@@ -124,7 +125,7 @@ def error_messages(errors: dict[int, RowError]) -> list[pb.RowError]:
 
 
 def truncated_messages(result: Result[Encoded]) -> list[pb.Truncated]:
-    """The rows of a request that were cut."""
+    """Make the messages of a request's truncated rows."""
     messages: list[pb.Truncated] = []
     if result.output.num_tokens is None:
         return messages
@@ -140,6 +141,6 @@ def truncated_messages(result: Result[Encoded]) -> list[pb.Truncated]:
 
 
 def vocabulary_message(report: VocabularyReport) -> pb.Vocabulary:
-    """What is known of a vocabulary."""
+    """Make the message that describes a vocabulary."""
     fields = {name: getattr(report, name) for name in pb.Vocabulary.DESCRIPTOR.fields_by_name}
     return pb.Vocabulary(**{name: value for name, value in fields.items() if value is not None})

@@ -1,7 +1,7 @@
-"""Messages whose bulk never passes through protobuf, which copies a bytes field twice or more.
+"""Reads and writes large bytes fields without protobuf, which copies them twice or more.
 
-A message is its fields one after another in any order, each a tag and a value, so that one large
-field can be cut out of a message, or put in front of one, without touching its bytes.
+A message is a sequence of fields in any order, each a tag and a value, so a field can be cut out of
+a message, or put in front of it, without parsing the others.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 LENGTH_DELIMITED = 2
-FIXED_BYTES = {1: 8, 5: 4}  # Wire types of 64 and of 32 bits.
+FIXED_BYTES = {1: 8, 5: 4}  # By wire type: 64 and 32 bits.
 
 
 def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
-    """A bytes field of a message, as a view, and the message without it.
+    """Cut a bytes field out of a message; return a view of it, and the message without it.
 
     Example: 12 02 AB CD 08 01 cut at field 2 gives AB CD and 08 01.
 
     Raises:
-        DecodeError: the bytes are no message.
+        DecodeError: the bytes are not a valid message.
     """
     view, place = memoryview(message), 0
     found, rest = view[:0], []
@@ -47,12 +47,12 @@ def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
 
 
 def with_field(number: int, value: Any, message: bytes) -> bytes:
-    """A message with one more bytes field, copied once.
+    """Put a bytes field in front of a message; its bytes are copied once.
 
     Args:
-        number: the field's.
-        value: anything contiguous that has a buffer.
-        message: the other fields.
+        number: the number of the field.
+        value: any contiguous buffer.
+        message: the other fields, serialized.
     """
     view = memoryview(value).cast("B")
     head = bytes([number << 3 | LENGTH_DELIMITED]) + _to_varint(len(view))

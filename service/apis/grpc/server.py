@@ -1,7 +1,7 @@
-"""gRPC beside HTTP: the same process, loop, batcher and limits.
+"""Serves gRPC in the process and event loop that also serve HTTP.
 
 grpc.aio ─► method ─► function of the call ─► batcher
-└ deadlines, refusals, metrics: here, once for all calls
+└ deadlines, refusals and metrics are handled here for all calls
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 HEALTH_PERIOD_S = 0.5
 Arrived = tuple[float, bytes]
-"""The bytes of a message, and the perf_counter time at which they were there."""
+"""The perf_counter time at which a message arrived, and its bytes."""
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Stream = Callable[[Call, Any], AsyncIterator[Any]]
@@ -50,7 +50,7 @@ Stream = Callable[[Call, Any], AsyncIterator[Any]]
 PARSERS: dict[str, Parse] = {
     pb.EncodeBatchRequest.DESCRIPTOR.full_name: TextsRequest.parse,
 }
-"""Messages that are not read by protobuf alone."""
+"""Parsers of the messages that protobuf alone would copy."""
 UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "Encode": tokenizer.encode,
     "EncodeBatch": tokenizer.encode_batch,
@@ -68,10 +68,10 @@ class GrpcServer:
     """A gRPC server of one service.
 
     Args:
-        oip: the state of the Open Inference Protocol, and its service.
+        oip: the state of the Open Inference Protocol, which has the service.
 
     Attributes:
-        port: the TCP port it listens on, once it is started.
+        port: the TCP port that the server listens on, after `start`.
     """
 
     def __init__(self, oip: OipState) -> None:
@@ -90,7 +90,7 @@ class GrpcServer:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
             OSError: the address cannot be used.
@@ -112,14 +112,14 @@ class GrpcServer:
         self._watching = asyncio.create_task(self._watch_health())
 
     async def stop(self, grace_s: float) -> None:
-        """Say that nothing is served, let calls that run finish, cancel them after that."""
+        """Report NOT_SERVING, and cancel calls that have not ended after `grace_s` seconds."""
         if self._watching is not None:
             self._watching.cancel()
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_s)
 
     async def _watch_health(self) -> None:
-        """grpc.health.v1 says what /readyz says, for the server and for the service by name."""
+        """Keep grpc.health.v1 equal to /readyz, for the server and for each service."""
         states = health_pb2.HealthCheckResponse
         while True:
             state = states.NOT_SERVING if readiness(self.service) else states.SERVING
@@ -128,7 +128,7 @@ class GrpcServer:
             await asyncio.sleep(HEALTH_PERIOD_S)
 
     def _handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """All methods of both services."""
+        """Make the handlers of all methods of both services."""
         unary = {**UNARY, "PutVocabulary": vocabularies.put_vocabulary}
         own_streams = {"EncodeStream": partial(tokenizer.encode_stream, self.service)}
         own = self._service(NAME, pb, _bind(unary, self.service), own_streams)
@@ -139,7 +139,7 @@ class GrpcServer:
     def _service(
         self, name: str, messages: Any, unary: Mapping[str, Unary], streams: Mapping[str, Stream]
     ) -> grpc.GenericRpcHandler:
-        """The methods of a service by name, each with its messages."""
+        """Make the handlers of one service's methods."""
         described = messages.DESCRIPTOR.services_by_name[name.rsplit(".", 1)[1]]
         handlers = {}
         for method in described.methods:
@@ -148,28 +148,31 @@ class GrpcServer:
             path = f"/{name}/{method.name}"
             if method.name in streams:
                 answer = self._stream(path, streams[method.name], parse)
-                handler = grpc.stream_stream_rpc_method_handler(answer, _arrived)
+                handler = grpc.stream_stream_rpc_method_handler(answer, _stamp_arrival)
             elif method.client_streaming:
-                answer = self._gathering(path, unary[method.name], parse)
-                handler = grpc.stream_unary_rpc_method_handler(answer, _arrived)
+                answer = self._client_stream(path, unary[method.name], parse)
+                handler = grpc.stream_unary_rpc_method_handler(answer, _stamp_arrival)
             else:
                 answer = self._unary(path, unary[method.name], parse)
-                handler = grpc.unary_unary_rpc_method_handler(answer, _arrived)
+                handler = grpc.unary_unary_rpc_method_handler(answer, _stamp_arrival)
             handlers[method.name] = handler
         return grpc.method_handlers_generic_handler(name, handlers)
 
     def _unary(self, path: str, function: Unary, parse: Parse) -> Any:
-        """A call's answer; its message is read once it is known that it may be made."""
+        """Make the handler of a method with one request and one answer.
+
+        The message is parsed only after the key and the scope were checked.
+        """
 
         async def answer(arrived: Arrived, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
                 call.times.read, data = arrived
-                request = _parsed(parse, data)
+                request = _parse(parse, data)
                 return self._message(call, await function(call, request))
 
         return answer
 
-    def _gathering(self, path: str, function: Unary, parse: Parse) -> Any:
+    def _client_stream(self, path: str, function: Unary, parse: Parse) -> Any:
         async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
                 requests = self._requests(call, arriving, parse)
@@ -179,7 +182,10 @@ class GrpcServer:
         return answer
 
     def _stream(self, path: str, function: Stream, parse: Parse) -> Any:
-        """A call's answers; sent here and not yielded, so that how long that takes is known."""
+        """Make the handler of a method with a stream of requests and of answers.
+
+        It sends answers instead of yielding them, so that a slow client can be detected.
+        """
 
         async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> None:
             async with self._answering(path, context) as call:
@@ -193,7 +199,7 @@ class GrpcServer:
     async def _requests(
         self, call: Call, arriving: AsyncIterator[Arrived], parse: Parse
     ) -> AsyncIterator[Any]:
-        """The messages of a stream; a client that sends none for too long is not waited for."""
+        """Give the messages of a stream; raise if none comes for too long."""
         idle_s, waiting = self.service.settings.stream_idle_timeout_s, aiter(arriving)
         while True:
             try:
@@ -203,21 +209,21 @@ class GrpcServer:
                 return
             except TimeoutError as error:
                 raise nothing_came(idle_s) from error
-            yield _parsed(parse, data)
+            yield _parse(parse, data)
 
     async def _send(self, context: grpc.aio.ServicerContext, data: bytes) -> None:
-        """An answer of a stream; a client that takes none for too long is not waited for."""
+        """Send an answer of a stream; raise if the client does not take it for too long."""
         idle_s = self.service.settings.stream_idle_timeout_s
         try:
             async with asyncio.timeout(idle_s):
                 await context.write(data)
         except TimeoutError as error:
-            message = f"nothing was taken for {idle_s} s (stream_idle_timeout_s)"
+            message = f"the client took nothing for {idle_s} s (stream_idle_timeout_s)"
             raise DeadlinePassed(message) from error
 
     @asynccontextmanager
     async def _answering(self, path: str, context: grpc.aio.ServicerContext) -> AsyncIterator[Call]:
-        """A call from its metadata to its status; what goes wrong ends it with a refusal."""
+        """Handle a call from its metadata to its status; an exception ends it with a refusal."""
         metadata = context.invocation_metadata() or ()
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
         call = read_call(pairs)
@@ -238,12 +244,14 @@ class GrpcServer:
         except Exception as error:
             refusal = as_service_error(error)
             call.refusal = refusal.code
-            self.service.observer.finish(call, path, refusal.status)  # Before the client can know.
+            self.service.observer.finish(
+                call, path, refusal.status
+            )  # Before the client has the status.
             await abort(context, refusal, call.request_id.decode())
         self.service.observer.finish(call, path, 200)
 
     def _admit(self, call: Call, path: str, key: str | None) -> None:
-        """Raises ServiceError where the service is stopping, or the key may not do this."""
+        """Raise ServiceError if the service is stopping, or the key does not allow the call."""
         if self.service.draining:
             raise Draining("the service is stopping; ask another replica")
         guard, needed = self.service.guard, find_method_scope(path)
@@ -254,7 +262,7 @@ class GrpcServer:
             CLIENT.set(client)
 
     def _message(self, call: Call, response: Any) -> bytes:
-        """An answer as it goes over the wire."""
+        """Serialize an answer, and note the time that it took."""
         data = _to_bytes(response)
         if call.times.finished:
             self.service.observer.add_serialize_time(call, perf_counter() - call.times.finished)
@@ -262,16 +270,16 @@ class GrpcServer:
 
 
 def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[str, Unary]:
-    """Give functions of calls the state that they take first."""
+    """Bind the first argument of each function to the state."""
     return {name: partial(function, state) for name, function in functions.items()}
 
 
-def _arrived(data: bytes) -> Arrived:
+def _stamp_arrival(data: bytes) -> Arrived:
     return perf_counter(), data
 
 
-def _parsed(parse: Parse, data: bytes) -> Any:
-    """A message from its bytes; grpc itself would call one that is none a fault of the server."""
+def _parse(parse: Parse, data: bytes) -> Any:
+    """Parse a message; grpc itself would report invalid bytes as an error of the server."""
     try:
         return parse(data)
     except DecodeError as error:

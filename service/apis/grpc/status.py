@@ -1,4 +1,4 @@
-"""Refusals as gRPC statuses, with what google.rpc has for reasons, places and trying again."""
+"""Turns refusals into gRPC statuses with google.rpc details: reason, field, retry delay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
     where = _field(refusal.where)
     message = f"{where}: {refusal.message}" if where else refusal.message
     code = CODES.get(refusal.status, code_pb2.INTERNAL)
-    details = [_packed(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
+    details = [_pack(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
     places = [(_field(finding.where), finding.message) for finding in refusal.findings]
     if code == code_pb2.INVALID_ARGUMENT:
         places = places or [(where, refusal.message)]
@@ -50,17 +50,17 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
             error_details_pb2.BadRequest.FieldViolation(field=where, description=text)
             for where, text in places
         ]
-        details.append(_packed(error_details_pb2.BadRequest(field_violations=violations)))
+        details.append(_pack(error_details_pb2.BadRequest(field_violations=violations)))
     retry_after = dict(refusal.headers).get(b"retry-after")
     if retry_after is not None:
         delay = duration_pb2.Duration(seconds=int(retry_after))
-        details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
-    details.append(_packed(error_details_pb2.RequestInfo(request_id=request_id)))
+        details.append(_pack(error_details_pb2.RetryInfo(retry_delay=delay)))
+    details.append(_pack(error_details_pb2.RequestInfo(request_id=request_id)))
     return status_pb2.Status(code=code, message=message, details=details)
 
 
 def _field(where: str) -> str:
-    """A place as gRPC names it: the JSON pointer /channel/5 is channel[5]."""
+    """Write a place as gRPC does: the JSON pointer /channel/5 becomes channel[5]."""
     pointer, rest, place = where.partition(":")
     if not pointer.startswith("/"):
         return where
@@ -73,7 +73,7 @@ def _field(where: str) -> str:
     )
 
 
-def _packed(detail: error_details_pb2.ErrorInfo) -> any_pb2.Any:
-    packed = any_pb2.Any()
-    packed.Pack(detail)
-    return packed
+def _pack(detail: error_details_pb2.ErrorInfo) -> any_pb2.Any:
+    detail_message = any_pb2.Any()
+    detail_message.Pack(detail)
+    return detail_message

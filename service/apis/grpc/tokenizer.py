@@ -1,6 +1,7 @@
-"""warptok.v1.Tokenizer: each call's request as work for the batcher, its result as a message.
+"""Implements the token calls of warptok.v1.Tokenizer.
 
-The same batcher, limits and refusals as over HTTP; protos/warptok.proto describes the messages.
+Each call makes work for the batcher of its request, and a message of its result. Limits and
+refusals are those of HTTP; warptok.proto describes the messages.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from service.protos import warptok_pb2 as pb
 from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Batch, Encoded, RowError
 
-READ_AHEAD = 2  # Requests of a stream that are encoded or wait to be sent.
+READ_AHEAD = 2  # Answers of a stream that are computed or wait to be sent.
 
 
 async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.EncodeResponse:
-    """The ids of one text."""
+    """Encode one text."""
     entry, dtype = await _vocabulary(service, request.vocabulary, request.options)
     text = request.text
     _check_bytes(service, len(text), "text")
@@ -71,7 +72,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
 
 
 async def encode_batch(service: Service, call: Call, request: TextsRequest) -> bytes:
-    """The ids of many texts."""
+    """Encode many texts."""
     message = request.message
     entry, dtype = await _vocabulary(service, message.vocabulary, message.options)
     work = _batch_work(service, call, entry, request, message.options, dtype)
@@ -81,7 +82,7 @@ async def encode_batch(service: Service, call: Call, request: TextsRequest) -> b
 async def encode_stream(
     service: Service, call: Call, requests: AsyncIterator[TextsRequest]
 ) -> AsyncIterator[bytes]:
-    """An answer for each request, in order; the next ones are read and encoded meanwhile."""
+    """Answer each request in order, while the next ones are read and encoded."""
     running: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(READ_AHEAD)
     reading = asyncio.create_task(_read_stream(service, call, requests, running))
     service.batcher.num_streams += 1
@@ -103,7 +104,7 @@ async def _read_stream(
     requests: AsyncIterator[TextsRequest],
     running: asyncio.Queue[asyncio.Task[bytes] | None],
 ) -> None:
-    """Start the requests of a stream; a refused one ends it in its turn."""
+    """Start the requests of a stream; a refused one ends the stream after the earlier answers."""
     entry: LoadedVocabulary | None = None
     first = pb.EncodeBatchRequest()
     try:
@@ -124,7 +125,7 @@ async def _answer_part(
 
 
 async def count(service: Service, call: Call, request: TextsRequest) -> pb.CountResponse:
-    """How many ids each text has."""
+    """Count the ids of each text."""
     message = request.message
     entry, _ = await _vocabulary(service, message.vocabulary, message.options)
     batch = _checked_batch(service, request)
@@ -139,7 +140,7 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
 
 
 async def decode(service: Service, call: Call, request: pb.DecodeRequest) -> pb.DecodeResponse:
-    """The bytes of one row of ids."""
+    """Decode one row of ids."""
     ids = read_array(request.ids, np.int32, "ids")
     rows = IdRows(ids, np.array([0, len(ids)]))
     result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
@@ -152,7 +153,7 @@ async def decode(service: Service, call: Call, request: pb.DecodeRequest) -> pb.
 async def decode_batch(
     service: Service, call: Call, request: pb.DecodeBatchRequest
 ) -> pb.DecodeBatchResponse:
-    """The bytes of many rows of ids."""
+    """Decode many rows of ids."""
     ids = read_array(request.ids, np.int32, "ids")
     rows = IdRows(ids, read_offsets(request.offsets, len(ids)))
     check_rows(service, len(rows), "offsets")
@@ -167,12 +168,12 @@ async def decode_batch(
 
 
 async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> pb.WindowsResponse:
-    """Overlapping windows over the tokens of one sequence."""
+    """Cut the tokens of one sequence into overlapping windows."""
     entry = await find_entry(service, request.vocabulary)
     try:
         sequence = request.sequence.decode()
         values = _channel(request.channel, len(sequence))
-        asked = WindowsRequest(
+        windows_request = WindowsRequest(
             vocabulary=request.vocabulary,
             sequence=sequence,
             window=request.window,
@@ -189,7 +190,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
         raise RowRefused(
             RowError("not_utf8", message, f"byte {error.start}"), "sequence"
         ) from error
-    work, cut = plan_windows(service, call, entry, asked)
+    work, cut = plan_windows(service, call, entry, windows_request)
     made = cut(await service.batcher.run(work))
     return pb.WindowsResponse(
         input_ids=made.input_ids.tobytes(),
@@ -203,10 +204,10 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
 
 
 def _channel(data: bytes, num_bases: int) -> list[float] | None:
-    """A value for each base, or None.
+    """Read the channel, which has a value for each base; None without one.
 
     Raises:
-        InvalidRequest: there are more or fewer.
+        InvalidRequest: there are more or fewer values than bases.
     """
     if not data:
         return None
@@ -220,7 +221,7 @@ def _channel(data: bytes, num_bases: int) -> list[float] | None:
 async def _vocabulary(
     service: Service, name: str, options: pb.Options
 ) -> tuple[LoadedVocabulary, type[np.integer[Any]]]:
-    """The vocabulary of a request, checked against what its options say of it."""
+    """Find the vocabulary and the dtype of a request, and check them against its options."""
     entry, dtype = await find_entry(service, name), read_dtype(options)
     check_digest(entry, options.if_digest or None)
     check_dtype(entry.vocabulary, np.dtype(dtype).name)
@@ -261,7 +262,7 @@ def _batch_work(
 def _batch_response(
     entry: LoadedVocabulary, result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> bytes:
-    """An EncodeBatchResponse as it goes over the wire; its ids are copied once."""
+    """Serialize an EncodeBatchResponse; its ids are copied once."""
     ids, offsets, spans = _arrays(result, dtype)
     message = pb.EncodeBatchResponse(
         offsets=offsets.tobytes(),
@@ -278,7 +279,7 @@ def _batch_response(
 def _arrays(
     result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Ids, offsets and spans of a request's own rows."""
+    """Select the ids, offsets and spans of a request's own rows."""
     encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     begin, end = int(offsets[0]), int(offsets[-1])

@@ -1,4 +1,4 @@
-"""warptok.v1.Tokenizer's calls that manage vocabularies."""
+"""Implements the calls of warptok.v1.Tokenizer that manage vocabularies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.registry.reports import report, report_put
 async def list_vocabularies(
     service: Service, call: Call, request: pb.ListVocabulariesRequest
 ) -> pb.ListVocabulariesResponse:
-    """All vocabularies that have a name, loaded or not."""
+    """List all vocabularies, loaded or not."""
     known = list(service.registry.known.values())
     messages = [vocabulary_message(report(service.registry, each)) for each in known]
     return pb.ListVocabulariesResponse(vocabularies=messages)
@@ -25,14 +25,14 @@ async def list_vocabularies(
 async def get_vocabulary(
     service: Service, call: Call, request: pb.GetVocabularyRequest
 ) -> pb.Vocabulary:
-    """One vocabulary."""
+    """Describe one vocabulary."""
     return vocabulary_message(report(service.registry, service.registry.find(request.vocabulary)))
 
 
 async def put_vocabulary(
     service: Service, call: Call, requests: AsyncIterator[pb.PutVocabularyRequest]
 ) -> pb.PutVocabularyResponse:
-    """Upload a vocabulary, whose files come in pieces."""
+    """Register an uploaded vocabulary, whose files arrive in pieces."""
     first: pb.PutVocabularyRequest | None = None
     files: dict[str, bytearray] = {}
     limit, size = service.settings.max_vocabulary_bytes, 0
@@ -65,6 +65,6 @@ async def put_vocabulary(
 async def delete_vocabulary(
     service: Service, call: Call, request: pb.DeleteVocabularyRequest
 ) -> pb.DeleteVocabularyResponse:
-    """Forget an uploaded vocabulary."""
+    """Delete an uploaded vocabulary."""
     await service.get_host().vocabularies.delete(request.vocabulary)
     return pb.DeleteVocabularyResponse()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.apis.bulk.arrow_writer import WindowMessages
-from service.apis.bulk.fasta_batches import Named
+from service.apis.bulk.fasta_batches import RecordNames
 from service.batching.work import Result
 from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
@@ -162,7 +162,9 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
     names = [str(row) for row in range(len(sizes))]
     messages = WindowMessages(np.int32, window, stride, 1 << 20)
     content = (
-        bytes(messages.head()) + b"".join(messages.message(result, Named(names))) + messages.END
+        bytes(messages.head())
+        + b"".join(messages.message(result, RecordNames(names)))
+        + messages.END
     )
     got = pa.ipc.open_stream(content).read_all().to_pylist()
     expected = []
