@@ -15,8 +15,6 @@ from service.engines.gpu.residency import OpenedGpu
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 
-__all__ = ["ENGINES", "MARKS", "ON_GPU", "TEXT", "engine_of", "make_engine"]
-
 SYMBOLS = (
     *("evo_bytes", "hyenadna", "caduceus", "ntv3", "gpn", "mtdna6", "nt_v1", "nt_v2"),
     *("dnabert1_3mer", "dnabert1_4mer", "dnabert1_5mer", "dnabert1_6mer"),

@@ -7,13 +7,18 @@ import time
 
 import numpy as np
 
-from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, SelfTest
+from service.engines.base import (
+    Counted,
+    Decoded,
+    EngineStatus,
+    Holding,
+    Residency,
+    SelfTest,
+    WithoutDevice,
+)
 from vocabularies.batch.batch import Batch, Encoded, RowError
-from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.types import Characters
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["FakeEngine", "byte_vocabulary"]
 
 
 def byte_vocabulary(size: int = 256) -> Vocabulary:
@@ -27,7 +32,7 @@ class PanicException(BaseException):
     """What a Rust library raises when it panics: no Exception."""
 
 
-class FakeEngine:
+class FakeEngine(WithoutDevice):
     """Ids are bytes.
 
     Attributes:
@@ -77,15 +82,6 @@ class FakeEngine:
     def host_memory(self, num_bytes: int) -> np.ndarray:
         """Ordinary memory."""
         return np.empty(num_bytes, np.uint8)
-
-    def open_shared(self, handle: bytes, num_bytes: int) -> None:
-        """There is no device here."""
-
-    def share_host(self, file: int, offset: int, num_bytes: int) -> None:
-        """There is no device here."""
-
-    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> None:
-        """There is no device here."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Bytes as ids; a text with FAILING fails the call, one with REFUSED is refused."""

@@ -20,8 +20,6 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["FakeGpu"]
-
 
 class FakeGpu:
     """Answers as `cpu` does.

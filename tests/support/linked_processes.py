@@ -19,19 +19,18 @@ from service.server.app import create_app
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import until
 
-__all__ = ["V", "client_of", "house"]
-
 V = "evo_bytes"
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def linked_service(
     folder: Path, engine: FakeEngine | HybridEngine, **settings: Any
 ) -> AsyncIterator[tuple[EngineServer, list[FrontEnd]]]:
-    """An engine room and two front ends, ready, in one loop."""
+    """An engine process and two front ends, ready, in one loop."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
-    app = create_app(made, engine)
-    room = EngineServer(app, made.frontends, LinkMemory())
+    memory = LinkMemory()
+    app = create_app(made, engine, memory.placed)
+    room = EngineServer(app, made.frontends, memory)
     app.service.join_processes(room)
     path = folder / "engine.sock"
     fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]

@@ -10,14 +10,14 @@ from service.core.errors import EngineLost
 from service.core.settings import Settings
 from service.multiprocess.front_end import FrontEnd
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
-from tests.support.linked_processes import V, client_of, house
+from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 
 
 def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline(tmp_path):
     async def scenario():
         engine = FakeEngine()
-        async with house(tmp_path, engine) as (_, (front, _)):
+        async with linked_service(tmp_path, engine) as (_, (front, _)):
             engine.gate.clear()
             async with client_of(front) as client:
                 body = {"vocabulary": V, "text": "x"}
@@ -31,7 +31,7 @@ def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline
 def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
     async def scenario():
         engine = FakeEngine()
-        async with house(tmp_path, engine) as (room, (front, _)):
+        async with linked_service(tmp_path, engine) as (room, (front, _)):
             engine.gate.clear()
             async with client_of(front) as client:
                 body = {"vocabulary": V, "text": "x"}
@@ -51,7 +51,10 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
 
 def test_small_batches_are_encoded_here_while_no_engine_process_is_there_however_slow(tmp_path):
     async def scenario():
-        async with house(tmp_path, FakeEngine(), inline_batch_bytes=1_000) as (room, (front, _)):
+        async with linked_service(tmp_path, FakeEngine(), inline_batch_bytes=1_000) as (
+            room,
+            (front, _),
+        ):
             async with client_of(front) as client:
                 body = {"vocabulary": V, "text": "x"}
                 while not front.encoders._costs:

@@ -14,7 +14,7 @@ from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import WORTH_BYTES
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_gpu import FakeGpu
-from tests.support.linked_processes import V, client_of, house
+from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
 
@@ -23,7 +23,7 @@ def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
     """The front end's joined requests, too."""
 
     async def scenario():
-        async with house(tmp_path, FakeEngine()) as (room, (front, _)):
+        async with linked_service(tmp_path, FakeEngine()) as (room, (front, _)):
             links = [front.engine.link, *room.links]
             await until(lambda: all(link._is_mapped for link in links))
             async with client_of(front) as client:
@@ -55,7 +55,7 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
     async def scenario():
         gpu = FakeGpu(FakeEngine())
         engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
-        async with house(tmp_path, engine) as (room, fronts):
+        async with linked_service(tmp_path, engine) as (room, fronts):
             sent, vocabulary = [], fronts[0].service.registry.entries[V].vocabulary
             encode, seen = gpu.encode, []
 
@@ -116,7 +116,7 @@ def test_where_memory_cannot_be_page_locked_texts_are_staged_and_that_is_counted
         gpu = FakeGpu(FakeEngine())
         monkeypatch.setattr(gpu.device, "pin", refuse)
         engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
-        async with house(tmp_path, engine) as (_, (front, _)):
+        async with linked_service(tmp_path, engine) as (_, (front, _)):
             text = "x" * WORTH_BYTES
             for _ in range(2):  # Before it was tried, and then.
                 async with client_of(front) as client:

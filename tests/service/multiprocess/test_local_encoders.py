@@ -20,7 +20,7 @@ from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.local_encoders import LocalEncoders
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
-from tests.support.linked_processes import V, client_of, house
+from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
@@ -184,10 +184,10 @@ class Counting(CpuEngine):
 async def busy_house(
     folder: Path, **settings: Any
 ) -> AsyncIterator[tuple[EngineServer, FrontEnd, Counting]]:
-    """A house whose first front end has been asked for one vocabulary often enough."""
+    """A service whose first front end has been asked for one vocabulary often enough."""
     engine = Counting()
     made = {"inline_batch_bytes": INLINE_BYTES} | settings
-    async with house(folder, engine, **made) as (room, (front, _)):
+    async with linked_service(folder, engine, **made) as (room, (front, _)):
         digest = front.replica.entries[V].vocabulary.digest
         async with client_of(front) as client:
             for _ in range(WORTH):

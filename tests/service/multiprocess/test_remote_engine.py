@@ -17,7 +17,7 @@ from service.multiprocess.remote_engine import RemoteEngine
 from service.security.api_keys import add_key
 from service.security.rate_limits import Limits, Rates
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
-from tests.support.linked_processes import V, client_of, house
+from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import GIVEN_UP_S, run, until
 from vocabularies.batch.batch import Batch, EncodeOptions
 
@@ -30,7 +30,7 @@ def test_the_linked_engine_is_an_engine(tmp_path):
     """Also with a vocabulary that no name means, which it sends when it is asked for."""
 
     async def scenario():
-        async with house(tmp_path, FakeEngine()) as (_, (front, _)):
+        async with linked_service(tmp_path, FakeEngine()) as (_, (front, _)):
             engine, vocabulary = front.engine, byte_vocabulary(300)
             options = [EncodeOptions(), EncodeOptions(add_special_tokens=False, spans=True)]
             batch = Batch(["naïve ✓", "REFUSE"], options=options)
@@ -79,7 +79,7 @@ def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
 def test_what_waits_elsewhere_counts_and_is_forgotten(tmp_path):
     async def scenario():
         engine = FakeEngine()
-        async with house(tmp_path, engine, max_queue_bytes=1024) as (_, (first, second)):
+        async with linked_service(tmp_path, engine, max_queue_bytes=1024) as (_, (first, second)):
             engine.gate.clear()
             body = {"vocabulary": V, "text": "x" * 600}
             async with client_of(first) as one, client_of(second) as other:
@@ -97,7 +97,7 @@ def test_what_waits_elsewhere_counts_and_is_forgotten(tmp_path):
 
 def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
     async def scenario():
-        async with house(tmp_path, FakeEngine()) as (_, (front, _)):
+        async with linked_service(tmp_path, FakeEngine()) as (_, (front, _)):
             unnamed = byte_vocabulary(300)
             works = [EncodeWork(unnamed, [text], num_bytes=20) for text in ("one", "two")]
             results = await asyncio.gather(*map(front.batcher.run, works))
@@ -111,7 +111,7 @@ def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
 def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
     async def scenario():
         engine = FakeEngine()
-        async with house(tmp_path, engine) as (room, (front, _)):
+        async with linked_service(tmp_path, engine) as (room, (front, _)):
             engine.gate.clear()
             there, take_in = [], room.service.batcher.submit
             room.service.batcher.submit = lambda work: (there.append(work), take_in(work))[1]
@@ -142,7 +142,10 @@ def test_a_client_keeps_its_rates_over_all_front_ends(tmp_path):
         secret = add_key(keys, "one", ("encode",), Rates(requests_per_s=0.001))
         headers = {"x-api-key": secret}
         body = {"vocabulary": V, "text": "x"}
-        async with house(tmp_path, FakeEngine(), api_keys_file=keys) as (_, (first, second)):
+        async with linked_service(tmp_path, FakeEngine(), api_keys_file=keys) as (
+            _,
+            (first, second),
+        ):
             async with client_of(first) as one, client_of(second) as other:
                 assert (await one.post("/v1/encode", json=body, headers=headers)).is_success
                 bucket = second.service.guard.limits._requests["one"]
