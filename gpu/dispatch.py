@@ -20,12 +20,11 @@ The kernels of a batch, in this order:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import may_be_wrong
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import NOTHING_ADDED, RowOptions, row_options
 from gpu.host.string_join import Joining
@@ -54,21 +53,25 @@ class Plan:
         fast: it is one call of C++.
         small: it goes through a workspace of its own.
         kernel: does all of it in one launch; "" where there is none.
+        validate: rows may not be UTF-8, and must be.
     """
 
     letters: bool
     fast: bool
     small: bool
     kernel: str
+    validate: bool
 
 
 def plan_of(resources: Resources, resident: Resident, batch: Batch, options: RowOptions) -> Plan:
     """The plan for a batch."""
     letters = bool(resident.family.fetch) and options.is_content
+    validate = not (batch.has_texts or resident.fields.get("letters_are_bytes"))
     if options.spans is not None or not resources.workspaces.is_small(len(batch.data), len(batch)):
-        return Plan(letters, fast=False, small=False, kernel="")
+        return Plan(letters, fast=False, small=False, kernel="", validate=validate)
     kernel = "" if options.augmented else kernel_for(resources, resident, size_of(batch))
-    return Plan(letters, is_fast(kernel, batch, options), small=True, kernel=kernel)
+    fast = is_fast(kernel, batch, options)
+    return Plan(letters, fast, small=True, kernel=kernel, validate=validate)
 
 
 def encode(pipeline: Pipeline, vocabulary: Vocabulary, batch: Batch) -> Encoded:
@@ -86,14 +89,11 @@ def encode(pipeline: Pipeline, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         encoded = None
         if plan.letters:
             encoded = fetch_batch(resources, resident, batch)
-        validate = may_be_wrong(resident, batch)
         if encoded is None and plan.small:
-            encoded = _encode_small(
-                resources, vocabulary, resident, batch, options, plan, validate=validate
-            )
+            encoded = _encode_small(resources, vocabulary, resident, batch, options, plan)
         if encoded is None:
             encoded = encode_large(
-                pipeline, vocabulary, resident, batch, options, validate=validate, copy=copy
+                pipeline, vocabulary, resident, batch, options, validate=plan.validate, copy=copy
             )
         if encoded.spans is not None and resident.family is COMPOSED:
             widen_spans(encoded.spans, encoded.offsets, batch)
@@ -114,13 +114,12 @@ def count(
         if plan.small:  # One launch, ids and all, takes less than many.
             if copy is not None:
                 copy.wait(len(batch.data))
-            validate = may_be_wrong(resident, batch)
-            encoded = _encode_small(
-                resources, vocabulary, resident, batch, options, plan, validate=validate
-            )
+            encoded = _encode_small(resources, vocabulary, resident, batch, options, plan)
             if encoded is not None:
                 return np.diff(encoded.offsets), encoded.errors
-        return count_large(pipeline, vocabulary, resident, batch, options, copy=copy)
+        return count_large(
+            pipeline, vocabulary, resident, batch, options, validate=plan.validate, copy=copy
+        )
 
 
 def encode_ids(
@@ -133,16 +132,15 @@ def encode_ids(
         return answer
     batch = Batch(data=data, offsets=offsets)
     with resources.residents.using(vocabulary) as resident:
-        plan = plan_of(resources, resident, batch, NOTHING_ADDED)
+        # Bytes are taken as they are.
+        plan = replace(plan_of(resources, resident, batch, NOTHING_ADDED), validate=False)
         if answer is not None:  # The fast path was tried: it says what to begin with.
-            plan = Plan(plan.letters, fast=False, small=True, kernel=answer)
+            plan = replace(plan, fast=False, small=True, kernel=answer)
         encoded = None
         if plan.letters:
             encoded = fetch_batch(resources, resident, batch)
         if encoded is None and plan.small:
-            encoded = _encode_small(
-                resources, vocabulary, resident, batch, NOTHING_ADDED, plan, validate=False
-            )
+            encoded = _encode_small(resources, vocabulary, resident, batch, NOTHING_ADDED, plan)
         if encoded is None:
             encoded = encode_large(
                 pipeline, vocabulary, resident, batch, NOTHING_ADDED, validate=False
@@ -157,11 +155,9 @@ def _encode_small(
     batch: Batch,
     options: RowOptions,
     plan: Plan,
-    *,
-    validate: bool,
 ) -> Encoded | None:
     """The answer to a small batch; None: no workspace fits, and smaller chunks may."""
-    kernel = plan.kernel
+    kernel, validate = plan.kernel, plan.validate
     if plan.fast:
         answer = fast_path.encode_batch(resources, resident, kernel, batch, options, validate)
         if isinstance(answer, Encoded):

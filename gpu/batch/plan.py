@@ -13,7 +13,6 @@ from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_k
 from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch.batch import Batch
 
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
@@ -146,8 +145,3 @@ def launch_content(
     if rare or with_spans:
         others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=with_spans)
         launch(workspace, others, processors)
-
-
-def may_be_wrong(resident: Resident, batch: Batch) -> bool:
-    """Whether rows may not be UTF-8, and must be."""
-    return not (batch.has_texts or resident.fields.get("letters_are_bytes"))

@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import may_be_wrong
 from gpu.batch.row_options import RowOptions
 from gpu.host.copy_pool import Copy
 from gpu.host.split_points import find_border
@@ -43,7 +42,7 @@ def encode_large(
 
     Rows are looked at for UTF-8 if `validate` says so. A `copy` writes the bytes meanwhile.
     """
-    work = replace(_work(pipeline, resident, batch, options, copy), validate=validate)
+    work = _work(pipeline, resident, batch, options, copy, validate=validate)
 
     def new_answer(dtype: type[np.integer] = np.int32) -> BatchAnswer:
         return BatchAnswer(vocabulary, batch, options, pipeline.resources.leases, dtype)
@@ -64,6 +63,7 @@ def count_large(
     batch: Batch,
     options: RowOptions,
     *,
+    validate: bool,
     copy: Copy | None = None,
 ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
     """int64[B]: how many ids each row has; and the refused rows."""
@@ -71,17 +71,25 @@ def count_large(
     def new_answer() -> Counts:
         return Counts(vocabulary, batch, options)
 
-    work = replace(_work(pipeline, resident, batch, options, copy), count_only=True)
+    work = replace(
+        _work(pipeline, resident, batch, options, copy, validate=validate), count_only=True
+    )
     return _in_chunks(pipeline, vocabulary, batch, work, new_answer).finish()
 
 
 def _work(
-    pipeline: Pipeline, resident: Resident, batch: Batch, options: RowOptions, copy: Copy | None
+    pipeline: Pipeline,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    copy: Copy | None,
+    *,
+    validate: bool,
 ) -> Work:
     data, is_pinned = batch.data, pipeline.resources.device.is_pinned(batch.data)
     if copy is not None and not is_pinned:  # It is read before chunks are launched.
         copy.wait(len(data))
-    return Work(resident, data, is_pinned, options, may_be_wrong(resident, batch), joining=copy)
+    return Work(resident, data, is_pinned, options, validate, joining=copy)
 
 
 def _in_chunks(
