@@ -75,11 +75,11 @@ DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile
 }
 
 // Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored first.
-template <class Id, bool IS_STRIDED>
-DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, const TileRows& rows,
+template <class Id, KmerStep STEP>
+DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, const TileRows& rows,
                        StagedIds& staged, uint32_t& seen) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    if constexpr (IS_STRIDED) {
+    if constexpr (STEP == KmerStep::STRIDED) {
         stage_in_parts<Id>(job, tile, rows.begin_id, rows.end_id, staged, [&](uint32_t begin, uint32_t end, Id* to) {
             if (!rows.any_strange) stage_known(job, four, tile, rows, begin, end, to);
             else stage_one_by_one(job, four, tile, rows, begin, end, to, seen);
@@ -93,8 +93,8 @@ DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, IS_
 }
 
 // The ids that belong to a tile's letters.
-template <class Id, bool IS_STRIDED>
-DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, uint32_t number, uint32_t& seen) {
+template <class Id, KmerStep STEP>
+DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, uint32_t number, uint32_t& seen) {
     const uint32_t *table = job.kmers.letter_table, begin = number * tile.OWN_LETTERS, mark = job.kmers.row_marks[number];
     AskedRows asked;
     auto ask = [&] { asked = ask_rows(job, mark); };
@@ -118,15 +118,15 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_
 }
 
 // A warp takes a tile at a time.
-template <class Id, bool IS_STRIDED>
-DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
+template <class Id, KmerStep STEP>
+DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, STEP>* tiles, uint32_t block, uint32_t num_blocks) {
     if (!job.kmers.four_letters) {
         uint32_t* table = reinterpret_cast<uint32_t*>(tiles);
         load_letters(job, table);
         return write_any_kmers<Id>(job, table, block, num_blocks);
     }
-    FourLetters four = four_letters<IS_STRIDED>(job);
-    KmerTile<Id, IS_STRIDED>& tile = tiles[threadIdx.x / 32];
+    FourLetters four = four_letters<STEP>(job);
+    KmerTile<Id, STEP>& tile = tiles[threadIdx.x / 32];
     if (job.kmers.keeps_remainder) load_singles(job, tile.singles);
     uint32_t num_tiles = (four.num_bytes + tile.OWN_LETTERS - 1ull) / tile.OWN_LETTERS, seen = 0;
     for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles; number += num_blocks * (BLOCK / 32))

@@ -56,9 +56,9 @@ struct EvenRows {
 constexpr uint32_t STRIDED_IDS = 768;
 
 // What a warp has in shared memory.
-template <class Id, bool IS_STRIDED>
-using EvenTile = StagedTile<Id, IS_STRIDED ? TILE_LETTERS : STAGED_BYTES / sizeof(Id),
-                            IS_STRIDED ? STRIDED_IDS : STAGED_BYTES / sizeof(Id)>;
+template <class Id, KmerStep STEP>
+using EvenTile = StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : STAGED_BYTES / sizeof(Id),
+                            STEP == KmerStep::STRIDED ? STRIDED_IDS : STAGED_BYTES / sizeof(Id)>;
 
 // The vectors of a tile, by their first ids, and the shared letters: the first one, and how many.
 struct EvenPart {
@@ -207,14 +207,14 @@ DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenR
 }
 
 // The ids of a tile.
-template <class Id, bool IS_STRIDED>
-DEVICE void write_even_tile(const Job& job, const FourLetters& four, const EvenRows& rows, EvenTile<Id, IS_STRIDED>& tile,
+template <class Id, KmerStep STEP>
+DEVICE void write_even_tile(const Job& job, const FourLetters& four, const EvenRows& rows, EvenTile<Id, STEP>& tile,
                             EvenPart part) {
     Id* out = ids_out<Id>(job);
     for (uint32_t end = part.end; part.first < end; part.first = part.end) {
         part.end = min_of(end, part.first + tile.MOST_IDS);
         wait_for_stores();
-        if (!IS_STRIDED) stage_even_part<Id, NEIGHBOURS>(job, four, rows, tile, part, tile.ids);
+        if (STEP == KmerStep::NEIGHBOURS) stage_even_part<Id, NEIGHBOURS>(job, four, rows, tile, part, tile.ids);
         else if (four.stride == BY_SIX) stage_even_part<Id, BY_SIX>(job, four, rows, tile, part, tile.ids);
         else stage_even_part<Id, ANY_STRIDE>(job, four, rows, tile, part, tile.ids);
         store_staged(tile.ids, out + part.first, min_of(part.end, rows.total) - part.first);
@@ -222,11 +222,11 @@ DEVICE void write_even_tile(const Job& job, const FourLetters& four, const EvenR
 }
 
 // A warp takes a tile at a time.
-template <class Id, bool IS_STRIDED>
-DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
-    using Tile = EvenTile<Id, IS_STRIDED>;
+template <class Id, KmerStep STEP>
+DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, STEP>* tiles, uint32_t block, uint32_t num_blocks) {
+    using Tile = EvenTile<Id, STEP>;
     constexpr uint32_t LETTERS = Tile::OWN_LETTERS;
-    FourLetters four = four_letters<IS_STRIDED>(job);
+    FourLetters four = four_letters<STEP>(job);
     EvenRows rows(job);
     Tile& tile = tiles[threadIdx.x / 32];
     if (rows.singles()) load_singles(job, tile.singles);
@@ -235,7 +235,7 @@ DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tile
     for (uint64_t begin = warp * static_cast<uint64_t>(LETTERS); begin < four.num_bytes; begin += stride) {
         EvenPart part = even_part<16 / sizeof(Id), LETTERS, Tile::SHARED_LETTERS>(four, rows, begin);
         part.any_strange = pack_text(four, job.kmers.letter_table, begin, tile, seen, [] {});
-        write_even_tile<Id, IS_STRIDED>(job, four, rows, tile, part);
+        write_even_tile<Id, STEP>(job, four, rows, tile, part);
     }
     note_rare(job, seen);
     finish_even_rows(job, block, num_blocks);

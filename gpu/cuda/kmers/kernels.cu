@@ -1,5 +1,12 @@
-// The kernels of characters and k-mers, in the order in which they run; see docs/internals/kmers.md. Launch:
-// BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
+// The kernels of characters and k-mers, in the order in which they run; see docs/internals/kmers.md.
+//
+// The families `characters`, `kmers` and `strided_kmers` of gpu/kernels/families.py launch them. Plain kernels come
+// first: write_letters, or place_neighbours, place_rows and write_kmers or write_strided, or, for rows of one length,
+// write_even_kmers or write_even_strided. Where these set STATUS_RARE, all from begin_letters on make the ids anew. Each
+// kernel that writes ids does so in three widths: of 32 bits, of 16 and of 8.
+//
+// Launch: BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
+// Invariant: ids that a plain kernel writes are right, or STATUS_RARE is not 0 and nobody uses them.
 #include "kmers/equal_rows.cuh"
 #include "kmers/windows.cuh"
 #include "kmers/any_rows.cuh"
@@ -7,6 +14,19 @@
 #include "decode/spell_pass.cuh"
 #include "batch/augment_rows.cuh"
 #include "kmers/general/write.cuh"
+
+// A warp of a block has a tile in shared memory.
+template <class Id, KmerStep STEP>
+DEVICE void write_kmers_of(const Job& job) {
+    SHARED KmerTile<Id, STEP> tiles[BLOCK / 32];
+    write_kmers_stage<Id, STEP>(job, tiles, blockIdx.x, gridDim.x);
+}
+
+template <class Id, KmerStep STEP>
+DEVICE void write_even_rows_of(const Job& job) {
+    SHARED EvenTile<Id, STEP> tiles[BLOCK / 32];
+    write_even_rows_stage<Id, STEP>(job, tiles, blockIdx.x, gridDim.x);
+}
 
 // A thread sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
 KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
@@ -31,11 +51,9 @@ KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
 KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
     write_letters_stage<uint32_t>(*job, blockIdx.x, gridDim.x);
 }
-
 KERNEL __launch_bounds__(BLOCK) write_letters16(const Job* job) {
     write_letters_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
 }
-
 KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
     write_letters_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
@@ -44,79 +62,49 @@ KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
 KERNEL __launch_bounds__(BLOCK) fetch_letters(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint32_t>(job, blockIdx.x, gridDim.x);
 }
-
 KERNEL __launch_bounds__(BLOCK) fetch_letters16(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint16_t>(job, blockIdx.x, gridDim.x);
 }
-
 KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
 }
 
 // A warp a tile of letters: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids, narrow_ids, status.
-KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) {
-    SHARED KmerTile<uint32_t, false> tiles[BLOCK / 32];
-    write_kmers_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
-}
-
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) { write_kmers_of<uint32_t, KmerStep::NEIGHBOURS>(*job); }
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
-    SHARED KmerTile<uint16_t, false> tiles[BLOCK / 32];
-    write_kmers_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+    write_kmers_of<uint16_t, KmerStep::NEIGHBOURS>(*job);
 }
-
-KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) {
-    SHARED KmerTile<uint8_t, false> tiles[BLOCK / 32];
-    write_kmers_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
-}
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) { write_kmers_of<uint8_t, KmerStep::NEIGHBOURS>(*job); }
 
 // The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, narrow_ids, status.
-KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) {
-    SHARED KmerTile<uint32_t, true> tiles[BLOCK / 32];
-    write_kmers_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
-}
-
+KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) { write_kmers_of<uint32_t, KmerStep::STRIDED>(*job); }
 KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
-    SHARED KmerTile<uint16_t, true> tiles[BLOCK / 32];
-    write_kmers_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+    write_kmers_of<uint16_t, KmerStep::STRIDED>(*job);
 }
-
-KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) {
-    SHARED KmerTile<uint8_t, true> tiles[BLOCK / 32];
-    write_kmers_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
-}
+KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) { write_kmers_of<uint8_t, KmerStep::STRIDED>(*job); }
 
 // A warp a tile of letters of rows of one length: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers(const Job* job) {
-    SHARED EvenTile<uint32_t, false> tiles[BLOCK / 32];
-    write_even_rows_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+    write_even_rows_of<uint32_t, KmerStep::NEIGHBOURS>(*job);
 }
-
 KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers16(const Job* job) {
-    SHARED EvenTile<uint16_t, false> tiles[BLOCK / 32];
-    write_even_rows_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+    write_even_rows_of<uint16_t, KmerStep::NEIGHBOURS>(*job);
 }
-
 KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers8(const Job* job) {
-    SHARED EvenTile<uint8_t, false> tiles[BLOCK / 32];
-    write_even_rows_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+    write_even_rows_of<uint8_t, KmerStep::NEIGHBOURS>(*job);
 }
 
 // The same of k-mers that are no neighbours: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_even_strided(const Job* job) {
-    SHARED EvenTile<uint32_t, true> tiles[BLOCK / 32];
-    write_even_rows_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+    write_even_rows_of<uint32_t, KmerStep::STRIDED>(*job);
 }
-
 KERNEL __launch_bounds__(BLOCK, 4) write_even_strided16(const Job* job) {
-    SHARED EvenTile<uint16_t, true> tiles[BLOCK / 32];
-    write_even_rows_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+    write_even_rows_of<uint16_t, KmerStep::STRIDED>(*job);
 }
-
 KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
-    SHARED EvenTile<uint8_t, true> tiles[BLOCK / 32];
-    write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+    write_even_rows_of<uint8_t, KmerStep::STRIDED>(*job);
 }
 
 // A thread 64 bytes: text -> starts.

@@ -47,12 +47,12 @@ struct alignas(16) StridedPart {
 };
 
 // A tile with its rows. All ids of neighbouring k-mers have room.
-template <class Id, bool IS_STRIDED>
-struct KmerTile : StagedTile<Id, IS_STRIDED ? TILE_LETTERS : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id),
-                             IS_STRIDED ? MOST_STRIDED : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
-    static constexpr bool CAN_WRAP = !IS_STRIDED;
+template <class Id, KmerStep STEP>
+struct KmerTile : StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id),
+                             STEP == KmerStep::STRIDED ? MOST_STRIDED : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
+    static constexpr bool CAN_WRAP = STEP == KmerStep::NEIGHBOURS;
     RowIds rows[KMER_ROWS];
-    StridedPart parts[IS_STRIDED ? KMER_ROWS : 1];
+    StridedPart parts[STEP == KmerStep::STRIDED ? KMER_ROWS : 1];
     uint32_t begins[KMER_ROWS], lengths[KMER_ROWS];  // Letters of the batch.
 };
 

@@ -68,9 +68,12 @@ struct FourLetters {
     }
 };
 
-template <bool IS_STRIDED>
+// Whether an id begins at each letter, or at every letter that is a multiple of the stride.
+enum class KmerStep { NEIGHBOURS, STRIDED };
+
+template <KmerStep STEP>
 DEVICE FourLetters four_letters(const Job& job) {
-    return IS_STRIDED ? FourLetters(job) : FourLetters::of_neighbours(job);
+    return STEP == KmerStep::STRIDED ? FourLetters(job) : FourLetters::of_neighbours(job);
 }
 
 // Where permute_bytes finds what belongs to each of four letters: a nibble for a letter, the first one lowest.

@@ -13,13 +13,15 @@
 
 constexpr uint32_t MOST_MARKS = 64;        // Of a row. Longer rows are few, and found soon.
 
-static_assert(KmerTile<uint32_t, false>::OWN_LETTERS == LEAST_LETTERS, "there is memory for no more marks");
+static_assert(KmerTile<uint32_t, KmerStep::NEIGHBOURS>::OWN_LETTERS == LEAST_LETTERS,
+              "there is memory for no more marks");
 
 // Letters of a tile of the kernel that writes ids of this width. Where a batch has another one, marks are wrong.
 DEVICE uint32_t marked_letters(const Job& job) {
-    if (job.kmers.kmer_stride > 1) return KmerTile<uint32_t, true>::OWN_LETTERS;
-    if (job.answer.id_bits == 8) return KmerTile<uint8_t, false>::OWN_LETTERS;
-    return job.answer.id_bits == 16 ? KmerTile<uint16_t, false>::OWN_LETTERS : KmerTile<uint32_t, false>::OWN_LETTERS;
+    if (job.kmers.kmer_stride > 1) return KmerTile<uint32_t, KmerStep::STRIDED>::OWN_LETTERS;
+    if (job.answer.id_bits == 8) return KmerTile<uint8_t, KmerStep::NEIGHBOURS>::OWN_LETTERS;
+    if (job.answer.id_bits == 16) return KmerTile<uint16_t, KmerStep::NEIGHBOURS>::OWN_LETTERS;
+    return KmerTile<uint32_t, KmerStep::NEIGHBOURS>::OWN_LETTERS;
 }
 
 DEVICE void mark_tiles(uint32_t* marks, uint32_t begin, uint32_t end, uint64_t row, const Divider& letters) {
