@@ -1,13 +1,13 @@
-"""Messages of OpenAI's and Anthropic's clients in the one form that chat templates are written for.
+"""Converts messages of OpenAI's and Anthropic's clients to the form that chat templates take.
 
     {"role": "user", "content": [{"type": "text", "text": text}, …]}
     {"role": "assistant", "content": text, "tool_calls": [{"function": {"name", "arguments": {…}}}]}
     {"role": "tool", "tool_call_id": id, "content": text}
 
 OpenAI's clients send arguments as JSON in a string, Anthropic's send calls and results as blocks of
-a message's content, and OpenAI's Responses send each as an item of its own. All become what vLLM
-makes of them, so that the ids are those of its model. A content that came in parts stays so here:
-whether they are joined is for the template (chat_contents).
+a message's content, and OpenAI's Responses send each as an item of its own. The conversion is that
+of vLLM, so that the ids are the same. A content in parts stays in parts; whether they are joined
+depends on the template.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from service.core.errors import InvalidRequest
 
 Message = dict[str, Any]
 TEXTS = ("text", "input_text", "output_text", "reasoning_text", "summary_text")
-UNSEEN = ("redacted_thinking",)  # The model is not given it.
+UNSEEN = ("redacted_thinking",)  # Blocks that the model does not get.
 
 
 def template_messages(messages: list[Message]) -> list[Message]:
-    """Messages as a template takes them: texts or parts of text, arguments of calls as values.
+    """Convert messages: contents to text or parts of text, arguments of calls to values.
 
     Raises:
-        InvalidRequest: a message has something else than text, or calls that cannot be read.
+        InvalidRequest: a message has a content other than text, or calls that cannot be parsed.
     """
-    made = []
+    converted = []
     for number, message in enumerate(messages):
         where = f"/messages/{number}"
-        taken = {**message, "content": _content(message.get("content"), f"{where}/content")}
-        calls = taken.pop("tool_calls", None)
+        fields = {**message, "content": _content(message.get("content"), f"{where}/content")}
+        calls = fields.pop("tool_calls", None)
         if calls:
-            taken["tool_calls"] = _calls(calls, f"{where}/tool_calls")
+            fields["tool_calls"] = _calls(calls, f"{where}/tool_calls")
         if isinstance(message.get("reasoning"), str):
-            taken.setdefault("reasoning_content", message["reasoning"])
-        made.append(taken)
-    return made
+            fields.setdefault("reasoning_content", message["reasoning"])
+        converted.append(fields)
+    return converted
 
 
 def _content(content: Any, where: str) -> Any:
-    """A text as it is, or parts of text as OpenAI's chats have them; nothing is an empty text."""
+    """Convert a content to a text or to OpenAI's parts of text; no content is an empty text."""
     if content in (None, []):
         return ""
     if not isinstance(content, list):
@@ -61,13 +61,13 @@ def _content(content: Any, where: str) -> Any:
 
 
 def _text(content: Any, where: str) -> Any:
-    """A content as one text."""
+    """Convert a content to one text."""
     (message,) = joined([{"content": _content(content, where)}])
     return message["content"]
 
 
 def _calls(calls: Any, where: str) -> list[Message]:
-    made = []
+    converted = []
     for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
@@ -79,28 +79,28 @@ def _calls(calls: Any, where: str) -> list[Message]:
             except orjson.JSONDecodeError as error:
                 place = f"{where}/{number}/function/arguments"
                 raise InvalidRequest(f"are not JSON: {error.msg}", place) from error
-        made.append({**call, "function": {**function, "arguments": arguments}})
-    return made
+        converted.append({**call, "function": {**function, "arguments": arguments}})
+    return converted
 
 
-def of_anthropic(messages: list[Message], system: Any = None) -> list[Message]:
-    """Anthropic's messages and system prompt.
+def convert_anthropic(messages: list[Message], system: Any = None) -> list[Message]:
+    """Convert Anthropic's messages and system prompt.
 
     Raises:
-        InvalidRequest: a block is neither text nor thinking, a call or a result.
+        InvalidRequest: a block is not text, thinking, a call or a result.
     """
-    made: list[Message] = [{"role": "system", "content": system}] if system else []
+    converted: list[Message] = [{"role": "system", "content": system}] if system else []
     for number, message in enumerate(messages):
         content = message.get("content")
         if isinstance(content, list):
-            made += _of_blocks(message, content, f"/messages/{number}/content")
+            converted += _of_blocks(message, content, f"/messages/{number}/content")
         else:
-            made.append(message)
-    return made
+            converted.append(message)
+    return converted
 
 
 def _of_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]:
-    """A message's results, each a message before it, and the message, unless it is empty then."""
+    """Convert blocks: each result is a message before the rest, which is left out if empty."""
     results: list[Message] = []
     texts: list[Any] = []
     calls: list[Message] = []
@@ -125,29 +125,29 @@ def _of_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]
     return results if is_empty else [*results, own]
 
 
-def of_responses(items: list[Any]) -> list[Message]:
-    """The items of OpenAI's Responses.
+def convert_responses(items: list[Any]) -> list[Message]:
+    """Convert the items of OpenAI's Responses.
 
     Raises:
-        InvalidRequest: one is no object.
+        InvalidRequest: an item is not an object.
     """
-    made: list[Message] = []
+    converted: list[Message] = []
     for number, item in enumerate(items):
         if not isinstance(item, dict):
             raise InvalidRequest("must be an object", f"/input/{number}")
         match item.get("type"):
             case "function_call":
                 call = _call(item.get("call_id"), item.get("name"), item.get("arguments"))
-                made.append({"role": "assistant", "tool_calls": [call]})
+                converted.append({"role": "assistant", "tool_calls": [call]})
             case "function_call_output":
-                made.append(_result(item.get("call_id"), item.get("output")))
+                converted.append(_result(item.get("call_id"), item.get("output")))
             case "reasoning":
                 thoughts = item.get("content") or item.get("summary")
                 thought = _text(thoughts, f"/input/{number}/content")
-                made.append({"role": "assistant", "reasoning": thought})
+                converted.append({"role": "assistant", "reasoning": thought})
             case _:
-                made.append(item)
-    return made
+                converted.append(item)
+    return converted
 
 
 def _call(name: Any, function: Any, arguments: Any) -> Message:
@@ -162,8 +162,8 @@ def _result(call: Any, content: Any) -> Message:
     return {"role": "tool", "tool_call_id": call, "content": content}
 
 
-def functions(tools: list[Message] | None) -> list[Message] | None:
-    """Tools as OpenAI's chats describe them; Anthropic and Responses lay their parts flat."""
+def convert_tools(tools: list[Message] | None) -> list[Message] | None:
+    """Convert tools to OpenAI's chat form; Anthropic's and Responses' are flat."""
     return None if tools is None else [_function(tool) for tool in tools]
 
 

@@ -1,4 +1,4 @@
-"""Chats of OpenAI's and Anthropic's clients as the text that a model's template makes of them."""
+"""Turns chats of OpenAI's and Anthropic's clients into text by the vocabulary's template."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.registry.entries import LoadedVocabulary
 
 
 class ChatBody(DialectBody):
-    """What is read of a chat request; the rest is for whoever generates."""
+    """The fields of a chat request that matter for its ids; others are ignored."""
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     tools: list[dict[str, Any]] | None = None
@@ -28,10 +28,10 @@ class ChatBody(DialectBody):
 
 
 async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
-    """The text of a chat.
+    """Render a chat as text.
 
     Raises:
-        ServiceError: the vocabulary has no template, or it refuses the messages.
+        ServiceError: the vocabulary has no template, or the template refuses the messages.
     """
     if chat.chat_template is not None:
         message = "templates come with a vocabulary, in tokenizer_config.json, not with a request"
@@ -59,7 +59,7 @@ async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBo
 
 
 def _up_to_final(text: str, messages: list[dict[str, Any]]) -> str:
-    """The text without what the template puts behind the last message."""
+    """Remove what the template puts behind the last message."""
     content = messages[-1].get("content") or ""
     texts = [part["text"] for part in content] if isinstance(content, list) else [str(content)]
     for final in ("\n".join(texts).strip(), texts[-1].strip() if texts else ""):

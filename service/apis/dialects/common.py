@@ -1,7 +1,7 @@
-"""What the routes of other systems share: a body, its vocabulary, ids of its texts, its refusals.
+"""Shared steps of the routes of other systems: read a body, find its vocabulary, encode, decode.
 
-vLLM, SGLang, llama.cpp, TEI, OpenAI and Anthropic name the same things in their own words; each
-refusal has the shape that the system's clients read.
+The routes are those of vLLM, SGLang, llama.cpp, TEI, OpenAI and Anthropic. Each refusal has the
+shape that clients of the system read.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe
 
-NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
-MAX_DESCRIBED = 131_072  # About a tenth of a second of the loop's time.
+NO_LIMIT = 2**31 - 1  # Stands for no limit of a model's length, in ids.
+MAX_DESCRIBED = 131_072  # Ids that are written as objects; more would block the loop too long.
 Model = TypeVar("Model", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
 class DialectBody(IgnoreExtra):
-    """A body of which other fields are nothing to us: clients send whole generation requests."""
+    """A body that may have other fields, as clients send whole generation requests."""
 
     model: str | None = None
 
 
 @dataclass(slots=True)
 class DialectRequest:
-    """A request that has been read.
+    """A request whose body was read.
 
     Attributes:
         service: whose request it is.
@@ -59,15 +59,15 @@ class DialectRequest:
     body: dict[str, Any]
 
     async def entry(self, model: str | None) -> LoadedVocabulary:
-        """The vocabulary that `model` names, or the default one."""
+        """Find the vocabulary that `model` names, or the default one."""
         return await find_entry(self.service, model or self.service.settings.default_vocabulary)
 
 
 async def read_request(request: Request) -> DialectRequest:
-    """Read a request's body, whatever it says that it is.
+    """Read a request's JSON body, whatever its Content-Type.
 
     Raises:
-        ServiceError: it is too large, or no JSON object.
+        ServiceError: the body is too large, or not a JSON object.
     """
     state = request.app.state
     service: Service = state.service
@@ -89,10 +89,10 @@ async def read_request(request: Request) -> DialectRequest:
 
 
 def parse_body(model: type[Model], asked: DialectRequest) -> Model:
-    """A body as what it must be.
+    """Validate the body of a request.
 
     Raises:
-        ServiceError: a field is wrong.
+        ServiceError: a field is missing or invalid.
     """
     try:
         return model.model_validate(asked.body)
@@ -101,7 +101,7 @@ def parse_body(model: type[Model], asked: DialectRequest) -> Model:
 
 
 def model_length(asked: DialectRequest, entry: LoadedVocabulary) -> int:
-    """Most ids of a model, as its tokenizer_config.json says; NO_LIMIT where nothing says it."""
+    """Get the most ids of a model from its tokenizer_config.json; NO_LIMIT if it has none."""
     config = asked.service.registry.configs.get(entry.name)
     length = config.values.get("model_max_length") if config is not None else None
     return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
@@ -117,9 +117,9 @@ async def encode_texts(
     max_length: int | None = None,
     where: str = "/prompt",
 ) -> tuple[list[list[int]], dict[str, str], Result[Encoded]]:
-    """The ids of each text, headers that warn, and the result they are from.
+    """Encode texts; return their ids, headers with warnings, and the result.
 
-    Of more than `max_length` ids the first ones are left out, but for the begin tokens.
+    Of more than `max_length` ids the first ones are cut, except the begin tokens.
 
     Raises:
         ServiceError: a text is refused.
@@ -152,10 +152,10 @@ async def decode_rows(
     skip_special_tokens: bool,
     where: str,
 ) -> list[str]:
-    """The text of each row of ids; bytes that are not UTF-8 become U+FFFD.
+    """Decode each row of ids to a text; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        ServiceError: an id is none of the vocabulary's.
+        ServiceError: an id is not in the vocabulary.
     """
     check_rows(asked.service, len(rows), where)
     work = decode_work(asked.service, asked.call, entry, rows, skip_special_tokens)
@@ -172,17 +172,17 @@ async def decode_rows(
 
 
 def check_described(num_ids: int, where: str) -> None:
-    """Raises TooLarge where more ids than MAX_DESCRIBED would each be written as an object."""
+    """Raise TooLarge if more than MAX_DESCRIBED ids would be written as objects."""
     if num_ids > MAX_DESCRIBED:
         message = f"{num_ids} ids would be described one by one; at most {MAX_DESCRIBED} are"
         raise TooLarge(message, where)
 
 
 def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:
-    """Tokens as tokenizer.json spells them: byte-level ones in their alphabet.
+    """Spell tokens as tokenizer.json does: byte-level ones in their alphabet.
 
     Raises:
-        TooLarge: there are more than MAX_DESCRIBED.
+        TooLarge: there are more than MAX_DESCRIBED ids.
     """
     check_described(len(ids), "return_token_strs")
     vocabulary = entry.vocabulary

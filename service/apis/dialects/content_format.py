@@ -1,7 +1,7 @@
-"""Whether a chat template takes a message's content in parts or as one text: its loops tell.
+"""Detects whether a chat template takes a message's content in parts or as one text.
 
-One that goes over a content and asks the items for their type or text, as Gemma 3's does, is given
-the parts, as in transformers and vLLM. Every other was written for one text.
+A template that loops over a content and reads the type or text of its items, as Gemma 3's does,
+takes parts, as in transformers and vLLM. Every other template takes one text.
 
     {% for part in message['content'] %}{{ part['text'] }}{% endfor %}
 """
@@ -13,11 +13,11 @@ from typing import Any
 from jinja2 import nodes
 
 CONTENT = "content"
-ASKED = ("type", "text")  # Of a part; what else is in a content, as Mistral's calls, has none.
+PART_KEYS = ("type", "text")  # Other items of a content, as Mistral's calls, have neither.
 
 
 def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with one text each: the parts joined by line breaks, as in vLLM."""
+    """Join the parts of each message's content by line breaks, as vLLM does."""
     return [
         {**message, CONTENT: "\n".join(part["text"] for part in content)}
         if isinstance(content := message.get(CONTENT), list)
@@ -27,14 +27,14 @@ def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def takes_parts(template: nodes.Template) -> bool:
-    """Whether a loop over a content asks its items what they are."""
+    """Return whether a loop over a content reads the type or text of its items."""
     names = _contents(template)
     loops = template.find_all(nodes.For)
-    return any(_is_content(loop.iter, names) and _asks_items(loop) for loop in loops)
+    return any(_is_content(loop.iter, names) and _reads_items(loop) for loop in loops)
 
 
 def _contents(template: nodes.Template) -> set[str]:
-    """The variables that are set to a content, and the arguments of macros that are given one."""
+    """Find the variables and the arguments of macros that hold a content."""
     given = [
         (assign.target.name, assign.node)
         for assign in template.find_all(nodes.Assign)
@@ -71,18 +71,18 @@ def _is_content(value: nodes.Node | None, names: set[str]) -> bool:
     return False
 
 
-def _asks_items(loop: nodes.For) -> bool:
-    """Whether the type or the text of the loop's item is asked for."""
+def _reads_items(loop: nodes.For) -> bool:
+    """Return whether the loop reads the type or the text of its item."""
     if not isinstance(loop.target, nodes.Name):
         return False
     item = loop.target.name
-    asked = [(each.node, each.attr) for each in loop.find_all(nodes.Getattr)]
-    asked += [
-        (each.node, each.arg.value)
-        for each in loop.find_all(nodes.Getitem)
-        if isinstance(each.arg, nodes.Const)
+    lookups = [(node.node, node.attr) for node in loop.find_all(nodes.Getattr)]
+    lookups += [
+        (node.node, node.arg.value)
+        for node in loop.find_all(nodes.Getitem)
+        if isinstance(node.arg, nodes.Const)
     ]
     return any(
-        isinstance(owner, nodes.Name) and owner.name == item and key in ASKED
-        for owner, key in asked
+        isinstance(owner, nodes.Name) and owner.name == item and key in PART_KEYS
+        for owner, key in lookups
     )

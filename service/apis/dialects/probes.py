@@ -1,4 +1,4 @@
-"""What clients and balancers of other systems look at before they send anything."""
+"""Answers what clients and load balancers of other systems request before they send work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 @router.get("/health", response_class=Response, responses=NOT_NOW)
 @router.get("/ping", response_class=Response, responses=NOT_NOW)
 async def health(service: ServiceDep) -> Response:
-    """Nothing but the status: 200 when requests are answered, 503 when not."""
+    """Answer with a status only: 200 when the service is ready, 503 when not."""
     return Response(status_code=503 if readiness(service) else 200)
 
 
@@ -36,13 +36,13 @@ async def version() -> dict[str, str]:
 
 @router.get("/v1/models")
 async def list_models(service: ServiceDep) -> dict[str, Any]:
-    """The vocabularies, as OpenAI lists models."""
+    """List the vocabularies as OpenAI lists models."""
     return {"object": "list", "data": [_model(name) for name in service.registry.known]}
 
 
 @router.get("/v1/models/{model}")
 async def get_model(service: ServiceDep, model: str) -> Response:
-    """One vocabulary, as OpenAI shows a model."""
+    """Describe one vocabulary as OpenAI describes a model."""
     return make_json_response(_model(service.registry.find(model).name))
 
 
@@ -52,7 +52,7 @@ def _model(name: str) -> dict[str, Any]:
 
 @router.get("/info")
 async def info(service: ServiceDep) -> dict[str, Any]:
-    """What TEI says of itself."""
+    """Describe the service as TEI describes itself."""
     settings = service.settings
     name = settings.default_vocabulary
     entry = service.registry.entries.get(name)
@@ -75,7 +75,7 @@ async def info(service: ServiceDep) -> dict[str, Any]:
 
 @router.get("/tokenizer_info")
 async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Response:
-    """tokenizer_config.json as vLLM shows it; without one, what the vocabulary itself says."""
+    """Answer with tokenizer_config.json as vLLM does, or with the vocabulary's own tokens."""
     name = model or service.settings.default_vocabulary
     entry = await service.registry.loaded(name)
     roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
@@ -86,5 +86,5 @@ async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Respo
     given = config.values if config is not None else {}
     shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
     answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
-    # Numbers such as 10^30, which mean no limit in these files, are too large for orjson.
+    # These files write 10^30 for no limit, which is too large for orjson.
     return Response(json.dumps(answer | shown), media_type="application/json")

@@ -1,7 +1,7 @@
-"""Requests for generation as the ids that a model would be given, and how many they are.
+"""Renders generation requests as the ids that a model would get, and counts them.
 
-What routers in front of vLLM and SGLang ask of a tokenizer, and the count calls of OpenAI's and
-Anthropic's clients.
+Routers in front of vLLM and SGLang use these routes; the counts are for clients of OpenAI and
+Anthropic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from service.apis.dialects.chat_messages import functions, of_anthropic, of_responses
+from service.apis.dialects.chat_messages import convert_anthropic, convert_responses, convert_tools
 from service.apis.dialects.chat_prompt import ChatBody, chat_text
 from service.apis.dialects.common import (
     NO_LIMIT,
@@ -32,7 +32,7 @@ from service.registry.entries import LoadedVocabulary
 router = APIRouter(tags=["dialects"])
 
 COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
-# They stand in the answer as they came.
+# Ids of a request are repeated in the answer.
 TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
 
 
@@ -56,7 +56,7 @@ class PromptTruncation(DialectBody):
 
 
 class CompletionBody(PromptTruncation):
-    """What is read of a completion request."""
+    """The fields of a completion request that matter for its ids."""
 
     max_tokens: Annotated[int, Field(ge=0)] | None = None
     prompt: TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] | schemas.Texts | str
@@ -65,7 +65,7 @@ class CompletionBody(PromptTruncation):
 
 
 class RenderChat(ChatBody, PromptTruncation):
-    """What is read of a chat completion request."""
+    """The fields of a chat completion request that matter for its ids."""
 
     max_tokens: Annotated[int, Field(ge=0)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
@@ -74,7 +74,7 @@ class RenderChat(ChatBody, PromptTruncation):
 
 @router.post("/v1/completions/render")
 async def render_completion(request: Request) -> Response:
-    """A completion's prompts as ids: a list, one element for each prompt."""
+    """Render the prompts of a completion as ids: a list with an element for each prompt."""
     asked = await read_request(request)
     body = parse_body(CompletionBody, asked)
     entry = await asked.entry(body.model)
@@ -120,7 +120,7 @@ async def _rows(
     body: CompletionBody | RenderChat,
     most: int | None,
 ) -> tuple[list[list[int]], list[Any], dict[str, str]]:
-    """Ids of texts, and their places in code points where they were asked for."""
+    """Encode texts; also give places in code points if the request wants them."""
     with_offsets = body.return_token_offsets
     rows, warning, result = await encode_texts(
         asked,
@@ -144,7 +144,7 @@ async def _rows(
 
 
 def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:
-    """A request as vLLM's and SGLang's engines take it."""
+    """Make a request in the form of vLLM's and SGLang's engines."""
     body = asked.body
     return {
         "request_id": f"{prefix}-{uuid.uuid4().hex}",
@@ -163,7 +163,7 @@ def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any
 
 @router.post("/v1/chat/completions/render")
 async def render_chat(request: Request) -> Response:
-    """A chat as ids, by the vocabulary's template."""
+    """Render a chat as ids by the vocabulary's template."""
     asked = await read_request(request)
     body = parse_body(RenderChat, asked)
     entry = await asked.entry(body.model)
@@ -176,12 +176,12 @@ async def render_chat(request: Request) -> Response:
 
 @router.post("/v1/messages/count_tokens")
 async def count_messages(request: Request) -> Response:
-    """Anthropic's count of a conversation, its system prompt and tools included."""
+    """Count the ids of an Anthropic conversation, with its system prompt and tools."""
     asked = await read_request(request)
     system = asked.body.pop("system", None)
     body = parse_body(ChatBody, asked)
     entry = await asked.entry(body.model)
-    body.messages, body.tools = of_anthropic(body.messages, system), functions(body.tools)
+    body.messages, body.tools = convert_anthropic(body.messages, system), convert_tools(body.tools)
     return make_json_response({"input_tokens": await _count(asked, entry, body)})
 
 
@@ -195,7 +195,7 @@ async def _count(asked: DialectRequest, entry: LoadedVocabulary, body: ChatBody)
 
 @router.post("/v1/responses/input_tokens")
 async def count_responses(request: Request) -> Response:
-    """OpenAI's count of what would be sent: a text as it is, messages by the template."""
+    """Count the ids of an OpenAI Responses request: a text as it is, messages by the template."""
     asked = await read_request(request)
     given, instructions = asked.body.get("input"), asked.body.get("instructions")
     entry = await asked.entry(parse_body(DialectBody, asked).model)
@@ -208,12 +208,12 @@ async def count_responses(request: Request) -> Response:
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise InvalidRequest("must be a text or a list of messages", "/input")
-    given = of_responses(given)
+    given = convert_responses(given)
     if instructions:
         given = [{"role": "system", "content": instructions}, *given]
     asked.body["messages"] = given
     body = parse_body(ChatBody, asked)
-    body.tools = functions(body.tools)
+    body.tools = convert_tools(body.tools)
     return _counted(await _count(asked, entry, body))
 
 

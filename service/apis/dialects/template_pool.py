@@ -1,7 +1,6 @@
-"""Chats as text, by the template of a vocabulary.
+"""Renders chats by templates in a process of their own, one chat at a time.
 
-Templates run in a process of their own (chat_worker), one at a time; one that takes too long is
-ended with it, and the next chat starts another.
+If a template takes too long, the process is ended with it, and the next chat starts another.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from service.apis.dialects.template_worker import READY
 from service.core.errors import DeadlinePassed, InvalidRequest, QueueFull, TemplateFailed
 
 logger = logging.getLogger(__name__)
-START_S = 10.0  # What starting the process may take.
-MAX_WAITING = 256  # Chats in front of a process that takes one at a time.
+START_S = 10.0  # The most seconds that starting the process may take.
+MAX_WAITING = 256  # The most chats that wait for the process.
 
 
 class TemplatePool:
     """The process that templates run in.
 
     Args:
-        timeout_s: the longest that one chat may take.
-        max_chars: the most that one chat may be.
+        timeout_s: the most seconds that rendering a chat may take.
+        max_chars: the most characters of a rendered chat.
     """
 
     def __init__(self, timeout_s: float, max_chars: int) -> None:
@@ -39,12 +38,18 @@ class TemplatePool:
         self._waiting = 0
 
     async def render(self, template: str, variables: dict[str, Any], wait_s: float) -> str:
-        """The text of a chat, within so many seconds.
+        """Render a chat as text.
+
+        Args:
+            template: the source of the template.
+            variables: the values that the template reads.
+            wait_s: the most seconds to wait for the result.
 
         Raises:
-            QueueFull, DeadlinePassed: too many chats are in front of it.
-            InvalidRequest: the template refuses the messages, or is wrong.
-            TemplateFailed: it took too long, or ended its process.
+            QueueFull: too many chats are waiting.
+            DeadlinePassed: the result did not come within `wait_s`.
+            InvalidRequest: the template refuses the messages, or is invalid.
+            TemplateFailed: rendering took too long, or ended the process.
         """
         request = {"template": template, "variables": variables, "max_chars": self.max_chars}
         try:

@@ -1,9 +1,8 @@
-"""Chat templates are programs of whoever uploaded them: they run here, in a process of their own.
+"""Renders chat templates in a process of its own, as templates are untrusted programs.
 
 `python -m service.apis.dialects.template_worker` reads requests from stdin and writes answers to
-stdout, each 4 bytes of length, little-endian, and JSON. jinja2's sandbox keeps a template from
-everything but its values; the process has a limit on its memory, and `template_pool` ends it when
-it takes too long.
+stdout, each as 4 bytes of length, little-endian, and JSON. jinja2's sandbox limits a template to
+its values; the process has a memory limit, and `template_pool` ends it when it takes too long.
 """
 
 from __future__ import annotations
@@ -25,42 +24,42 @@ from jinja2.utils import LRUCache
 from service.apis.dialects.content_format import joined, takes_parts
 
 MEMORY_BYTES = 1 << 30
-READY = b"ready"  # What the process says first.
-MAX_COMPILED, COMPILED_CHARS = 64, 1 << 16
-"""Templates that stay compiled at most, and how long each of them may be."""
+READY = b"ready"  # The first output of the process.
+MAX_COMPILED = 64  # The most templates that stay compiled.
+COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
 
 
 class Generation(Extension):
-    """The block `generation`, which marks the assistant's words for training: its text as it is.
+    """The block `generation`, which marks the assistant's text for training and leaves it as it is.
 
-    It is called as a macro is, as transformers does: what it sets is gone behind it.
+    As in transformers it runs like a macro, so variables that it sets are local.
     """
 
     tags = {"generation"}  # noqa: RUF012  # jinja2 asks for a set.
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """What stands between the tags."""
+        """Parse the statements between the tags."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.CallBlock(self.call_method("text"), [], [], body).set_lineno(line)
 
     def text(self, caller: Macro) -> str:
-        """What the body writes."""
+        """Render the statements."""
         written: str = caller()
         return written
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """jinja2 as chat templates expect it."""
-    made = ImmutableSandboxedEnvironment(
+    """Set up jinja2 as chat templates expect it."""
+    jinja = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[Generation, "jinja2.ext.loopcontrols"],
     )
-    made.filters["tojson"] = to_json
-    made.globals["raise_exception"] = raise_exception
-    made.globals["strftime_now"] = strftime_now
-    return made
+    jinja.filters["tojson"] = to_json
+    jinja.globals["raise_exception"] = raise_exception
+    jinja.globals["strftime_now"] = strftime_now
+    return jinja
 
 
 def to_json(
@@ -70,7 +69,7 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON with letters as they are, and transformers' arguments; jinja2's filter escapes HTML."""
+    """Write JSON as transformers does; jinja2's own filter escapes HTML."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -81,20 +80,20 @@ def to_json(
 
 
 def raise_exception(message: str) -> NoReturn:
-    """What templates call for messages that they do not take."""
+    """Refuse messages; templates call it."""
     raise TemplateError(message)
 
 
 def strftime_now(format: str) -> str:
-    """Today, as templates write it into the system message."""
+    """Format the current time; templates call it for the system message."""
     return datetime.datetime.now().strftime(format)
 
 
 class Templates:
-    """Templates, and whether each takes contents in parts; the latest used ones stay compiled.
+    """Compiles templates, and detects whether each takes contents in parts.
 
-    Compiling takes a hundred times as long as writing a chat. What a template sets is the chat's:
-    nothing of it stays.
+    Recently used templates stay compiled, as compiling takes far longer than rendering. Variables
+    that a template sets do not outlive the chat.
     """
 
     def __init__(self) -> None:
@@ -102,7 +101,7 @@ class Templates:
         self.compiled = LRUCache(MAX_COMPILED)
 
     def get(self, template: str) -> tuple[Template, bool]:
-        """One of them; raises TemplateError."""
+        """Compile a template, and tell whether it takes parts; may raise TemplateError."""
         found: tuple[Template, bool] | None = self.compiled.get(template)
         if found is None:
             tree = self.jinja.parse(template)
@@ -113,10 +112,10 @@ class Templates:
 
 
 def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> str:
-    """The text of a chat; contents in parts become texts where the template takes no parts.
+    """Render a chat; contents in parts are joined if the template takes no parts.
 
     Raises:
-        TemplateError: the template is wrong, or refuses the messages, or writes too much.
+        TemplateError: the template is invalid, refuses the messages, or writes too much.
     """
     compiled, is_for_parts = templates.get(template)
     if "messages" in variables and not is_for_parts:
@@ -131,7 +130,7 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
 
 
 def answer_to(templates: Templates, request: dict[str, Any]) -> dict[str, str]:
-    """The text of a chat, or the error; where memory is short, without the templates that stay."""
+    """Answer with the text of a chat or an error; if memory is short, drop compiled templates."""
     try:
         try:
             return {"text": render(templates, **request)}
@@ -152,7 +151,7 @@ def main() -> None:
     while len(prefix := source.read(4)) == 4:
         request = json.loads(source.read(*struct.unpack("<I", prefix)))
         answer = answer_to(templates, request)
-        # Half a surrogate pair, which a template can write, becomes a question mark.
+        # A lone surrogate, which a template can write, becomes a question mark.
         body = json.dumps(answer, ensure_ascii=False).encode(errors="replace")
         sink.write(struct.pack("<I", len(body)) + body)
         sink.flush()

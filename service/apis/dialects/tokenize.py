@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize, as vLLM, SGLang, llama.cpp and TEI have them: the body says which.
+"""Answers /tokenize and /detokenize of vLLM, SGLang, llama.cpp and TEI, told apart by the body.
 
 {"prompt": ...} or {"messages": ...}   vLLM and SGLang     {"content": ...}   llama.cpp
 {"inputs": ...}                        TEI
@@ -30,21 +30,21 @@ from service.operations import schemas
 from service.registry.entries import LoadedVocabulary
 
 router = APIRouter(tags=["dialects"])
-ONE, MANY = "list[int]", "list[list[int]]"  # Names that errors leave out, as those of all unions.
+ONE, MANY = "list[int]", "list[list[int]]"  # Tags of the union; errors leave them out.
 
 
-def _how_many(value: object) -> str:
-    """Whether ids are those of one row or of several, as the first of them says."""
+def _row_tag(value: object) -> str:
+    """Tell by the first element whether ids are one row or several."""
     return MANY if isinstance(value, list) and value and isinstance(value[0], list) else ONE
 
 
 Rows = Annotated[
-    Annotated[schemas.Ids, Tag(ONE)] | Annotated[schemas.Rows, Tag(MANY)], Discriminator(_how_many)
+    Annotated[schemas.Ids, Tag(ONE)] | Annotated[schemas.Rows, Tag(MANY)], Discriminator(_row_tag)
 ]
 
 
 class PromptBody(DialectBody):
-    """vLLM's and SGLang's: one text or several."""
+    """The body of vLLM and SGLang: one text or several."""
 
     prompt: str | schemas.Texts
     add_special_tokens: bool = True
@@ -52,7 +52,7 @@ class PromptBody(DialectBody):
 
 
 class ContentBody(DialectBody):
-    """llama.cpp's."""
+    """The body of llama.cpp."""
 
     content: str
     add_special: bool = False
@@ -60,28 +60,28 @@ class ContentBody(DialectBody):
 
 
 class InputsBody(DialectBody):
-    """TEI's."""
+    """The body of TEI."""
 
     inputs: str | schemas.Texts
     add_special_tokens: bool = True
 
 
 class TokensBody(DialectBody):
-    """Ids to text, in vLLM's, SGLang's and llama.cpp's words."""
+    """The body of vLLM, SGLang and llama.cpp for ids to text."""
 
     tokens: Rows
     skip_special_tokens: bool | None = None
 
 
 class IdsBody(DialectBody):
-    """Ids to text, in TEI's words."""
+    """The body of TEI for ids to text."""
 
     ids: Rows
     skip_special_tokens: bool = True
 
 
 class CompletionChat(ChatBody):
-    """vLLM's chat on /tokenize."""
+    """A chat on vLLM's /tokenize."""
 
     return_token_strs: bool = Field(False)
 
@@ -95,7 +95,7 @@ def _shape(body: dict[str, Any]) -> Shape:
 @router.post("/tokenize")
 @router.post("/v1/tokenize")
 async def tokenize(request: Request) -> Response:
-    """The ids of texts, in the words of the system whose body it is."""
+    """Encode texts; the fields of the body choose the system whose answer it gets."""
     shape: Shape = "openai"
     try:
         asked = await read_request(request)
@@ -162,7 +162,7 @@ async def _llama_cpp(asked: DialectRequest) -> Response:
 
 
 def _piece(entry: LoadedVocabulary, token_id: int) -> str | list[int]:
-    """A token's text, or its bytes where they are no text."""
+    """Write a token as text, or as a list of bytes if it is not UTF-8."""
     token = entry.vocabulary.tokens[token_id] or b""
     try:
         return token.decode()
@@ -197,7 +197,7 @@ async def _tei(asked: DialectRequest) -> Response:
 def _tei_tokens(
     entry: LoadedVocabulary, text: bytes, ids: list[int], spans: list[list[int]]
 ) -> list[dict[str, Any]]:
-    """Each token with its text and place; special ones have their name and no place."""
+    """Describe each token by its text and place; a special token has its name and no place."""
     special = entry.vocabulary.special_ids
     return [
         {
@@ -215,13 +215,13 @@ def _tei_tokens(
 
 @router.post("/detokenize")
 async def detokenize(request: Request) -> Response:
-    """The text of ids, as `prompt`, `text` and `content`; special tokens stay."""
+    """Decode ids to `prompt`, `text` and `content`; special tokens stay."""
     return await _detokenize(request, skips_special=False)
 
 
 @router.post("/v1/detokenize")
 async def sglang_detokenize(request: Request) -> Response:
-    """The same as SGLang has it: special tokens are left out unless asked for."""
+    """Decode ids as SGLang does: special tokens are left out by default."""
     return await _detokenize(request, skips_special=True)
 
 
@@ -237,7 +237,7 @@ async def _detokenize(request: Request, *, skips_special: bool) -> Response:
 
 @router.post("/decode")
 async def tei_decode(request: Request) -> Response:
-    """TEI's way from ids to texts."""
+    """Decode ids as TEI does."""
     asked = await read_request(request)
     body = parse_body(IdsBody, asked)
     entry = await asked.entry(body.model)
@@ -248,9 +248,9 @@ async def tei_decode(request: Request) -> Response:
 async def _texts(
     asked: DialectRequest, entry: LoadedVocabulary, rows: Rows, skip: bool, where: str
 ) -> tuple[list[str], bool]:
-    """The texts of one row of ids or of several, and whether it was one."""
+    """Decode one row of ids or several; also return whether it was one."""
     many = [row for row in rows if isinstance(row, list)]
     one = len(many) < len(rows) or not rows
-    wanted = [[each for each in rows if isinstance(each, int)]] if one else many
-    texts = await decode_rows(asked, entry, wanted, skip_special_tokens=skip, where=where)
+    id_rows = [[token_id for token_id in rows if isinstance(token_id, int)]] if one else many
+    texts = await decode_rows(asked, entry, id_rows, skip_special_tokens=skip, where=where)
     return texts, one

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from service.apis.dialects.chat_messages import (
-    functions,
-    of_anthropic,
-    of_responses,
+    convert_anthropic,
+    convert_responses,
+    convert_tools,
     template_messages,
 )
 from service.core.errors import InvalidRequest
@@ -117,7 +117,9 @@ def test_anthropics_calls_and_results():
         {"role": "user", "content": []},
     ]
     thought = {"reasoning": "I add.", "reasoning_content": "I add."}
-    assert template_messages(of_anthropic(messages, [{"type": "text", "text": "Be kind."}])) == [
+    assert template_messages(
+        convert_anthropic(messages, [{"type": "text", "text": "Be kind."}])
+    ) == [
         {"role": "system", "content": [text("Be kind.")]},
         USER,
         {"role": "assistant", "content": [text("So:")], "tool_calls": [CALL], **thought},
@@ -133,7 +135,7 @@ def test_anthropics_blocks_that_are_no_text_are_refused(block):
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
     for blocks in ([block], [result]):
         with pytest.raises(InvalidRequest, match="only text"):
-            template_messages(of_anthropic([{"role": "user", "content": blocks}]))
+            template_messages(convert_anthropic([{"role": "user", "content": blocks}]))
 
 
 def test_items_of_responses():
@@ -153,7 +155,7 @@ def test_items_of_responses():
             "content": [{"type": "output_text", "text": "3."}],
         },
     ]
-    assert template_messages(of_responses(items)) == [
+    assert template_messages(convert_responses(items)) == [
         USER,
         {"role": "assistant", "content": "", "reasoning": "so", "reasoning_content": "so"},
         {"role": "assistant", "content": "", "tool_calls": [CALL]},
@@ -161,7 +163,7 @@ def test_items_of_responses():
         {"type": "message", "role": "assistant", "content": [text("3.")]},
     ]
     with pytest.raises(InvalidRequest) as refused:
-        of_responses([USER, "x"])
+        convert_responses([USER, "x"])
     assert refused.value.where == "/input/1"
 
 
@@ -169,8 +171,8 @@ def test_tools_of_all_are_described_as_openais_chats_do():
     function = {"name": "add", "description": "adds", "parameters": SCHEMA}
     chat = {"type": "function", "function": function}
     anthropic = {"name": "add", "description": "adds", "input_schema": SCHEMA}
-    assert functions([chat, {"type": "function", **function}, anthropic]) == [chat] * 3
-    assert functions([{"type": "web_search", "name": "web"}]) == [
+    assert convert_tools([chat, {"type": "function", **function}, anthropic]) == [chat] * 3
+    assert convert_tools([{"type": "web_search", "name": "web"}]) == [
         {"type": "function", "function": {"name": "web"}}
     ]
-    assert functions(None) is None
+    assert convert_tools(None) is None
