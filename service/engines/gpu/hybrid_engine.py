@@ -243,14 +243,15 @@ class HybridEngine:
         if gpu is None:
             return self.cpu.decode(vocabulary, ids, offsets, skip_special_tokens)
 
-        def part(begin: int, end: int) -> tuple[Vocabulary, Int64s, Int64s, bool]:
-            rows = offsets[begin : end + 1]
-            return vocabulary, ids[rows[0] : rows[-1]], rows - rows[0], skip_special_tokens
+        def decode_rows(decode: Callable[..., Answer], begin: int, end: int) -> Answer:
+            places = offsets[begin : end + 1]
+            part = ids[places[0] : places[-1]]
+            return decode(vocabulary, part, places - places[0], skip_special_tokens)
 
         return self._ask(
             len(offsets) - 1,
-            lambda begin, end: Decoded(*gpu.decode(*part(begin, end)), self.name),
-            lambda begin, end: self.cpu.decode(*part(begin, end)),
+            lambda begin, end: Decoded(*decode_rows(gpu.decode, begin, end), self.name),
+            lambda begin, end: decode_rows(self.cpu.decode, begin, end),
             join_decoded,
         )
 
