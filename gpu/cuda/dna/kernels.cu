@@ -1,5 +1,11 @@
 // The kernels of byte-pair encoding of letters, in the order in which they run; see docs/internals/dna-bpe.md.
+//
+// The family `dna` of gpu/kernels/families.py launches them for batches of any size; small batches of bases are tried
+// by the kernels of dna/parts first. Letters are packed, windows find their paths (dna/windows), windows that do not
+// meet are repaired (dna/repair), and the ids are written.
+//
 // Launch: any number of blocks of BLOCK threads, of WALKERS where they walk.
+// Invariant: two neighbouring windows count only where they meet, so every two neighbouring tokens are compatible.
 #include "dna/windows/last_tokens.cuh"
 #include "dna/write_ids.cuh"
 #include "dna/map_letters.cuh"

@@ -1,5 +1,10 @@
-// The kernels of batches of bases that end soon; see docs/internals/dna-bpe.md. Launch: cooperative, a block of BASES_THREADS a
-// multiprocessor at most. The Job is not read from memory but comes with the launch.
+// The kernels of small batches of bases, which are one launch each; see docs/internals/dna-bpe.md, Parts.
+//
+// gpu/small launches one of them, for batches that ask for nothing but ids. A block encodes a part of the text from
+// the letters around it alone, and no block waits for the path of another one.
+//
+// Launch: cooperative, a block of BASES_THREADS a multiprocessor at most. The Job comes with the launch.
+// Invariant: the ids are right, or STATUS_RARE of host_status is not 0 and the kernels of dna/ encode the whole batch.
 #include "dna/parts/write_ids.cuh"
 
 DYNAMIC_SHARED(memory);
