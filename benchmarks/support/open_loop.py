@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from service.http.connection.idle_timer import has_unread
+from service.http.connection.protocol import has_unread
 
 LOST = 0  # In place of a status: the connection ended before the answer did.
 LIMIT = 1 << 20

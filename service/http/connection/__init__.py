@@ -1,9 +1,9 @@
 """uvicorn's protocol class, with a fast path for small calls and limits on idle clients.
 
-`protocol` answers small calls from the HTTP parser's callbacks, as `inline_call` and
-`response_writer` describe them, and passes everything else to uvicorn. `head_cache` recognizes a
-repeated head by its bytes, `idle_timer` closes connections that make no progress, and
-`upgrade_filter` declines offers of HTTP/2.
+`protocol` answers small calls from the HTTP parser's callbacks and passes everything else to
+uvicorn; it closes connections that make no progress. `inline_call` is such a call, from its
+repeated head, known by its bytes, to its answer in one write. `upgrade_filter` declines offers of
+HTTP/2.
 
 Called by uvicorn, once for each connection.
 

@@ -9,7 +9,7 @@ head and body. A plain small POST to a path of the fast path needs none of it:
                          │
                        batcher.submit ─► result ─► one write
 
-A head that a connection has sent before is known by its bytes (head_cache.py), and then not even
+A head that a connection has sent before is known by its bytes (inline_call.py), and then not even
 the parser sees the request.
 
 All refusals found before the queue go uvicorn's way and are found there again, so that there
@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import select
 import sys
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -33,10 +35,7 @@ from service.core.errors import ServiceError, nothing_came
 from service.core.request_head import IN_SCOPE, read_call, read_timeout, repeat_call
 from service.http.asgi_fast_path import INLINE_CALLS
 from service.http.body_takeover import PROTOCOL
-from service.http.connection.head_cache import HeadCache
-from service.http.connection.idle_timer import UNREAD_S, IdleTimer, has_unread
-from service.http.connection.inline_call import InlineCall
-from service.http.connection.response_writer import AnswerHead, ResponseWriter
+from service.http.connection.inline_call import AnswerHead, HeadCache, InlineCall, ResponseWriter
 from service.http.connection.upgrade_filter import UpgradeFilter
 from service.operations.context import Service
 from service.operations.operation import check_digest, parse
@@ -46,6 +45,7 @@ MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answe
 MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
 INLINE_URLS = {path.encode(): (path, call) for path, call in INLINE_CALLS.items()}
 JSON = b"application/json"
+UNREAD_S = 0.1  # A loop that was busy for longer looks again.
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
@@ -54,6 +54,49 @@ class _Trailers(list[tuple[bytes, bytes]]):
     @override
     def append(self, field: tuple[bytes, bytes]) -> None:
         pass
+
+
+def has_unread(transport: asyncio.Transport) -> bool:
+    """Whether something has come on an open connection that the loop has not read yet.
+
+    A loop that was busy runs the timers that are due meanwhile before it reads again.
+    """
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class IdleTimer:
+    """Calls a function when nothing has happened for some time.
+
+    Args:
+        loop: the connection's.
+        idle_s: the time.
+        call: the function.
+    """
+
+    __slots__ = ("_call", "_handle", "_idle_s", "_loop")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, idle_s: float, call: Callable[[], object]
+    ) -> None:
+        self._loop = loop
+        self._idle_s = idle_s
+        self._call = call
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, seconds: float | None = None) -> None:
+        """Begin to wait, for the timer's own time unless another one is given."""
+        self.cancel()
+        self._handle = self._loop.call_later(
+            self._idle_s if seconds is None else seconds, self._call
+        )
+
+    def cancel(self) -> None:
+        """Wait no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
 
 class FastPathProtocol(HttpToolsProtocol):

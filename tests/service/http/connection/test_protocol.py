@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from service.core.settings import Settings
 from service.http.asgi_fast_path import AsgiFastPath
-from service.http.connection.head_cache import RepeatedHead
-from service.http.connection.inline_call import InlineCall
+from service.http.connection.inline_call import InlineCall, RepeatedHead
 from service.http.connection.protocol import MAX_INLINE_BYTES, FastPathProtocol, make_protocol
 from service.security.api_keys import add_key
 from service.server.app import create_app
