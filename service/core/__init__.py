@@ -2,8 +2,8 @@
 
 `settings` reads every setting from the environment; `errors` declares every refusal with its code
 and status, and `problem_details` writes them as documents. `call` holds what an answer needs of its
-request and `request_head` makes it of a head; `counters` are numbers that only grow;
-`context_vars` carries the request's id to log lines; `version` is the version.
+request and reads it from the head; `counters` are numbers that only grow; `context_vars` carries
+the request's id to log lines; `version` is the version.
 
 Called by every other folder of the service.
 

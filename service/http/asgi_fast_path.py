@@ -18,11 +18,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from service.batching.work import ClientGone
-from service.core.call import Call
+from service.core.call import Call, get_call, read_timeout
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import InvalidRequest, ServiceError, TooLarge, nothing_came
 from service.core.problem_details import as_service_error, problem
-from service.core.request_head import get_call, read_timeout
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import RequestBody, collect

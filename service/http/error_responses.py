@@ -9,9 +9,9 @@ import orjson
 from fastapi import Response
 from typing_extensions import override
 
+from service.core.call import get_call
 from service.core.errors import ServiceError
 from service.core.problem_details import as_service_error, problem
-from service.core.request_head import get_call
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher
 from service.batching.work import ClientGone, Output, Result, WorkItem
+from service.core.call import get_call
 from service.core.errors import QueueFull, RateLimited, TooLarge
 from service.core.problem_details import as_service_error
-from service.core.request_head import get_call
 from service.http.asgi_fast_path import send_problem
 from service.http.backpressure import SEND_BYTES
 from service.operations.context import Service

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.core.call import get_call
 from service.core.context_vars import REQUEST_ID
 from service.core.errors import ServiceError
-from service.core.request_head import get_call
 from service.core.settings import Settings
 from service.http.asgi_fast_path import read_body
 from service.http.backpressure import SEND_BYTES

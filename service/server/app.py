@@ -25,8 +25,8 @@ from service.batching.batch import PlaceIds
 from service.batching.batcher import Batcher
 from service.batching.runner import LocalRunner
 from service.batching.work import GONE
+from service.core.call import get_call
 from service.core.errors import ServiceError
-from service.core.request_head import get_call
 from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
 from service.engines.base import Codec, Engine

@@ -23,8 +23,8 @@ from typing_extensions import override
 
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.batching.work import EncodeWork, Result
+from service.core.call import read_timeout
 from service.core.errors import TooLarge
-from service.core.request_head import read_timeout
 from service.http.backpressure import BoundedSender
 from service.http.request_body import RequestBody
 from service.http.streaming_response import Streamed, run_patiently, stream_thread

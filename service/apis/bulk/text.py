@@ -20,8 +20,8 @@ from typing_extensions import override
 
 from service.apis.bulk.text_chunks import Cutter, encode_while_reading
 from service.batching.work import EncodeWork, Result
+from service.core.call import read_timeout
 from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
-from service.core.request_head import read_timeout
 from service.http.asgi_fast_path import send_pieces
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import Streamed, check_length, octets

@@ -16,10 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from service.apis.dialects.template_pool import TemplatePool
 from service.batching.work import EncodeWork, Result
-from service.core.call import Call
+from service.core.call import Call, get_call, read_timeout
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
 from service.core.problem_details import invalid_body
-from service.core.request_head import get_call, read_timeout
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service

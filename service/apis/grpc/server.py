@@ -26,11 +26,10 @@ from service.apis.grpc.conversions import TextsRequest
 from service.apis.grpc.status import abort
 from service.apis.oip import grpc_service
 from service.apis.oip.state import OipState
-from service.core.call import Call
+from service.core.call import Call, read_call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import BadBody, DeadlinePassed, Draining, nothing_came
 from service.core.problem_details import as_service_error
-from service.core.request_head import read_call
 from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.operations.readiness import readiness

@@ -14,8 +14,8 @@ from service.apis.bulk.arrow import BulkArrow
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.apis.bulk.fasta import BulkFasta, FastaQuery
 from service.apis.bulk.text import BulkText
+from service.core.call import get_call
 from service.core.errors import UnsupportedFormat
-from service.core.request_head import get_call
 from service.http.dependencies import ServiceDep
 from service.http.openapi import refusals
 from service.http.streaming_response import Streamed

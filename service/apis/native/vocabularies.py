@@ -12,9 +12,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 
+from service.core.call import get_call
 from service.core.errors import InvalidRequest, TooLarge, UnsupportedFormat
 from service.core.problem_details import invalid_body
-from service.core.request_head import get_call
 from service.engines.cpu.verification import sample_texts, verify
 from service.http.asgi_fast_path import read_body
 from service.http.dependencies import ServiceDep

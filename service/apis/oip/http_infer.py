@@ -23,9 +23,9 @@ from service.apis.oip.state import OipState
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, read_rows, read_tensor
 from service.batching.work import ClientGone
+from service.core.call import get_call, read_timeout, whole_number
 from service.core.errors import InvalidRequest
 from service.core.problem_details import invalid_body
-from service.core.request_head import get_call, read_timeout, whole_number
 from service.http.asgi_fast_path import read_body
 from service.http.error_responses import make_dialect_response
 from service.http.request_body import RequestBody, collect

@@ -30,9 +30,9 @@ from typing import Any
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.core.call import IN_SCOPE, read_call, read_timeout, repeat_call
 from service.core.context_vars import CLIENT
 from service.core.errors import ServiceError, nothing_came
-from service.core.request_head import IN_SCOPE, read_call, read_timeout, repeat_call
 from service.http.asgi_fast_path import INLINE_CALLS
 from service.http.body_takeover import PROTOCOL
 from service.http.connection.inline_call import AnswerHead, HeadCache, InlineCall, ResponseWriter
