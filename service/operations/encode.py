@@ -1,11 +1,14 @@
-"""Texts in, ids out: the calls encode, encode/batch and count, from their JSON to their JSON."""
+"""Texts in, ids out: the calls encode, encode/batch and count, from their JSON to their JSON.
+
+Most requests ask for nothing but ids: where the answer is short, it is written in one call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -14,7 +17,6 @@ from service.batching.work import CountWork, EncodeWork, Result
 from service.core.call import Call
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
-from service.operations.ids_only_json import asks_nothing, is_plain, plain_batch, plain_text
 from service.operations.operation import (
     AnswerPieces,
     Operation,
@@ -29,6 +31,7 @@ from service.operations.rendering.json_stream import (
     head,
     matrix_json,
     ragged_json,
+    rows_json,
     tokens_json,
 )
 from service.operations.rendering.offset_units import convert_spans
@@ -50,12 +53,62 @@ OPTION_FIELDS = (
     "circular",
     "return_offsets",
 )
+MAX_IDS = 8_192  # About 50 KB and 0.02 ms; longer answers are written in pieces.
+NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.
 
 
 def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
     """Raises InvalidRequest where an id of the vocabulary might not fit."""
     if len(vocabulary) - 1 > np.iinfo(DTYPES[dtype]).max:
         raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
+
+
+def asks_nothing(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> bool:
+    """Whether all options are as they are where a client says nothing of them."""
+    return len(request.model_fields_set) == NUM_REQUIRED
+
+
+def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
+    """Whether an answer is ids and their number, nothing else, and they are few."""
+    encoded, begin, end = result.output, result.begin, result.end
+    if not asks_nothing(request) or result.errors:
+        return False
+    if encoded.num_tokens is not None:
+        return False
+    return end - begin <= MAX_IDS and result.offsets[end] - result.offsets[begin] <= MAX_IDS
+
+
+def plain_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
+    """Write the answer to one text."""
+    encoded = result.output
+    around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
+    begin, end = result.offsets[result.begin : result.begin + 2]
+    ids = orjson.dumps(encoded.ids[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)
+    return b"".join((around.before, ids, around.between, b"%d" % (end - begin), around.after))
+
+
+def plain_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
+    """Write the answer to several texts."""
+    encoded = result.output
+    around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
+    rows = rows_json(encoded.ids, result.offsets, result.begin, result.end)
+    places = pairwise(result.offsets[result.begin : result.end + 1])
+    sizes = orjson.dumps([end - begin for begin, end in places])
+    return b"".join((around.before, rows, around.between, sizes, around.after))
+
+
+class Around(NamedTuple):
+    """What stands before the ids, between them and their number, and behind that."""
+
+    before: bytes
+    between: bytes
+    after: bytes
+
+
+@lru_cache(256)
+def _around(name: str, digest: str, engine: str) -> Around:
+    before = b'{"vocabulary":%b,"digest":"%b","ids":' % (orjson.dumps(name), digest.encode())
+    return Around(before, b',"num_tokens":', b',"engine":"%b"}' % engine.encode())
 
 
 def _plan_text(

@@ -15,7 +15,7 @@ from service.batching.work import EncodeWork
 from service.engines.cpu.engine import CpuEngine
 from service.http import asgi_fast_path
 from service.http.asgi_fast_path import FAST_PATH_CALLS
-from service.operations import decode, ids_only_json, operation, schemas, windows
+from service.operations import decode, operation, schemas, windows
 from service.operations import encode as encode_answers
 from service.operations.rendering import json_stream
 from service.registry.entries import LoadedVocabulary
@@ -158,7 +158,7 @@ def test_answers_to_large_bodies_are_the_same_and_written_by_other_threads(monke
             value = getattr(orjson, name)
             return watched(value) if callable(value) else value
 
-    for module in (json_stream, ids_only_json, encode_answers, decode, windows):
+    for module in (json_stream, encode_answers, decode, windows):
         monkeypatch.setattr(module, "orjson", Watched())
 
     async def scenario():
@@ -319,7 +319,7 @@ def test_a_large_answer_comes_in_pieces_and_whole():
 )
 def test_who_asks_for_nothing_gets_what_all_get(monkeypatch, path, body, max_ids):
     """Plain answers are written in one call where they are short, and as others where not."""
-    monkeypatch.setattr(ids_only_json, "MAX_IDS", max_ids)
+    monkeypatch.setattr(encode_answers, "MAX_IDS", max_ids)
 
     async def scenario():
         async with serving(FakeEngine()) as (client, _):
@@ -339,8 +339,8 @@ def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
     cut = EncodeWork(vocabulary, ["abc"], EncodeOptions(max_length=2))
     alone = run_works(engine, [plain]).results[0]
     beside = run_works(engine, [plain, cut]).results[0]
-    assert ids_only_json.is_plain(request, alone)
-    assert not ids_only_json.is_plain(request, beside)
+    assert encode_answers.is_plain(request, alone)
+    assert not encode_answers.is_plain(request, beside)
     answers = [encode_answers._render_texts(None, entry, request, 0, r) for r in (alone, beside)]
     assert b"".join(answers[0]) == b"".join(answers[1])
 

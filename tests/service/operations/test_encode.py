@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.operations.ids_only_json import plain_batch, plain_text
+from service.operations.encode import plain_batch, plain_text
 from service.operations.rendering.json_stream import rows_json
 
 BORDERS = [0, 9, 10, 99, 100, 999, 1000, 1001, 9_999, 10_000, 999_999, 1_000_000, -1]
