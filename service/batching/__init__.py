@@ -1,4 +1,4 @@
-"""Waiting requests become batches: admission, fair queues, two lanes, and runners.
+"""Waiting requests become batches: admission, fair queues and two lanes (queues.py), and runners.
 
 Operations make a `WorkItem` of a request and give it to the `Batcher`; the HTTP and gRPC servers
 wait for its `Result`. A `BatchRunner` has a batch computed: by an engine of this process here

@@ -8,7 +8,7 @@ of the loop goes together; while the runner is busy the next batch collects.
                  and so do clients within                                                 ▼
                  one, by deficit round robin                          completions ◄── finish
 
-Two lanes (lanes.py): a request above `long_request_bytes` never stands in front of short ones.
+Two lanes (queues.py): a request above `long_request_bytes` never stands in front of short ones.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 
-from service.batching.admission import ANSWERED, CANCELLED, FAILED, Admission
 from service.batching.batch import BatchResults, run_works
-from service.batching.fair_queue import Queue
-from service.batching.lanes import ALONE, Lane, QueueKey, make_queue_key
+from service.batching.queues import (
+    ALONE,
+    ANSWERED,
+    CANCELLED,
+    FAILED,
+    Admission,
+    Lane,
+    Queue,
+    QueueKey,
+    make_queue_key,
+)
 from service.batching.runner import BatchRunner, record_batch
 from service.batching.work import (
     AnyResult,

@@ -27,7 +27,7 @@ from service.batching.batch import (
     split_decoded,
     split_encoded,
 )
-from service.batching.lanes import PREPARED, QueueKey
+from service.batching.queues import PREPARED, QueueKey
 from service.batching.runner import INLINE_S, Finish, LocalRunner
 from service.batching.work import (
     AnyResult,

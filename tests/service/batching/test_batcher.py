@@ -10,8 +10,8 @@ from time import perf_counter
 import pytest
 
 from service.batching.batcher import Batcher
-from service.batching.cost_model import CostKey, CostModel
-from service.batching.runner import LocalRunner
+from service.batching.queues import CostKey
+from service.batching.runner import CostModel, LocalRunner
 from service.batching.work import ClientGone, DecodeWork, EncodeWork, Result
 from service.core.errors import DeadlinePassed, Draining, QueueFull
 from service.core.settings import Settings
@@ -475,7 +475,7 @@ def test_a_batch_that_lost_its_core_says_little_of_the_next_ones():
 
 
 def test_costs_are_kept_of_the_vocabularies_that_were_used_last(monkeypatch):
-    monkeypatch.setattr("service.batching.cost_model.MAX_MEASURED", 2)
+    monkeypatch.setattr("service.batching.runner.MAX_MEASURED", 2)
 
     async def scenario():
         batcher = make(FakeEngine())

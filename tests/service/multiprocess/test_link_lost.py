@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from service.batching.cost_model import CostKey
+from service.batching.queues import CostKey
 from service.batching.work import EncodeWork
 from service.core.errors import EngineLost
 from service.core.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.batching.cost_model import CostKey
+from service.batching.queues import CostKey
 from service.batching.work import EncodeWork
 from service.engines.base import Holding, Residency, SelfTest
 from service.engines.cpu.engine import CpuEngine
