@@ -12,9 +12,9 @@ struct LastToken {
 
 // Left classes of the last tokens at the latest places, as many as a token has letters: two bytes each, a
 // row for each place, a column for each thread.
-template <uint32_t THREADS, uint32_t LETTERS>
+template <uint32_t LETTERS>
 struct ClassRing {
-    static constexpr uint32_t ROW = 2 * THREADS, BYTES = LETTERS * ROW;
+    static constexpr uint32_t ROW = 2 * FORWARD_THREADS, BYTES = LETTERS * ROW;
     static constexpr bool IS_COPIED = LETTERS <= COPIED_LETTERS;
     static constexpr uint32_t LEVELS = (IS_COPIED ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
 
@@ -34,9 +34,9 @@ struct ClassRing {
 // Of a block that copies `ending_last`, and of one that does not.
 struct CopiedShared {
     uint2 last[1 << 2 * COPIED_K];
-    ClassRing<FORWARD_THREADS, COPIED_LETTERS> ring;
+    ClassRing<COPIED_LETTERS> ring;
 };
-using ForwardShared = ClassRing<FORWARD_THREADS, MAX_LETTERS>;
+using ForwardShared = ClassRing<MAX_LETTERS>;
 constexpr uint32_t COPIED_SHARED = 192 * 1024;
 constexpr uint32_t FORWARD_SHARED = 128 * 1024;
 static_assert(sizeof(CopiedShared) <= COPIED_SHARED && sizeof(ForwardShared) <= FORWARD_SHARED, "launches ask for so much");
