@@ -1,4 +1,4 @@
-"""The commands `decode`, `vocabularies`, `verify` and `convert`."""
+"""Runs the commands `decode`, `vocabularies`, `verify`, `convert` and `key`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.seqio.reader import standard_input
 from vocabularies import builtin
 from vocabularies.model.vocabulary import Vocabulary
 
-MAX_DIGITS = 30  # More than any id has.
+MAX_DIGITS = 30  # No id has so many.
 SHORT_DIGEST = len("sha256:") + 12
 
 
@@ -31,7 +31,7 @@ def _open(arguments: argparse.Namespace) -> Vocabulary:
 
 
 def decode(arguments: argparse.Namespace) -> int:
-    """Ids to bytes on stdout; 1 where a row was refused."""
+    """Decode ids to bytes on stdout; return 1 if a row was refused."""
     vocabulary, engine = _open(arguments), CpuEngine()
     code = 0
     for place, row in _rows(arguments):
@@ -51,10 +51,10 @@ def decode(arguments: argparse.Namespace) -> int:
 
 
 def _rows(arguments: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
-    """Lists of ids with the place each came from.
+    """Read lists of ids, each with its place in the input.
 
     Raises:
-        ValueError: stdin is closed, or holds no ids.
+        ValueError: stdin is closed, or does not hold ids.
     """
     if arguments.ids:
         yield "", arguments.ids
@@ -66,16 +66,16 @@ def _rows(arguments: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
 
 
 def _ids(data: bytes, place: str) -> list[int]:
-    """A JSON list, an object with "ids", or numbers with white space between.
+    """Parse a JSON list, an object with "ids", or numbers with white space between.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the data are none of these.
     """
     wrong = f"{place}: not a JSON list of ids, nor numbers with spaces between"
     text = data.strip()
     if text[:1] not in (b"[", b"{"):
         words = text.split()
-        # Python itself refuses to read thousands of digits, and names no place.
+        # Python's own error for thousands of digits would not have the place.
         if not all(word.isdigit() and len(word) <= MAX_DIGITS for word in words):
             raise ValueError(wrong)
         return _checked([int(word) for word in words], place)
@@ -98,7 +98,7 @@ def _checked(ids: list[int], place: str) -> list[int]:
 
 
 def vocabularies(arguments: argparse.Namespace) -> int:
-    """A table of the built-in vocabularies."""
+    """Print a table of the built-in vocabularies."""
     rows = [_described(name) for name in builtin.BUILTINS]
     if arguments.json:
         for row in rows:
@@ -129,7 +129,7 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Compare the engine's ids with the reference's; 1 where one text differs."""
+    """Compare the engine's ids with the reference's; return 1 if a text differs."""
     from service.engines.cpu.verification import sample_texts
     from service.engines.cpu.verification import verify as compare
 
@@ -154,10 +154,10 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def _lines(path: Path) -> list[str]:
-    """The texts of a file; only the line feed ends one, as `encode --lines` has it.
+    """Read the texts of a file; only a line feed ends a text, as for `encode --lines`.
 
     Raises:
-        ValueError: one is not UTF-8.
+        ValueError: a text is not UTF-8.
     """
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
     texts = []
@@ -174,7 +174,7 @@ def convert(arguments: argparse.Namespace) -> int:
     """Write a vocabulary in another format.
 
     Raises:
-        ValueError: the format cannot be told, or a file is there already.
+        ValueError: the format is unknown, or a file exists already.
     """
     vocabulary, out = _open(arguments), Path(arguments.out)
     format = output_format(arguments.format, out)
@@ -184,10 +184,10 @@ def convert(arguments: argparse.Namespace) -> int:
 
 
 def key(arguments: argparse.Namespace) -> int:
-    """A new key into the file of keys; the secret is printed here and is nowhere else.
+    """Add a new key to the file of keys, and print the secret, which is not stored.
 
     Raises:
-        ValueError: the file is wrong, or has the name already.
+        ValueError: the file is damaged, or has a key of this name.
     """
     from service.security.api_keys import add_key
     from service.security.rate_limits import Rates

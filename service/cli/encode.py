@@ -1,4 +1,4 @@
-"""The commands `encode` and `count`: texts and sequences out of files, ids or numbers to stdout.
+"""Runs the commands `encode` and `count`, which read files and print ids or numbers of ids.
 
 The CPU engine runs in this process; memory is bounded by the longest single text.
 """
@@ -30,11 +30,11 @@ PROGRESS_DELAY_S = 2.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Encode or count every text; the exit code is 1 where one was refused.
+    """Encode or count every text; return 1 if one was refused.
 
     Raises:
-        VocabularyError, NoSuchVocabulary, BadRecords, OSError, ValueError: see the modules that
-            read.
+        VocabularyError, NoSuchVocabulary, BadRecords, OSError, ValueError: a vocabulary or a file
+            cannot be read, or options contradict each other.
     """
     if arguments.text is not None and arguments.files:
         raise ValueError("give files or --text, not both")
@@ -64,7 +64,7 @@ def _refusal(record: Record, error: RowError) -> str:
 def _records(arguments: argparse.Namespace) -> Iterable[Record]:
     if arguments.text is None:
         return read_records(arguments.files, arguments.reading or "auto")
-    # A byte that is not UTF-8 in an argument comes back as it was.
+    # This restores bytes of an argument that are not UTF-8.
     texts = [os.fsencode(text) for text in arguments.text]
     if len(texts) == 1:
         return [Record("", texts[0])]
@@ -72,7 +72,7 @@ def _records(arguments: argparse.Namespace) -> Iterable[Record]:
 
 
 def _progress(arguments: argparse.Namespace) -> Iterator[Record]:
-    """The records, with a bar on stderr where that is a terminal and the work is long."""
+    """Give the records, with a progress bar on stderr if that is a terminal and it takes long."""
     with tqdm(unit="B", unit_scale=True, delay=PROGRESS_DELAY_S, disable=None) as bar:
         for record in _records(arguments):
             yield record
@@ -123,7 +123,7 @@ def _write_ids(
 
 
 def _line(ids: NDArray[np.integer[Any]]) -> bytes:
-    """Ids with spaces between, and a line end; many times faster than str() of each."""
+    """Write ids with spaces between and a line end; orjson is faster than str() of each id."""
     numbers = orjson.dumps(np.ascontiguousarray(ids), option=orjson.OPT_SERIALIZE_NUMPY)
     return numbers[1:-1].replace(b",", b" ") + b"\n"
 
@@ -145,7 +145,7 @@ def _answer(
     row: int,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """One record's object, with the words of the HTTP answer."""
+    """Make the object of a record, with the fields of the HTTP answer."""
     if row in encoded.errors:
         return _failed(record, encoded.errors[row])
     ids = np.ascontiguousarray(encoded.row(row))

@@ -1,6 +1,6 @@
-"""The figures of `motifs report` as one SVG: a panel for each measure, a bar for each vocabulary.
+"""Draws the figures of `motifs report` as SVG: a panel for each measure, a bar a vocabulary.
 
-Drawn by hand, so that it needs no library and is the same file everywhere.
+It needs no library for plots, and the same figures give the same file on every machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COLOURS = ("#1b5e9e", "#e07b00", "#2a8f3c", "#b3322f", "#7a4fa3", "#8a5a44", "#6
 
 
 def plot(measured: Mapping[str, MotifMetrics]) -> str:
-    """An SVG of some vocabularies measured on one corpus."""
+    """Draw an SVG of vocabularies that were measured on one corpus."""
     panels = _panels(measured)
     step = TOP + BAR_HEIGHT * len(measured) + 26
     height = 44 + step * -(-len(panels) // COLUMNS)
@@ -38,7 +38,7 @@ def plot(measured: Mapping[str, MotifMetrics]) -> str:
 
 
 def _panels(measured: Mapping[str, MotifMetrics]) -> dict[str, dict[str, float]]:
-    """{measure: {vocabulary: figure}}."""
+    """Arrange the figures as {measure: {vocabulary: figure}}."""
     panels: dict[str, dict[str, float]] = {}
     for name, metrics in measured.items():
         figures = {
@@ -59,7 +59,7 @@ def _panels(measured: Mapping[str, MotifMetrics]) -> dict[str, dict[str, float]]
 
 
 def _panel(x: float, y: float, title: str, figures: Mapping[str, float]) -> str:
-    """Bars from the left, each with its vocabulary and figure; shares are drawn out of 1."""
+    """Draw bars from the left, each with its vocabulary and figure; shares go from 0 to 1."""
     known = [figure for figure in figures.values() if not isnan(figure)]
     most = max(1.0, *known) if known else 1.0
     parts = [_text(x, y + 14, title, size=13)]

@@ -1,4 +1,4 @@
-"""The command `motifs report`: how whole vocabularies leave motifs, as a table, JSON and a plot."""
+"""Runs the command `motifs report`, which measures how whole vocabularies leave motifs."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
 def measure_vocabulary(
     engine: Engine, vocabulary: Vocabulary, sequences: NamedCorpus, spans: Spans
 ) -> MotifMetrics:
-    """Encode a corpus and measure what became of its motifs.
+    """Encode a corpus and measure how whole its motifs stay.
 
     Raises:
-        ValueError: a sequence is refused; it is named.
+        ValueError: a sequence is refused; the message names it.
     """
     corpus = sequences.corpus
     found = [np.zeros((0, 2), np.int64)]

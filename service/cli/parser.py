@@ -1,7 +1,7 @@
-"""The command line: `warptok`, or `python -m service`.
+"""Parses the command line `warptok`, or `python -m service`, and runs the command.
 
-Only what was asked for is imported: `warptok encode` starts without the web framework. Exit codes:
-0; 1 where something was refused; 2 where the command, a file or a setting is wrong.
+Only modules that the command needs are imported: `warptok encode` starts without the web framework.
+Exit codes: 0; 1 if something was refused; 2 if the command, a file or a setting is wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from service.cli.training_arguments import add_motifs, add_train
 from service.server.startup import USAGE_ERROR
 from vocabularies.errors import VocabularyError
 
-# A shell says 128 + signal of a command that a signal ended.
+# Shells return 128 + signal for a command that a signal ended.
 BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
 MAX_INT64 = 2**63 - 1
 MAX_SAMPLES = 1_000_000
-MAX_DIGITS = 30  # More than any number that is asked for here has.
+MAX_DIGITS = 30  # No valid number here has so many.
 VOCABULARY = "a built-in vocabulary's name, or the path of a vocabulary file or folder"
 INPUTS = "files ('-' or none: stdin); FASTA, FASTQ and gzip are found from the first byte"
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parsed = make_parser().parse_args(arguments)
     if sys.stderr is None:
-        # Closed by the caller: print would write complaints among the ids on stdout.
+        # The caller closed it, so print would write errors to stdout.
         sys.stderr = open(os.devnull, "w")
     try:
         code = _run(parsed)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Python flushes stdout once more at exit; that must not fail as well.
+        # Python flushes stdout once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def _run(parsed: argparse.Namespace) -> int:
         from service.cli import serve
 
         return serve.run(parsed)
-    # Python has None where the caller closed it; a service may be started like that.
+    # None means that the caller closed it; only `serve` may run like that.
     if sys.stdout is None:
         raise ValueError("stdout is closed")
     if parsed.command in ("encode", "count"):
@@ -80,7 +80,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Every command with its options."""
+    """Make the parser of all commands and their options."""
     parser = argparse.ArgumentParser(
         prog="warptok",
         description="Exact token ids of text and DNA: a service, and the same at the command line.",
@@ -170,10 +170,10 @@ def _special_token(argument: str) -> tuple[str, int]:
 
 
 def _number(lowest: int, highest: int) -> Callable[[str], int]:
-    """What reads a number between two bounds out of an argument."""
+    """Make a function that parses an argument as a number between two bounds."""
 
     def read(argument: str) -> int:
-        # Python itself refuses to read thousands of digits, in words that help nobody.
+        # Python's own error for thousands of digits does not help.
         is_number = argument.isdecimal() and len(argument) <= MAX_DIGITS
         if not is_number or not lowest <= int(argument) <= highest:
             shown = argument if len(argument) <= MAX_DIGITS else f"{argument[:MAX_DIGITS]}..."

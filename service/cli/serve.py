@@ -1,6 +1,6 @@
-"""The command `serve`: its settings, its log, and which processes it takes.
+"""Runs the command `serve`: reads the settings, starts the log, starts the processes.
 
-Little is imported here, so that several processes can be started before anything large is.
+It imports little, so that several processes can start before large modules are loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.observability.logging import configure
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer requests until SIGTERM or Ctrl-C; the exit code.
+    """Answer requests until SIGTERM or Ctrl-C; return the exit code.
 
     Raises:
         ValueError: a setting in the environment or an option is wrong.

@@ -1,4 +1,4 @@
-"""The command `train`: a vocabulary out of files of sequences, with a bar, stopped by Ctrl-C."""
+"""Runs the command `train`, which learns a vocabulary from files of sequences."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Learn a vocabulary and write it; 130 where Ctrl-C stopped it.
+    """Learn a vocabulary and write it; return 130 if Ctrl-C stopped it.
 
     Raises:
-        VocabularyError, BadRecords, OSError, ValueError: see the modules that read.
+        VocabularyError, BadRecords, OSError, ValueError: a file cannot be read or written, or an
+            option is wrong.
     """
     out = Path(arguments.out)
     options = _options(arguments)
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _train(
     arguments: argparse.Namespace, options: TrainingOptions, state: Path
 ) -> tuple[Training, list[Choice]]:
-    """What was learnt, perhaps until Ctrl-C, and what it was computed on where that was chosen."""
+    """Train until the end or Ctrl-C; also return the device if one was chosen."""
     sequences = read_corpus(
         arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell
     )
@@ -80,7 +81,7 @@ def _train(
 
 
 def _options(arguments: argparse.Namespace) -> TrainingOptions:
-    """What was given; the defaults are TrainingOptions' own."""
+    """Make the options from the arguments; TrainingOptions has the defaults."""
     given: dict[str, Any] = {"vocabulary_size": arguments.size}
     names = {field.name for field in dataclasses.fields(TrainingOptions)}
     given |= {name: value for name, value in vars(arguments).items() if name in names}
@@ -91,7 +92,7 @@ def _options(arguments: argparse.Namespace) -> TrainingOptions:
 
 @contextmanager
 def _until_interrupted() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed; pressed once more, it ends the process at once."""
+    """Give a function that tells whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
     interrupts: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -107,7 +108,7 @@ def _until_interrupted() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[Progress], None]]:
-    """A bar on stderr where that is a terminal."""
+    """Give a function that shows progress on stderr if that is a terminal."""
     with tqdm(unit="id", disable=None) as bar:
 
         def show(progress: Progress) -> None:
@@ -147,7 +148,7 @@ def _write(
 
 
 def _log(training: Training) -> str:
-    """Every merge: its tokens, then the figures it was chosen by, in their integer units."""
+    """Write a table of the merges: their tokens, then the integer figures that chose them."""
     lines = ["\t".join(("rank", "left_token", "right_token", *Merge._fields))]
     name = training.vocabulary.token_string
     for rank, merge in enumerate(training.merges):

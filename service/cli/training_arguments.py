@@ -1,4 +1,4 @@
-"""The arguments of `train` and `motifs report`; imports nothing of what they then need."""
+"""Declares the arguments of `train` and `motifs report`, without importing these commands."""
 
 from __future__ import annotations
 

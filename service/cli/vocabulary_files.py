@@ -1,4 +1,4 @@
-"""Vocabularies that a command names, to read and to write: built-in ones, files, folders."""
+"""Reads and writes the vocabularies that a command names: built-in ones, files, folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = (
 
 
 class NoSuchVocabulary(ValueError):
-    """Neither a built-in vocabulary nor a file has this name."""
+    """No built-in vocabulary and no file has this name."""
 
 
 def open_vocabulary(
@@ -32,12 +32,12 @@ def open_vocabulary(
     pretokenizer: str | None = None,
     special_tokens: Mapping[str, int] | None = None,
 ) -> Vocabulary:
-    """The vocabulary called `source`, or in the file or folder of that path.
+    """Read the built-in vocabulary called `source`, or the file or folder of that path.
 
     Raises:
-        NoSuchVocabulary: there is none; near names are suggested.
-        VocabularyError: the files are wrong, with every place; or say themselves what an argument
-            says.
+        NoSuchVocabulary: there is none; the message suggests similar names.
+        VocabularyError: the files are invalid, with every place, or contain what an argument also
+            gives.
         OSError: a file cannot be read.
     """
     path = Path(source)
@@ -76,10 +76,10 @@ def _unknown(source: str) -> str:
 
 
 def output_format(format: str | None, out: Path) -> str:
-    """The format that is asked for, or that the file's name says.
+    """Choose the output format by the option, or by the name of the file.
 
     Raises:
-        ValueError: there is no such format, or the name says none.
+        ValueError: the format is unknown, or the name belongs to no format.
     """
     by_suffix = {".tiktoken": "tiktoken", ".txt": "vocab.txt", ".vocabulary": "canonical"}
     found = format or (out.name if out.name in FORMATS else by_suffix.get(out.suffix))
@@ -91,11 +91,11 @@ def output_format(format: str | None, out: Path) -> str:
 
 
 def write_files(vocabulary: Vocabulary, out: Path, format: str, *, force: bool) -> list[Path]:
-    """Write one file at `out`, or in the folder `out`; several make that folder.
+    """Write one file to `out`, or into the folder `out`; for several files the folder is made.
 
     Raises:
-        ValueError: a file is there already, and is not to be written over.
-        VocabularyError: the format cannot mean the same.
+        ValueError: a file exists already, and `force` is not set.
+        VocabularyError: the format cannot express the vocabulary.
         OSError: a file cannot be written.
     """
     files = write_vocabulary(vocabulary, format)

@@ -1,6 +1,10 @@
-"""The messages of the gRPC services: .proto texts, what protoc made of them, and their classes.
+"""The messages of the gRPC services: .proto files, their descriptors, and their classes.
 
-`python -m service.protos.generate` makes the .binpb and .pyi files anew after a change. Classes are
-built from the descriptors when they are imported, and not generated as code: generated code asks
-for protobuf's runtime of its own version, descriptors work with every one.
+`loading` builds the classes from the descriptors (.binpb) at import; the .pyi files describe them
+to type checkers. `python -m service.protos.generate` writes both again after a .proto file changed.
+
+Called by the gRPC server and by clients that import the classes.
+
+No Python code is generated, because generated code needs protobuf's runtime of its own version,
+while descriptors work with every version.
 """

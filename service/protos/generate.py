@@ -1,4 +1,4 @@
-"""Makes the .binpb and .pyi files of every .proto file beside it; needs grpcio-tools."""
+"""Generates the .binpb and .pyi files of every .proto file in this folder; needs grpcio-tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def generate(folder: Path) -> None:
     """Write ``NAME.binpb`` and ``NAME_pb2.pyi`` of each .proto file here into a folder.
 
     Raises:
-        RuntimeError: protoc refused a file; it has said why.
+        RuntimeError: protoc refused a file; it has printed the reason.
     """
     from grpc_tools import protoc
 

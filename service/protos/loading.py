@@ -1,4 +1,4 @@
-"""Message classes from the descriptors that protoc made."""
+"""Makes message classes from the descriptors that protoc wrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 
 def load_messages(name: str) -> dict[str, Any]:
-    """The classes of all messages in ``name.binpb`` by name, and DESCRIPTOR, the file's own."""
+    """Make the classes of all messages in ``name.binpb``, and DESCRIPTOR, the file's descriptor."""
     files = descriptor_pb2.FileDescriptorSet()
     files.ParseFromString((Path(__file__).parent / f"{name}.binpb").read_bytes())
     pool = descriptor_pool.Default()

@@ -1,4 +1,4 @@
-"""Ids of texts in shared memory that a device reads where they lie, put where they are wanted."""
+"""Encodes texts in shared memory on the device, which also writes the ids to shared memory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from vocabularies.batch.shared_rows import SharedRows, SharedText
 async def encode_shared(
     oip: OipState, request: Inference, entry: LoadedVocabulary, asked: EncodeParameters
 ) -> tuple[Outputs, int, float] | None:
-    """Outputs, rows, and seconds in the queue; None where no device can, or the host is needed.
+    """Encode on the device; None if the request needs the host or no device can do it.
+
+    Returns:
+        The outputs, the number of rows, and the seconds in the queue.
 
     Raises:
-        ServiceError: the request is refused.
+        ServiceError: the request is invalid, or a limit refuses it.
     """
     source = request.inputs["text"].place if "text" in request.inputs else None
     wanted = {each.name: each.parameters for each in request.outputs}.get("input_ids", {})

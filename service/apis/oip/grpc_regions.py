@@ -1,4 +1,4 @@
-"""The calls of inference.GRPCInferenceService on shared memory; `grpc_service` has the others."""
+"""Implements the calls of inference.GRPCInferenceService on shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.protos import inference_pb2 as pb
 async def system_status(
     oip: OipState, call: Call, request: pb.SystemSharedMemoryStatusRequest
 ) -> pb.SystemSharedMemoryStatusResponse:
-    """The registered regions, or one of them."""
+    """List the registered regions of system memory, or one of them."""
     status = pb.SystemSharedMemoryStatusResponse
     regions = {
         each.name: status.RegionStatus(
@@ -24,7 +24,7 @@ async def system_status(
 async def system_register(
     oip: OipState, call: Call, request: pb.SystemSharedMemoryRegisterRequest
 ) -> pb.SystemSharedMemoryRegisterResponse:
-    """Register a region for inputs and outputs."""
+    """Register a region of system memory for inputs and outputs."""
     regions = oip.regions
     await regions.register_system(request.name, request.key, request.offset, request.byte_size)
     return pb.SystemSharedMemoryRegisterResponse()
@@ -33,7 +33,7 @@ async def system_register(
 async def system_unregister(
     oip: OipState, call: Call, request: pb.SystemSharedMemoryUnregisterRequest
 ) -> pb.SystemSharedMemoryUnregisterResponse:
-    """Let go of a region, or of all."""
+    """Unregister a region of system memory, or all of them."""
     await oip.regions.unregister_system(request.name)
     return pb.SystemSharedMemoryUnregisterResponse()
 
@@ -41,7 +41,7 @@ async def system_unregister(
 async def cuda_status(
     oip: OipState, call: Call, request: pb.CudaSharedMemoryStatusRequest
 ) -> pb.CudaSharedMemoryStatusResponse:
-    """The registered regions of device memory, or one of them."""
+    """List the registered regions of device memory, or one of them."""
     status = pb.CudaSharedMemoryStatusResponse
     regions = {
         each.name: status.RegionStatus(
@@ -66,6 +66,6 @@ async def cuda_register(
 async def cuda_unregister(
     oip: OipState, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
 ) -> pb.CudaSharedMemoryUnregisterResponse:
-    """Let go of a region of device memory, or of all."""
+    """Unregister a region of device memory, or all of them."""
     await oip.regions.unregister_cuda(request.name)
     return pb.CudaSharedMemoryUnregisterResponse()

@@ -1,4 +1,4 @@
-"""inference.GRPCInferenceService: the Open Inference Protocol v2 over gRPC, with Triton's calls.
+"""Implements inference.GRPCInferenceService: the Open Inference Protocol v2 and Triton's calls.
 
 The calls of `oip.infer` and `oip.models`, from messages and back; protos/inference.proto has them.
 """
@@ -41,19 +41,19 @@ CONTENTS = {
 
 
 async def server_live(oip: OipState, call: Call, request: Any) -> pb.ServerLiveResponse:
-    """The process runs."""
+    """Report that the process runs."""
     return pb.ServerLiveResponse(live=True)
 
 
 async def server_ready(oip: OipState, call: Call, request: Any) -> pb.ServerReadyResponse:
-    """Whether the service can answer."""
+    """Report whether the service is ready."""
     return pb.ServerReadyResponse(ready=not readiness(oip.service))
 
 
 async def model_ready(
     oip: OipState, call: Call, request: pb.ModelReadyRequest
 ) -> pb.ModelReadyResponse:
-    """Whether a model can answer; one that is not there cannot, which Triton calls no error."""
+    """Report whether a model is ready; an unknown model is not ready, as in Triton."""
     try:
         known = models.check_version(oip.service, request.name, request.version)
     except UnknownVocabulary:
@@ -62,14 +62,14 @@ async def model_ready(
 
 
 async def server_metadata(oip: OipState, call: Call, request: Any) -> pb.ServerMetadataResponse:
-    """What the server is and speaks."""
+    """Describe the server and its extensions."""
     return pb.ServerMetadataResponse(**models.server())
 
 
 async def model_metadata(
     oip: OipState, call: Call, request: pb.ModelMetadataRequest
 ) -> pb.ModelMetadataResponse:
-    """Inputs and outputs of a model."""
+    """Describe the inputs and outputs of a model."""
     models.check_version(oip.service, request.name, request.version)
     return pb.ModelMetadataResponse(**models.metadata(request.name))
 
@@ -77,7 +77,7 @@ async def model_metadata(
 async def model_config(
     oip: OipState, call: Call, request: pb.ModelConfigRequest
 ) -> pb.ModelConfigResponse:
-    """A model's configuration."""
+    """Get a model's configuration."""
     models.check_version(oip.service, request.name, request.version)
     return pb.ModelConfigResponse(config=pb.ModelConfig(**models.config(request.name)))
 
@@ -85,7 +85,7 @@ async def model_config(
 async def model_statistics(
     oip: OipState, call: Call, request: pb.ModelStatisticsRequest
 ) -> pb.ModelStatisticsResponse:
-    """What happened to the requests of a model, or of all."""
+    """Get the statistics of a model, or of all models."""
     if request.name:
         models.check_version(oip.service, request.name, request.version)
     names = [request.name] if request.name else [each["name"] for each in models.index(oip.service)]
@@ -95,14 +95,14 @@ async def model_statistics(
 async def repository_index(
     oip: OipState, call: Call, request: pb.RepositoryIndexRequest
 ) -> pb.RepositoryIndexResponse:
-    """All models and their states."""
+    """List all models and their states."""
     return pb.RepositoryIndexResponse(models=models.index(oip.service, ready_only=request.ready))
 
 
 async def repository_load(
     oip: OipState, call: Call, request: pb.RepositoryModelLoadRequest
 ) -> pb.RepositoryModelLoadResponse:
-    """Load a vocabulary that is known."""
+    """Load a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
     await oip.service.get_host().vocabularies.load(name)
     return pb.RepositoryModelLoadResponse()
@@ -120,7 +120,7 @@ async def repository_unload(
 async def model_infer(
     oip: OipState, call: Call, request: pb.ModelInferRequest
 ) -> pb.ModelInferResponse:
-    """Ids of texts, or texts of ids."""
+    """Encode texts or decode ids, as the model's name says."""
     models.check_version(oip.service, request.model_name, request.model_version)
     if len(request.inputs) > MAX_TENSORS or len(request.outputs) > MAX_TENSORS:
         raise InvalidRequest(f"more than {MAX_TENSORS} inputs or outputs", "inputs")
@@ -137,7 +137,7 @@ async def model_infer(
 async def stream_infer(
     oip: OipState, call: Call, requests: AsyncIterator[pb.ModelInferRequest]
 ) -> AsyncIterator[pb.ModelStreamInferResponse]:
-    """An answer or an error for each request, in order; an error does not end the stream."""
+    """Answer each request in order, by a result or an error; an error does not end the stream."""
     async for request in requests:
         try:
             response = await model_infer(oip, replace(call, timeout_s=None), request)
@@ -152,7 +152,7 @@ async def stream_infer(
 
 
 def _values(parameters: Any) -> dict[str, Any]:
-    """Parameters by name, each whatever it was given as."""
+    """Read parameters by name, each in the type of its message."""
     values = {}
     for name, parameter in parameters.items():
         kind = parameter.WhichOneof("parameter_choice")
@@ -162,7 +162,7 @@ def _values(parameters: Any) -> dict[str, Any]:
 
 
 def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
-    """Tensors from shared memory, from the raw contents in order, or from typed contents."""
+    """Read tensors from shared memory, from raw contents in order, or from typed contents."""
     inputs: dict[str, Tensor] = {}
     raw = iter(request.raw_input_contents)
     for each in request.inputs:
@@ -181,7 +181,7 @@ def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
 
 
 def _typed(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor whose elements are message fields."""
+    """Read a tensor from typed contents."""
     field = CONTENTS.get(each.datatype)
     values = list(getattr(each.contents, field)) if field is not None else []
     if each.datatype != BYTES:

@@ -1,4 +1,4 @@
-"""Inference requests and answers over HTTP: JSON, and tensors behind it as they lie in memory.
+"""Answers inference requests over HTTP: JSON, with binary tensors behind it.
 
 body    JSON | tensor | tensor ...     Inference-Header-Content-Length: bytes of the JSON
 answer  JSON | tensor | tensor ...     the same
@@ -34,7 +34,7 @@ from service.operations.schemas import IgnoreExtra
 
 LENGTH = b"inference-header-content-length"
 BINARY_SIZE = "binary_data_size"
-SMALL_BYTES = 1 << 16  # Of a body that is nothing but a JSON head, or has small tensors behind it.
+SMALL_BYTES = 1 << 16  # The largest body that is read without memory from the engine.
 
 
 class _Part(IgnoreExtra):
@@ -102,7 +102,7 @@ class Infer:
         return answered
 
     async def _body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:
-        """A small plain body as it comes; any other one in memory that the engine lends."""
+        """Read a body; a large or compressed one into memory that the engine lends."""
         call, settings = self.call, self.service.settings
         limit = settings.max_body_bytes
         check_length(call.content_length, limit)
@@ -155,7 +155,7 @@ def _whole_number(value: bytes) -> int:
 
 
 def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:
-    """A body that is nothing but the one input's bytes."""
+    """Describe a body that holds only the bytes of the one input."""
     size = {BINARY_SIZE: len(body)}
     return _InferBody(
         inputs=[_Input(name="text", datatype="UINT8", shape=[len(body)], parameters=size)]
@@ -165,7 +165,7 @@ def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:
 def _answer_parts(
     oip: OipState, asked: _InferBody, model: str, outputs: list[Tensor]
 ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
-    """The JSON and the tensors behind it, and the headers that say where they part."""
+    """Make the JSON, the tensors behind it, and the headers that separate them."""
     all_binary = bool(asked.parameters.get("binary_data_output"))
     wanted = {each.name: each.parameters for each in asked.outputs}
     described: list[dict[str, Any]] = []

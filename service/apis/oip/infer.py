@@ -1,11 +1,11 @@
-"""Inference requests of the Open Inference Protocol: a vocabulary is a model.
+"""Answers inference requests of the Open Inference Protocol, where a vocabulary is a model.
 
     model {vocabulary}            text BYTES [N], or text UINT8 [bytes] with offsets INT64 [N + 1]
                                   ─► input_ids [T], offsets INT64 [N + 1]
                                   ─► padded: input_ids [N, L], attention_mask INT8 [N, L]
     model {vocabulary}.decode     input_ids [T], offsets INT64 [N + 1] ─► text BYTES [N]
 
-Options are the request's parameters, in the words of the JSON calls. A refused text fails the
+Options are parameters of the request, with the names of the JSON calls. A refused text fails the
 request, unless the client asks for the output `errors`. Knows neither HTTP nor gRPC.
 """
 
@@ -56,7 +56,7 @@ from vocabularies.batch.batch import Batch
 
 
 async def infer(oip: OipState, request: Inference) -> list[Tensor]:
-    """The outputs of a request, in the order in which they were asked for.
+    """Compute the outputs of a request, in the order in which it names them.
 
     Raises:
         ServiceError: the request, or a row of it, is refused.
@@ -72,25 +72,25 @@ async def infer(oip: OipState, request: Inference) -> list[Tensor]:
             outputs, num_rows, queue_s = await _decode(oip.service, request)
         else:
             outputs, num_rows, queue_s = await _encode(oip, request)
-        wanted = _wanted(request, outputs)
+        selected = _select_outputs(request, outputs)
     except Exception:
         statistics.failed(perf_counter() - begin)
         raise
     statistics.succeeded(num_rows, queue_s, perf_counter() - begin)
-    return wanted
+    return selected
 
 
-def _wanted(request: Inference, outputs: Outputs) -> list[Tensor]:
-    names = [wanted.name for wanted in request.outputs]
+def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
+    names = [output.name for output in request.outputs]
     if len(set(names)) < len(names):
         raise InvalidRequest("an output is asked for twice", "outputs")
     if not request.outputs:
         return [make() for name, make in outputs.items() if name not in ("num_tokens", "errors")]
-    for wanted in request.outputs:
-        if wanted.name not in outputs:
+    for output in request.outputs:
+        if output.name not in outputs:
             known = ", ".join(outputs)
-            raise InvalidRequest(f"is no output here; there are {known}", f"outputs/{wanted.name}")
-    return [outputs[wanted.name]() for wanted in request.outputs]
+            raise InvalidRequest(f"is no output here; there are {known}", f"outputs/{output.name}")
+    return [outputs[output.name]() for output in request.outputs]
 
 
 async def _encode(oip: OipState, request: Inference) -> tuple[Outputs, int, float]:
@@ -119,7 +119,7 @@ async def _encode(oip: OipState, request: Inference) -> tuple[Outputs, int, floa
 
 
 def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
-    """The texts of a request in either of their two forms."""
+    """Read the texts of a request in either of their two forms."""
     unknown = inputs.keys() - {"text", "offsets"}
     if "text" not in inputs or unknown:
         given = ", ".join(inputs) or "none"
@@ -144,7 +144,7 @@ def _padded(
     ids: NDArray[Any],
     offsets: NDArray[np.int64],
 ) -> Outputs:
-    """Ids as rows of their own lengths, or as a rectangle with its mask."""
+    """Make outputs of ids: rows with offsets, or a padded rectangle with its mask."""
     if asked.padding is None:
         return {
             "input_ids": lambda: make_tensor("input_ids", ids),
@@ -166,9 +166,9 @@ def _padded(
 
 
 def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
-    """A refused row fails the request, unless the client looks at the rows' errors itself."""
+    """Raise if a row was refused, unless the request has the output `errors`."""
     errors = result.row_errors()
-    if errors and all(wanted.name != "errors" for wanted in request.outputs):
+    if errors and all(output.name != "errors" for output in request.outputs):
         row = min(errors)
         raise RowRefused(errors[row], f"{where}[{row}]")
 
@@ -198,7 +198,7 @@ async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, f
 
 
 def _id_offsets(ids: Tensor, inputs: dict[str, Tensor]) -> NDArray[np.int64]:
-    """Rows by offsets, or else those of a matrix."""
+    """Read the offsets of rows of ids, or make those of a matrix."""
     if "offsets" in inputs or len(ids.shape) != 2:
         return row_offsets(inputs, len(ids.data))
     rows, width = ids.shape

@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol says of models: metadata, configuration, state."""
+"""Describes models to the Open Inference Protocol: metadata, configuration, state."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ DECODE: dict[str, list[Any]] = {
 
 
 def server() -> dict[str, Any]:
-    """What the server says of itself."""
+    """Describe the server."""
     return {"name": "warptok", "version": package_version(), "extensions": EXTENSIONS}
 
 
 def check_version(service: Service, model: str, version: str = "") -> RegisteredVocabulary:
-    """The vocabulary of a model.
+    """Find the vocabulary of a model, and check the version.
 
     Raises:
         UnknownVocabulary: there is no such model, or not in this version.
@@ -56,7 +56,7 @@ def _tensors(model: str) -> dict[str, list[Any]]:
 
 
 def metadata(model: str) -> dict[str, Any]:
-    """Names, datatypes and shapes of a model's inputs and outputs."""
+    """Describe the names, datatypes and shapes of a model's inputs and outputs."""
     sides = {
         side: [{"name": t[0], "datatype": t[1], "shape": t[2]} for t in tensors]
         for side, tensors in _tensors(model).items()
@@ -65,7 +65,7 @@ def metadata(model: str) -> dict[str, Any]:
 
 
 def config(model: str) -> dict[str, Any]:
-    """The same as Triton's model configuration."""
+    """Describe a model as Triton's model configuration does."""
     tensors = _tensors(model)
     types = {"BYTES": "TYPE_STRING"}
     return {
@@ -90,7 +90,7 @@ def config(model: str) -> dict[str, Any]:
 
 
 def index(service: Service, *, ready_only: bool = False) -> list[dict[str, str]]:
-    """All models with their state, as Triton's repository shows them."""
+    """List all models with their state, as Triton's repository index does."""
     models = []
     for known in service.registry.known.values():
         is_ready = known.name in service.registry.entries

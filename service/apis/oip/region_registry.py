@@ -1,7 +1,6 @@
-"""Which regions of shared memory clients have registered, by name; `shared_memory` has their kinds.
+"""Keeps the regions of shared memory that clients have registered, by name.
 
-Threads open and close them, and the event loop goes on meanwhile: a device page-locks a GiB in some
-tenths of a second.
+Threads open and close regions, as page-locking memory for a device would block the event loop.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
 FOLDER = "/dev/shm"
-HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
+HANDLE_BYTES = 64  # The size of a cudaIpcMemHandle_t.
 KEY = re.compile(r"/?[A-Za-z0-9_.-]{1,250}")
 R = TypeVar("R", SystemRegion, CudaRegion)
 
 
 def _opened(key: str, offset: int, byte_size: int) -> int:
-    """The file of a POSIX shared-memory object that has so many bytes there.
+    """Open the file of a POSIX shared-memory object, and check its size.
 
     Raises:
-        InvalidRequest: there is none, or it has fewer.
+        InvalidRequest: there is no such object, or it is too short.
     """
     if not KEY.fullmatch(key):
-        raise InvalidRequest("is no name of a POSIX shared-memory object", "key")
+        raise InvalidRequest("is not a valid name of a POSIX shared-memory object", "key")
     path = os.path.join(FOLDER, key.removeprefix("/"))
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -53,8 +52,8 @@ class RegionRegistry:
     """The registered regions of one service; a name means one of either kind.
 
     Args:
-        is_on: whether clients may name any.
-        max_regions: how many there may be.
+        is_on: whether clients may register regions.
+        max_regions: the most regions at a time.
         open_shared: opens device memory of another process, see `Engine.open_shared`.
         share_host: shows a part of a file to a device, see `Engine.share_host`.
     """

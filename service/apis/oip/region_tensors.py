@@ -1,4 +1,4 @@
-"""Inputs that lie in shared memory, and outputs that go there: what a tensor's parameters say."""
+"""Reads inputs from shared memory and writes outputs to it, as their parameters say."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
-TEXT = "text", "UINT8"  # Name and datatype of what a device can read where it lies.
-OFFSETS = "offsets"  # The host reads them, and no device.
+TEXT = "text", "UINT8"  # The name and datatype of the input that a device can read.
+OFFSETS = "offsets"  # The input that only the host reads.
 
 
 def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
@@ -26,7 +26,7 @@ def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def find_place(regions: RegionRegistry, name: str, parameters: dict[str, Any]) -> Place | None:
-    """Find where a tensor lies or is wanted; None where no device can use that.
+    """Find the place of a tensor in a region; None if no device can use it.
 
     Raises:
         ServiceError: the region is not there or too small.
@@ -60,7 +60,7 @@ def input_from_region(
 
 
 def fetch(service: Service, tensor: Tensor) -> None:
-    """Read a tensor that was left where it lies."""
+    """Read a tensor that was left in shared memory for a device."""
     place = tensor.place
     if place is not None:
         memory = service.engine.host_memory

@@ -1,4 +1,4 @@
-"""What an inference request is, and what its parts mean: parameters, rows, their errors."""
+"""Describes inference requests: their parameters, their rows, and the errors of rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.operations.operation import check_rows
 from service.operations.query_schemas import BatchQuery
 from vocabularies.batch.batch import Batch
 
-# What clients send of their own accord; none of it changes what is computed here.
+# Parameters that clients add by themselves; they change nothing here.
 IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
 
 
@@ -41,7 +41,7 @@ class DecodeParameters(BatchQuery):
 
 @dataclass(frozen=True, slots=True)
 class RequestedOutput:
-    """An output that the client asked for, and what it says of it."""
+    """An output that the request names, and its parameters."""
 
     name: str
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -95,17 +95,17 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
     if offsets.datatype not in ("INT32", "INT64"):
         raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
     data = offsets.data
-    if not data.flags.aligned:  # Behind JSON of any length they may lie at any address.
+    if not data.flags.aligned:  # Behind JSON they may be at any address.
         data = data.copy()
     return check_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
 
 
 def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
-    """Raises TooLarge where there are too many texts, or one is too long."""
+    """Raise TooLarge if there are too many texts, or one is too long."""
     check_rows(service, len(offsets) - 1, "text")
     limit = service.settings.max_text_bytes
     if offsets[-1] <= limit:
-        return  # All of them together are no longer.
+        return  # Even all texts together are not too long.
     longest = int((offsets[1:] - offsets[:-1]).max())
     if longest > limit:
         raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")

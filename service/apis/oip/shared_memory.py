@@ -1,4 +1,4 @@
-"""Shared memory that clients name for their inputs and outputs, as Triton's clients do.
+"""Reads and writes the shared memory that clients register for inputs and outputs.
 
 A CUDA region is device memory of the client's, opened by the handle that it sent.
 
@@ -33,7 +33,7 @@ def ordinary(num_bytes: int) -> NDArray[np.uint8]:
 
 @dataclass(slots=True, eq=False)
 class SystemRegion:
-    """A part of a POSIX shared-memory object.
+    """A region in a POSIX shared-memory object.
 
     Attributes:
         name: what requests call it.
@@ -88,7 +88,7 @@ class SystemRegion:
 
 @dataclass(slots=True, eq=False)
 class CudaRegion:
-    """Device memory of a client's.
+    """A region in a client's device memory.
 
     Attributes:
         name: what requests call it.
@@ -134,20 +134,20 @@ Region = SystemRegion | CudaRegion
 
 
 def check_open(region: Region) -> None:
-    """Raises UnknownRegion where a region was let go of since it was found."""
+    """Raise UnknownRegion if a region was unregistered since it was found."""
     if not region.is_open:
         raise UnknownRegion("the region was let go of meanwhile", region.name)
 
 
 def check_bounds(region: Region, offset: int, byte_size: int) -> None:
-    """Raises InvalidRequest where bytes are asked for that a region has not."""
+    """Raise InvalidRequest if bytes are outside of a region."""
     if offset < 0 or byte_size < 0 or offset + byte_size > region.byte_size:
         message = f"bytes {offset} to {offset + byte_size} of a region of {region.byte_size}"
         raise InvalidRequest(message, region.name)
 
 
 def bytes_that_fit(data: NDArray[Any], room: int, where: str) -> NDArray[np.uint8]:
-    """An array as bytes; raises InvalidRequest where there are more than there is room for."""
+    """View an array as bytes; raise InvalidRequest if they do not fit."""
     values: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     if len(values) > room:
         raise InvalidRequest(f"{len(values)} bytes do not fit into {room}", where)

@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol keeps beside the service: registered regions, and statistics."""
+"""Keeps the state of the Open Inference Protocol: registered regions and statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to the requests of each model, as Triton's statistics show it."""
+"""Counts the requests of each model, as Triton's statistics do."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ DECODE_SUFFIX = ".decode"
 
 @dataclass(slots=True)
 class Duration:
-    """How often something happened, and how long it took together."""
+    """The number of events, and their total time."""
 
     count: int = 0
     ns: int = 0
 
     def add(self, seconds: float) -> None:
-        """One more time."""
+        """Add an event."""
         self.count += 1
         self.ns += max(0, int(seconds * 1e9))
 
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """What happened to a model's requests since the start."""
+    """The statistics of a model since the start of the service."""
 
     inference_count: int = 0
     execution_count: int = 0
@@ -36,11 +36,11 @@ class ModelStatistics:
     compute: Duration = field(default_factory=Duration)
 
     def failed(self, seconds: float) -> None:
-        """A request was refused or went wrong."""
+        """Count a request that failed."""
         self.fail.add(seconds)
 
     def succeeded(self, num_rows: int, queue_s: float, seconds: float) -> None:
-        """A request of so many rows was answered."""
+        """Count a request that was answered."""
         self.inference_count += num_rows
         self.execution_count += 1
         self.last_inference_ms = int(time.time() * 1000)
@@ -51,12 +51,12 @@ class ModelStatistics:
 
 @dataclass(slots=True)
 class Statistics:
-    """The statistics of all models that were asked for."""
+    """The statistics of all models that had requests."""
 
     models: dict[str, ModelStatistics] = field(default_factory=dict)
 
     def of(self, model: str) -> ModelStatistics:
-        """One model's."""
+        """Get the statistics of a model."""
         return self.models.setdefault(model, ModelStatistics())
 
     def forget(self, vocabulary: str) -> None:
@@ -65,7 +65,7 @@ class Statistics:
             self.models.pop(model, None)
 
     def report(self, models: list[str]) -> list[dict[str, Any]]:
-        """As Triton shows them."""
+        """Describe the statistics as Triton does."""
         return [_report(model, self.models.get(model, ModelStatistics())) for model in models]
 
 

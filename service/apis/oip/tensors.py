@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol as arrays: datatypes, shapes, BYTES elements.
+"""Converts tensors of the Open Inference Protocol to arrays, and back.
 
 In binary form a BYTES element is its length as 4 little-endian bytes, then its bytes.
 """
@@ -64,23 +64,23 @@ class Tensor:
 
     @property
     def num_elements(self) -> int:
-        """The product of the shape."""
+        """The number of elements: the product of the shape."""
         return math.prod(self.shape)
 
 
 Outputs = dict[str, Callable[[], Tensor]]
-"""What a model gives, by name, each made when it is asked for."""
+"""The outputs of a model by name; each function makes its tensor."""
 
 
 def make_tensor(name: str, array: NDArray[Any]) -> Tensor:
-    """An array of integers as a tensor."""
+    """Make a tensor of an array of integers."""
     return Tensor(name, NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1))
 
 
 def read_tensor(
     name: str, datatype: str, shape: tuple[int, ...], data: NDArray[np.uint8] | list[Any]
 ) -> Tensor:
-    """A tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
+    """Read a tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
 
     Raises:
         InvalidRequest: the datatype is not read, or there are not as many elements as the shape
@@ -133,7 +133,7 @@ def _flattened(values: list[Any]) -> list[Any]:
 
 
 def read_rows(tensor: Tensor) -> Batch:
-    """The elements of a BYTES tensor as joined texts.
+    """Read the elements of a BYTES tensor as a batch of texts.
 
     Raises:
         InvalidRequest: the lengths do not fit the bytes or the shape.
@@ -161,7 +161,7 @@ def read_rows(tensor: Tensor) -> Batch:
 
 
 def make_bytes_tensor(name: str, rows: Batch) -> Tensor:
-    """Joined texts as a BYTES tensor of one dimension."""
+    """Make a BYTES tensor of one dimension from a batch of texts."""
     lengths, count = np.diff(rows.offsets), len(rows)
     places = rows.offsets[:-1] + PREFIX * np.arange(count)
     data = np.empty(len(rows.data) + PREFIX * count, np.uint8)
