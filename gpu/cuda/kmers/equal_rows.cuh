@@ -97,12 +97,17 @@ DEVICE EvenPart even_part(const FourLetters& four, const EvenRows& rows, uint64_
     return {begin_id, end_id, shared_from, SHARED_LETTERS, false};
 }
 
-// The vectors of a part, as if each lay in the row of its first id; if the part IS_SIMPLE all of them, else those that do.
+// Of a simple part all letters are known, rows have k-mers of a vector, and the last row goes on behind.
+enum class PartKind { ANY, SIMPLE };
+
+// The vectors of a part, as if each lay in the row of its first id; of a simple part all of them,
+// else those that do.
 // A lane goes on by as many ids as the warp writes at a time, which are so many rows and so many ids.
-template <class Id, uint32_t STRIDE, bool IS_SIMPLE, class Tile>
+template <class Id, uint32_t STRIDE, PartKind KIND, class Tile>
 DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part,
                               Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), STEP = 32 * ITEMS;
+    constexpr bool IS_SIMPLE = KIND == PartKind::SIMPLE;
     if (!IS_SIMPLE && (rows.kmers < ITEMS || rows.inside() < ITEMS)) return;
     uint32_t stride = STRIDE == ANY_STRIDE ? four.stride : STRIDE, ids = rows.ids.number, inner = rows.kmers - ITEMS;
     uint32_t id = part.first + (threadIdx.x & 31) * ITEMS, row = rows.ids.quotient(id), number = id - row * ids;
@@ -113,7 +118,8 @@ DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, con
     for (id -= part.first; static_cast<int32_t>(id) < static_cast<int32_t>(end); id += STEP) {
         // Ids of letters alone are written over: what is read for them has to be shared, and no more.
         uint32_t from = IS_SIMPLE && STRIDE != NEIGHBOURS ? min_of(at, AROUND + Tile::OWN_LETTERS) : at;
-        if (IS_SIMPLE || number <= inner) write_vector<Id, STRIDE>(four, tile, !IS_SIMPLE && part.any_strange, from, out + id);
+        if (IS_SIMPLE || number <= inner)
+            write_vector<Id, STRIDE>(four, tile, !IS_SIMPLE && part.any_strange, from, out + id);
         number += step, at += step_at;
         if (number >= ids) number -= ids, at += between;
     }
@@ -190,17 +196,17 @@ DEVICE void stage_unknown(const FourLetters& four, const EvenPart& part, Id* out
         stage_vector(out + i, {word, word, word, word});
 }
 
-// Most parts are simple: all letters are known, rows have k-mers of a vector, and the last row goes on behind.
+// Most parts are simple.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                             const EvenPart& part, Id* out) {
     if (part.any_strange || rows.kmers < 16 / sizeof(Id) || part.end > rows.inside()) {
         bool are_kmers = STRIDE == NEIGHBOURS && part.any_strange && !rows.singles();
         if (are_kmers && are_all_strange(tile)) return stage_unknown(four, part, out);
-        write_even_inside<Id, STRIDE, false>(four, rows, tile, part, out);
+        write_even_inside<Id, STRIDE, PartKind::ANY>(four, rows, tile, part, out);
         return write_seams_by_ids(job, four, rows, tile, part, out);
     }
-    write_even_inside<Id, STRIDE, true>(four, rows, tile, part, out);
+    write_even_inside<Id, STRIDE, PartKind::SIMPLE>(four, rows, tile, part, out);
     __syncwarp();
     if constexpr (STRIDE == NEIGHBOURS) write_seams_by_vectors(four, rows, tile, part, out);
     else write_seams_by_rows(four, rows, tile, part, out);
