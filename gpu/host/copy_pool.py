@@ -7,23 +7,17 @@ devices.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.extensions import are_built, copy_pool
+from gpu.host.extensions import copy_pool
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 MOST_THREADS = 6
-Look = Callable[[bytearray, float], bool]
-look: Look | None = copy_pool.look if are_built else None
-"""Whether a flag is set within so many seconds: a thread that looks sees at once what another sets.
-
-It holds no lock of Python's meanwhile and does not sleep. None: the extensions are not built."""
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 

@@ -28,19 +28,13 @@ ID_BYTES = (4, 2, 1)
 
 
 class _SharedAnswer(StreamAnswer):
-    """An answer that no row may be missing from, whose end is announced."""
-
-    def __init__(self, rows: SharedRows, out: OutputBuffer) -> None:
-        super().__init__(out, len(rows))
-        self.notify_almost_done, self.end = rows.notify_almost_done, len(rows.text)
+    """An answer that no row may be missing from."""
 
     def land(self, flight: ChunkInFlight) -> None:
         """Queue the copy out of a chunk."""
         if flight.errors() is not None:
             raise NotCovered("a row is refused")
         super().land(flight)
-        if flight.chunk.end == self.end:
-            self.notify_almost_done()
 
 
 def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
@@ -81,7 +75,7 @@ def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) 
         lock = pipeline.device_lock if pace is ON_DEVICE else NO_LOCK
 
         def new_answer() -> _SharedAnswer:
-            return _SharedAnswer(rows, out)
+            return _SharedAnswer(out, len(rows))
 
         def chunks(size: int) -> Iterator[Chunk]:
             return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.ends)

@@ -6,7 +6,6 @@ Knows no device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -97,10 +96,6 @@ class SharedText:
         return SharedText(self.memory, self.begin + begin, end - begin)
 
 
-def _do_nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedRows:
     """Texts and the memory that their ids are written to.
@@ -111,8 +106,6 @@ class SharedRows:
         out, out_begin, out_bytes: memory for the ids.
         id_bytes: of an id there: 4, 2 or 1.
         options: of all rows.
-        notify_almost_done: called when all ids are on their way and there within a millisecond:
-            on any thread, perhaps never, or more than once.
     """
 
     text: SharedText
@@ -122,7 +115,6 @@ class SharedRows:
     out_bytes: int
     id_bytes: int = 4
     options: EncodeOptions = DEFAULT_OPTIONS
-    notify_almost_done: Callable[[], object] = _do_nothing
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

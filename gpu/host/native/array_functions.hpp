@@ -1,5 +1,4 @@
-// Functions of `gpu.host._copy_pool` that need no threads: where an array lies, looking at what another thread sets, and
-// where rows begin.
+// Functions of `gpu.host._copy_pool` that need no threads: where an array lies, and where rows begin.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,22 +18,6 @@ PyObject* address_of(PyObject*, PyObject* array) {
     PyObject* address = PyLong_FromVoidPtr(view.buf);
     PyBuffer_Release(&view);
     return address;
-}
-
-// The interpreter's lock is not held meanwhile, so that another thread can set the byte.
-PyObject* look(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
-    if (!has_arguments(given, 2)) return nullptr;
-    double seconds = PyFloat_AsDouble(arguments[1]);
-    Py_buffer flag;
-    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &flag, PyBUF_SIMPLE) < 0) return nullptr;
-    auto* byte = static_cast<const char*>(flag.buf);
-    auto longest = std::chrono::duration_cast<staging::Clock::duration>(std::chrono::duration<double>(seconds));
-    bool is_set = false;
-    Py_BEGIN_ALLOW_THREADS
-    is_set = staging::spin_until([&] { return flag.len && __atomic_load_n(byte, __ATOMIC_ACQUIRE); }, longest);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&flag);
-    return PyBool_FromLong(is_set);
 }
 
 // None; the number of the first row that ends before it begins. NumPy needs three microseconds to see such.

@@ -6,7 +6,6 @@
 //     copy.wait(num_bytes)                          until the first num_bytes are there
 //     copy.seconds                                  from its beginning to its last piece
 //     pool.close()                                  ends the threads; what has begun is completed
-//     look(flag, seconds)                           whether a byte is set before the time is over
 //     address_of(array)                             where its first item lies
 //     put_begins(to, begins)                        copies int64s; None, or the first row that falls
 //
@@ -208,8 +207,6 @@ PyMethodDef functions[] = {
      "address_of(array, /): where its first item lies."},
     {"put_begins", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(put_begins)), METH_FASTCALL,
      "put_begins(to, begins, /): copies int64s; None, or the number of the first that is above the next."},
-    {"look", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(look)), METH_FASTCALL,
-     "look(flag, seconds, /): whether the first byte is set before the time is over."},
     {nullptr, nullptr, 0, nullptr},
 };
 

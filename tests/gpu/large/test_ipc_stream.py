@@ -232,25 +232,6 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
     assert not [host for host in done[2:] if not isinstance(host, str)]
 
 
-def test_the_end_is_announced_once_all_ids_are_on_their_way(engine, memory, monkeypatch):
-    for name in ("BY_BUS", "TO_DEVICE", "ON_DEVICE"):
-        monkeypatch.setattr(ipc_stream, name, ChunkSizes(700, 2, (700, 700)))
-    events: list[str] = []
-    own = ChunkInFlight.copy_ids
-
-    def noted(self, *place):
-        events.append("ids")
-        own(self, *place)
-
-    monkeypatch.setattr(ChunkInFlight, "copy_ids", noted)
-    rows = rows_of(
-        memory, ["word" + 9 * " word"] * 40, notify_almost_done=lambda: events.append("soon")
-    )
-    engine.encode_shared(load("gpt2"), rows)
-    assert len(events) == 4
-    assert events == ["ids"] * 3 + ["soon"]
-
-
 def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):
     gpt2, dnabert2 = load("gpt2"), load("dnabert2")
     refuse = EncodeOptions(special="refuse")
