@@ -1,6 +1,6 @@
 """Fallbacks from the GPU to the CPU: counted, logged once a minute; after failures the GPU rests.
 
-Knows no CPU engine; of a batch only how many rows it has.
+Knows no engine; of a batch only how many rows it has.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TypeVar
 
@@ -76,32 +76,53 @@ class Fallbacks:
         """Whether the GPU is not to be asked now; after its rest one failure is enough again."""
         return self._clock() < self._rests_until
 
+    def ask(
+        self,
+        num_rows: int,
+        gpu: Callable[[int, int], Answer],
+        cpu: Callable[[int, int], Answer],
+        join: Callable[[Sequence[Answer]], Answer],
+    ) -> Answer:
+        """The answer of the GPU to all rows of a batch, and of the CPU where the GPU has none.
 
-def in_halves(
-    num_rows: int, ask: Callable[[int, int], Answer], fallbacks: Fallbacks
-) -> list[tuple[int, int, Answer | None]]:
-    """All rows in order, in parts as large as fit; None is the answer to those that do not.
-
-    Args:
-        num_rows: of the batch.
-        ask: the answer to the rows begin to end, unless it raises OutOfMemory.
-        fallbacks: where each part that does not fit is counted.
-    """
-    waiting, num_halvings = [(0, num_rows)], 0
-    parts: list[tuple[int, int, Answer | None]] = []
-    while waiting:
-        begin, end = waiting.pop()
+        Args:
+            num_rows: of the batch.
+            gpu: gives the answer to the rows begin to end, or raises what is counted here.
+            cpu: gives it, too.
+            join: makes one answer of those to neighbouring rows.
+        """
         try:
-            parts.append((begin, end, ask(begin, end)))
-        except OutOfMemory as error:
-            num_halvings += 1
-            fallbacks.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
-            if end - begin > 1 and num_halvings <= MAX_HALVINGS:
-                middle = (begin + end) // 2
-                waiting += [(middle, end), (begin, middle)]
-            else:
-                parts.append((begin, end, None))
-    return parts
+            parts = self._ask_in_halves(num_rows, gpu)
+        except NotCovered as error:
+            self.add("option", f"a row asks for what the GPU does not do: {error}")
+            return cpu(0, num_rows)
+        except Exception as error:
+            self.add("device_error", f"the GPU failed on a batch: {error!r}")
+            self.failed()
+            return cpu(0, num_rows)
+        self.succeeded()
+        answers = [cpu(begin, end) if own is None else own for begin, end, own in parts]
+        return answers[0] if len(answers) == 1 else join(answers)
+
+    def _ask_in_halves(
+        self, num_rows: int, gpu: Callable[[int, int], Answer]
+    ) -> list[tuple[int, int, Answer | None]]:
+        """The GPU's answers to parts as large as fit, in order; None to those that do not."""
+        waiting, num_halvings = [(0, num_rows)], 0
+        parts: list[tuple[int, int, Answer | None]] = []
+        while waiting:
+            begin, end = waiting.pop()
+            try:
+                parts.append((begin, end, gpu(begin, end)))
+            except OutOfMemory as error:
+                num_halvings += 1
+                self.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
+                if end - begin > 1 and num_halvings <= MAX_HALVINGS:
+                    middle = (begin + end) // 2
+                    waiting += [(middle, end), (begin, middle)]
+                else:
+                    parts.append((begin, end, None))
+        return parts
 
 
 def share_host(

@@ -14,7 +14,7 @@ can go wrong.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import TypeVar
@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.engine import GpuEngine
-from gpu.errors import NotCovered
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import TEXT
 from gpu.runtime.cuda_device import CudaDevice
@@ -38,7 +37,7 @@ from service.engines.base import (
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.gpu.crossover import Differs, log_crossover, measure_crossover
-from service.engines.gpu.fallbacks import Fallbacks, encode_shared, in_halves, share_host
+from service.engines.gpu.fallbacks import Fallbacks, encode_shared, share_host
 from service.engines.gpu.residency import GpuResidency, GpuVocabularies, OpenedGpu
 from service.engines.gpu.selftest import Gpu
 from service.engines.gpu.telemetry import GpuTelemetry
@@ -208,11 +207,11 @@ class HybridEngine:
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row, see Engine.encode; loads the vocabulary if need be."""
-        batch.check_id_dtype(len(vocabulary))
+        batch.check_id_dtype(len(vocabulary.tokens))
         gpu = self._gpu_for(vocabulary, batch.has_bytes)
         if gpu is None:
             return self.cpu.encode(vocabulary, batch)
-        return self._ask(
+        return self.fallbacks.ask(
             len(batch),
             lambda begin, end: gpu.encode(vocabulary, batch.part(begin, end)),
             lambda begin, end: self.cpu.encode(vocabulary, batch.part(begin, end)),
@@ -224,7 +223,7 @@ class HybridEngine:
         gpu = self._gpu_for(vocabulary, batch.has_bytes)
         if gpu is None:
             return self.cpu.count(vocabulary, batch)
-        return self._ask(
+        return self.fallbacks.ask(
             len(batch),
             lambda begin, end: Counted(*gpu.count(vocabulary, batch.part(begin, end)), self.name),
             lambda begin, end: self.cpu.count(vocabulary, batch.part(begin, end)),
@@ -248,7 +247,7 @@ class HybridEngine:
             part = ids[places[0] : places[-1]]
             return decode(vocabulary, part, places - places[0], skip_special_tokens)
 
-        return self._ask(
+        return self.fallbacks.ask(
             len(offsets) - 1,
             lambda begin, end: Decoded(*decode_rows(gpu.decode, begin, end), self.name),
             lambda begin, end: decode_rows(self.cpu.decode, begin, end),
@@ -257,7 +256,7 @@ class HybridEngine:
 
     def _gpu_for(self, vocabulary: Vocabulary, has_bytes: Callable[[int], bool]) -> Gpu | None:
         """The GPU for a batch that is meant for it, unless something is in the way: counted."""
-        held = self.vocabularies.find(vocabulary.digest) or self.vocabularies.hold(vocabulary)
+        held = self.vocabularies.hold(vocabulary)
         # Nothing is slower than the reference.
         if held.cpu.engine != "reference" and not has_bytes(self.crossover_bytes):
             return None
@@ -276,23 +275,3 @@ class HybridEngine:
             self.vocabularies.bring(held)
             self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
         return None
-
-    def _ask(
-        self,
-        num_rows: int,
-        gpu: Callable[[int, int], Answer],
-        cpu: Callable[[int, int], Answer],
-        join: Callable[[Sequence[Answer]], Answer],
-    ) -> Answer:
-        """The answer to rows begin to end from the GPU, and from the CPU where that cannot."""
-        try:
-            parts = in_halves(num_rows, gpu, self.fallbacks)
-        except NotCovered as error:
-            self.fallbacks.add("option", f"a row asks for what the GPU does not do: {error}")
-            return cpu(0, num_rows)
-        except Exception as error:
-            self.fallbacks.add("device_error", f"the GPU failed on a batch: {error!r}")
-            self.fallbacks.failed()
-            return cpu(0, num_rows)
-        self.fallbacks.succeeded()
-        return join([cpu(b, e) if answer is None else answer for b, e, answer in parts])

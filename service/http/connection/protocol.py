@@ -288,7 +288,8 @@ class FastPathProtocol(HttpToolsProtocol):
         service.metrics.received()
         work.future = inline
         try:
-            service.guard.limits.admit(inline.client)
+            if inline.client:  # Only keys have rates.
+                service.guard.limits.admit(inline.client)
             service.batcher.submit(work)
         except ServiceError as error:
             inline.set_exception(error)
