@@ -73,7 +73,7 @@ class Guard:
 
     @property
     def has_keys(self) -> bool:
-        """Whether requests need a key."""
+        """True if requests need a key."""
         return self._path is not None
 
     def check(self, presented: str | None, scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""What each path and each gRPC method asks for: the scopes of all protocols, in one place.
+"""Lists the scope that each HTTP path and each gRPC method needs.
 
 A path that is not named here needs a key, whatever it is: what is forgotten is closed.
 """

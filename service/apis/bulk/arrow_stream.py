@@ -86,10 +86,10 @@ class Messages(Protocol):
     END: bytes
 
     def head(self) -> memoryview:
-        """What the stream begins with."""
+        """Get the message that begins the stream."""
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Whether the message of a result takes less than handing it to a thread would."""
+        """Return whether writing a result is quicker than handing it to a thread."""
 
     def message(self, result: Result[Encoded], beside: Any) -> list[memoryview]:
         """One record batch."""

@@ -67,11 +67,11 @@ class _Messages:
         self._writer = PieceWriter(self._schema)
 
     def head(self) -> memoryview:
-        """What the stream begins with."""
+        """Get the message that begins the stream."""
         return self._writer.head
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Whether the message of a result takes less than handing it to a thread would."""
+        """Return whether writing a result is quicker than handing it to a thread."""
         return False
 
     def _pieces(self, *columns: pa.Array) -> list[memoryview]:
@@ -89,7 +89,7 @@ class IdMessages(_Messages):
         super().__init__(dtype, ("ids", None), ("error", pa.string()))
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Where rows are few and their ids need not become wider or narrower."""
+        """Return whether there are few rows whose ids have the right dtype."""
         return result.output.ids.dtype == self._dtype and result.end - result.begin <= QUICK_ROWS
 
     def message(self, result: Result[Encoded], nulls: NDArray[np.bool_]) -> list[memoryview]:

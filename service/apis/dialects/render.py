@@ -49,7 +49,7 @@ class PromptTruncation(DialectBody):
     truncation_side: Literal["left", "right"] | None = None
 
     def truncate(self, row: list[Any], most: int | None) -> list[Any]:
-        """What is left of a prompt's ids, or of their places."""
+        """Cut a prompt's ids, or their places, to at most `most`."""
         if most is None or most >= len(row):
             return row
         return row[:most] if self.truncation_side == "right" else row[len(row) - most :]

@@ -89,7 +89,7 @@ class TemplatePool:
                 raise
 
     def _has_ended(self) -> bool:
-        """Whether the process is gone that waited for a chat, as where memory was short."""
+        """Return whether the process has ended while it waited, as when memory is short."""
         if self._process is None:
             return False
         assert self._process.stdin is not None

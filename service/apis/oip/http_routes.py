@@ -27,13 +27,13 @@ router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 
 @router.get("")
 async def server_metadata() -> dict[str, Any]:
-    """What the server is and speaks."""
+    """Describe the server and its extensions."""
     return models.server()
 
 
 @router.get("/health/live")
 async def live() -> dict[str, bool]:
-    """The process runs."""
+    """Report that the process runs."""
     return {"live": True}
 
 
@@ -47,7 +47,7 @@ async def ready(service: ServiceDep, response: Response) -> dict[str, bool]:
 
 @router.get("/models/stats")
 async def all_statistics(oip: OipDep) -> dict[str, Any]:
-    """What happened to the requests of all models."""
+    """Get the statistics of all models."""
     names = [each["name"] for each in models.index(oip.service)]
     return {"model_stats": oip.statistics.report(names)}
 
@@ -65,7 +65,7 @@ def _model(path: str) -> Callable[[Any], Any]:
 
 @_model("")
 async def model_metadata(service: ServiceDep, model: str, version: str = "") -> dict[str, Any]:
-    """Inputs and outputs of a model."""
+    """Describe the inputs and outputs of a model."""
     models.check_version(service, model, version)
     return models.metadata(model)
 
@@ -74,7 +74,7 @@ async def model_metadata(service: ServiceDep, model: str, version: str = "") -> 
 async def model_ready(
     service: ServiceDep, response: Response, model: str, version: str = ""
 ) -> dict[str, Any]:
-    """Whether a model can answer; one that is not loaded yet is loaded by its first request."""
+    """Report whether a model is ready; its first request loads it if needed."""
     known = models.check_version(service, model, version)
     failure = service.registry.failures.get(known.name)
     response.status_code = 200 if failure is None else 503
@@ -90,7 +90,7 @@ async def model_config(service: ServiceDep, model: str, version: str = "") -> di
 
 @_model("/stats")
 async def model_statistics(oip: OipDep, model: str, version: str = "") -> dict[str, Any]:
-    """What happened to a model's requests."""
+    """Get the statistics of a model."""
     models.check_version(oip.service, model, version)
     return {"model_stats": oip.statistics.report([model])}
 
@@ -125,7 +125,7 @@ class IndexRequest(IgnoreExtra):
 
 @router.post("/repository/index")
 async def repository_index(service: ServiceDep, request: Request) -> list[dict[str, str]]:
-    """All models and their states."""
+    """List all models and their states."""
     asked = IndexRequest.model_validate_json(await request.body() or b"{}")
     return models.index(service, ready_only=asked.ready)
 
@@ -170,7 +170,7 @@ class SystemRegister(IgnoreExtra):
 @router.get("/systemsharedmemory/status")
 @router.get("/systemsharedmemory/region/{name}/status")
 async def system_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
-    """The registered regions, or one of them."""
+    """List the registered regions, or one of them."""
     return [
         {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
         for each in oip.regions.status(name)

@@ -88,7 +88,7 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
 
 
 def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
-    """Where the rows begin; without the input all values are one row."""
+    """Read the offsets of rows; without that input all values are one row."""
     offsets = inputs.get("offsets")
     if offsets is None:
         return np.array([0, num_values], np.int64)
