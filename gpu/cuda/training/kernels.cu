@@ -1,5 +1,12 @@
-// The kernels that learn a vocabulary, in the order in which they run for each merge; see docs/internals/training.md.
-// Launch: BLOCK threads, any number of blocks; enter_repeats one block of RUN_THREADS, best_pair one block.
+// The kernels that learn a vocabulary by byte-pair encoding, in the order in which they run.
+// gpu/training/merger.py launches them. `count_pairs` runs once for a table of pairs; each merge then runs the two
+// kernels for repeats (only where left and right are equal), one of the two merges, `update_pairs`, and the two
+// kernels that find the best pair.
+// job.cuh has the argument; equal_runs.cuh finds repeats; merge.cuh merges, with token_window.cuh and shared_sums.cuh;
+// pair_table.cuh counts and chooses pairs.
+// Launch: BLOCK threads and any number of blocks; enter_repeats one block of RUN_THREADS, best_pair one block of BLOCK.
+// Invariant: before each merge the table holds what counting all neighbours anew would give; docs/internals/training.md
+// has the proof.
 #include "training/merge.cuh"
 #include "training/pair_table.cuh"
 
