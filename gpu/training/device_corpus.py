@@ -1,6 +1,6 @@
-"""What learning a vocabulary lays into a device's memory: the corpus, and a table of pairs.
+"""Lays out what learning a vocabulary keeps in device memory: the corpus and a table of pairs.
 
-NumPy only, but for the one piece of memory at the end; knows no kernel.
+Sizes and arrays are made with NumPy; only `Allocation` uses a device. No kernel is launched here.
 """
 
 from __future__ import annotations
@@ -21,32 +21,38 @@ from vocabularies.training.merger import Ids, span_scores
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.segmentation import GONE
 
-__all__ = ["MAX_IDS", "Allocation", "Arrays", "check_room", "corpus_arrays", "fields_of_corpus"]
-__all__ += ["fields_of_pairs"]
-
 MAX_IDS = constant("NO_MERGE")
-"""Tokens have 16 bits, and one of them is no token."""
+"""The largest number of ids: tokens have 16 bits, and NO_MERGE is no id."""
+
 MAX_SLOTS = (1 << 31) - 2
-"""Slots of a corpus with spans or counts: places have 31 bits."""
+"""The largest number of slots of a corpus with spans or counts: places have 31 bits."""
+
 READ_BEHIND = constant("TRAIN_TILE") + 32
 """Tokens behind the last one that kernels may read."""
+
 Arrays = Mapping[str, Sequence[NDArray[Any]]]
+"""Fields of TrainJob by name; the arrays of a field lie one behind the other on the device."""
 
 
-def corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Arrays:
-    """A corpus by the fields of TrainJob, of which some are several arrays, one behind the other.
+def build_corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Arrays:
+    """Build the arrays of a corpus, by the fields of TrainJob.
 
-    2 bytes a token; where spans or counts say what an occurrence counts by, 4 more, 8 a slot for
-    counts, and 12 a slot for each different weight of spans.
+    The arrays take 2 bytes a token. Where spans or counts weight occurrences they take 4 bytes a
+    token more, 8 a slot for counts, and 12 a slot for each different weight of spans.
+
+    Args:
+        layout: the corpus.
+        options: how it is learnt from.
+        first: int16 or int32[slots], `Segmentation.first`.
 
     Raises:
-        VocabularyError: places do not fit into 31 bits, or what `span_scores` refuses.
+        VocabularyError: places do not fit into 31 bits, or `span_scores` refuses the weights.
     """
     scores, counts = span_scores(layout, options), layout.slot_counts
     levels = [] if scores is None else scores.levels
-    stands = first != GONE
-    is_new = bool(stands.all())
-    tokens = first if is_new else first[stands]
+    has_token = first != GONE
+    is_full = bool(has_token.all())
+    tokens = first if is_full else first[has_token]
     is_short = tokens.dtype == np.int16
     arrays = {"tokens": [tokens.view(np.uint16) if is_short else tokens.astype(np.uint16)]}
     if not levels and counts is None:
@@ -54,7 +60,7 @@ def corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Array
     if len(first) > MAX_SLOTS:
         message = f"{len(first)} letters and barriers; with motifs or counts a GPU has {MAX_SLOTS}"
         raise VocabularyError.at("corpus", message)
-    places = np.arange(len(first), dtype=np.uint32) if is_new else np.flatnonzero(stands)
+    places = np.arange(len(first), dtype=np.uint32) if is_full else np.flatnonzero(has_token)
     arrays["places"] = [places.astype(np.uint32, copy=False)]
     if counts is not None:
         arrays["slot_counts"] = [counts]
@@ -68,8 +74,11 @@ def corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Array
     return arrays
 
 
-def fields_of_corpus(arrays: Arrays, num_tiles: int) -> dict[str, int]:
-    """Bytes of the job, of the corpus, whose tokens lie there twice, and of what a merge needs."""
+def compute_corpus_sizes(arrays: Arrays, num_tiles: int) -> dict[str, int]:
+    """Compute the bytes of each field for the job, the corpus and the scratch of a merge.
+
+    Tokens and places lie there twice: before and behind a merge.
+    """
     sizes = {name: sum(array.nbytes for array in parts) for name, parts in arrays.items()}
     sizes["tokens"] += 2 * READ_BEHIND
     merged = {f"merged_{name}": sizes[name] for name in ("tokens", "places") if name in sizes}
@@ -83,10 +92,16 @@ def fields_of_corpus(arrays: Arrays, num_tiles: int) -> dict[str, int]:
     }
 
 
-def fields_of_pairs(capacity: int, has_spans: bool, is_placed: bool) -> dict[str, int]:
-    """Bytes of the pairs of so many ids: 8 for each pair, 24 with spans, and some for each id."""
+def compute_pair_sizes(capacity: int, has_spans: bool, has_places: bool) -> dict[str, int]:
+    """Compute the bytes of each field of the table of pairs.
+
+    Args:
+        capacity: ids that the table has room for; a pair takes 8 bytes, 24 with spans.
+        has_spans: whether pairs have bonuses and penalties.
+        has_places: whether tokens have places, so that neighbours have several sums each.
+    """
     table = 8 * capacity * capacity
-    num_sums = constant("SUMS_OF_PLACED") if is_placed else 1
+    num_sums = constant("SUMS_OF_PLACED") if has_places else 1
     return {
         "frequencies": table,
         **({"bonuses": table, "penalties": table} if has_spans else {}),
@@ -98,30 +113,38 @@ def fields_of_pairs(capacity: int, has_spans: bool, is_placed: bool) -> dict[str
     }
 
 
-def check_room(room: int, corpus: Mapping[str, int], pairs: Mapping[str, int]) -> None:
-    """Raises OutOfMemory, which says what is asked for, where there is not so much."""
-    for_corpus, for_pairs = sum(corpus.values()), sum(pairs.values())
-    if for_corpus + for_pairs > room:
-        message = f"{for_corpus:,} bytes for the corpus and {for_pairs:,} for the pairs of ids"
-        raise OutOfMemory(f"learning takes {message}; of the GPU's memory there are {room:,}")
+def check_memory(free_bytes: int, corpus: Mapping[str, int], pairs: Mapping[str, int]) -> None:
+    """Check that the fields of a corpus and of its pairs, in bytes, fit into free memory.
+
+    Raises:
+        OutOfMemory: they do not; the message says how much they take.
+    """
+    corpus_bytes, pair_bytes = sum(corpus.values()), sum(pairs.values())
+    if corpus_bytes + pair_bytes > free_bytes:
+        message = f"{corpus_bytes:,} bytes for the corpus and {pair_bytes:,} for the pairs of ids"
+        raise OutOfMemory(f"learning takes {message}; of the GPU's memory there are {free_bytes:,}")
 
 
 class Allocation:
-    """One piece of device memory.
+    """Owns one block of device memory that is divided into fields.
 
     Attributes:
-        begin, size: where it lies, and its bytes.
-        places: where each field lies.
-
-    Raises:
-        OutOfMemory: there is not so much.
+        begin: address of the block.
+        size: its bytes.
+        places: address of each field.
     """
 
     def __init__(self, device: Device, sizes: dict[str, int]) -> None:
+        """Allocate a block for fields of so many bytes.
+
+        Raises:
+            OutOfMemory: the device has not so much memory.
+        """
         places, self.size = cut(sizes, 0)
-        self._device, self.begin = device, device.allocate(self.size)
+        self._device = device
+        self.begin = device.allocate(self.size)
         self.places = {name: self.begin + place for name, place in places.items()}
 
     def free(self) -> None:
-        """Give it back."""
+        """Give the block back to the device."""
         self._device.free(self.begin)
