@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import NOTHING_ADDED, RowOptions, row_options
-from gpu.host.string_join import Joining
+from gpu.host.copy_pool import Copy, CopyPool
 from gpu.kernels.families import COMPOSED
 from gpu.large.encode import count_large, encode_large
 from gpu.large.pipeline import Pipeline
@@ -38,10 +38,35 @@ from gpu.small.zero_copy_letters import fetch_batch
 from gpu.text.nfc_check import widen_spans
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.string_join import Memory
 from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
+
+
+class Joining:
+    """The copy that joins the strings of a batch, which is complete behind the `with` block.
+
+    Chunks of them are on their way already meanwhile. None: there is nothing to wait for.
+    """
+
+    __slots__ = ("_batch", "_copy", "_memory", "_staging")
+
+    def __init__(self, batch: Batch, memory: Memory, staging: CopyPool) -> None:
+        self._batch, self._memory, self._staging = batch, memory, staging
+        self._copy: Copy | None = None
+
+    def __enter__(self) -> Copy | None:
+        self._batch.join_in(self._memory, self._begin)
+        return self._copy
+
+    def _begin(self, texts: tuple[str, ...], offsets: NDArray[np.int64], target: Bytes) -> None:
+        self._copy = self._staging.start_gather(texts, offsets, target)
+
+    def __exit__(self, *_: object) -> None:
+        if self._copy is not None:
+            self._copy.wait(len(self._batch.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +101,7 @@ def plan_of(resources: Resources, resident: Resident, batch: Batch, options: Row
 
 def encode(pipeline: Pipeline, vocabulary: Vocabulary, batch: Batch) -> Encoded:
     """As `GpuEngine.encode`."""
-    batch.check_id_dtype(len(vocabulary))
+    batch.check_id_dtype(len(vocabulary.tokens))
     resources = pipeline.resources
     with (
         resources.residents.using(vocabulary) as resident,

@@ -14,7 +14,6 @@ from gpu.batch.resources import Resources
 from gpu.decode.chunks import Ids
 from gpu.decode.decode import decode_rows
 from gpu.host.copy_pool import CopyPool
-from gpu.host.string_join import Joining
 from gpu.large.ipc_stream import encode_shared
 from gpu.large.pipeline import Pipeline
 from gpu.memory.caller_pinned import CallerPinned, Take
@@ -109,7 +108,7 @@ class GpuEngine:
 
     def join(self, batch: Batch) -> None:
         """Join the strings of a batch, if it has such, in pinned memory, by several threads."""
-        with Joining(batch, self.host_memory, self.resources.staging):
+        with dispatch.Joining(batch, self.host_memory, self.resources.staging):
             pass
 
     def memory(self) -> dict[str, int]:

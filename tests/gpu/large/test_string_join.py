@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from gpu.dispatch import Joining
 from gpu.engine import GpuEngine
 from gpu.errors import OutOfMemory
-from gpu.host.string_join import Joining
 from gpu.streaming import encode_stream
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.batch.batch import Batch, EncodeOptions
