@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.runtime.borrowed import Borrowed
 from gpu.runtime.device import Device
 from vocabularies.batch.shared_rows import check_bounds
 
@@ -31,7 +32,8 @@ class _Held:
     def __init__(self) -> None:
         self._lock, self._users, self._is_wanted = Lock(), 0, True
 
-    def in_use(self) -> Borrowed[None]:
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
         """For a `with` block, in which the memory stays.
 
         Raises:
@@ -41,14 +43,14 @@ class _Held:
             if not self._is_wanted:
                 raise ValueError("the memory was let go of")
             self._users += 1
-        return Borrowed(None, self._leave)
-
-    def _leave(self, _: None) -> None:
-        with self._lock:
-            self._users -= 1
-            is_last = not self._users and not self._is_wanted
-        if is_last:
-            self._release()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                is_last = not self._users and not self._is_wanted
+            if is_last:
+                self._release()
 
     def close(self) -> None:
         """Let go of it, now or behind what is at work on it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition, Lock
@@ -17,7 +18,6 @@ from gpu.memory.workspace_layout import (
     capacity_for,
     device_bytes,
 )
-from gpu.runtime.borrowed import Borrowed
 from gpu.runtime.device import Device
 
 LARGE_BYTES = 1 << 24
@@ -98,13 +98,18 @@ class WorkspacePool:
             raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
         return self._shelves.setdefault((size, layout), _Shelf(size))
 
-    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Borrowed[Workspace]:
+    @contextmanager
+    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Iterator[Workspace]:
         """A workspace for a batch and a `with` block; waits while all of its size are in use.
 
         Raises:
             OutOfMemory: no workspace of this size fits under the cap or into memory.
         """
-        return Borrowed(self.take(num_bytes, num_rows, layout), self.give)
+        workspace = self.take(num_bytes, num_rows, layout)
+        try:
+            yield workspace
+        finally:
+            self.give(workspace)
 
     def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
         """As `lend`, until it is given back."""
