@@ -25,7 +25,7 @@ def open_device(emulate: bool) -> Any:
         DeviceUnavailable: there is no GPU.
     """
     if emulate:
-        from tests.support.emulated_device import EmulatedDevice
+        from tests.support.emulation.device import EmulatedDevice
 
         return EmulatedDevice(1 << 34)
     from gpu.runtime.cuda_device import CudaDevice

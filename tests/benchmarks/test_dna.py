@@ -15,7 +15,7 @@ from benchmarks.dna.sequences import Shape, proof_rows, sequences
 from benchmarks.dna.witnesses import prove_witness, witness_of
 from benchmarks.engine.gpu_calls import GpuWays
 from service.engines.cpu.engine import CpuEngine
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
 FEW = ["--engine", "cpu", "--vocabularies", "hyenadna", "nt_v2", "dnabert2", "--rounds", "1"]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.engine import long_periods
 from benchmarks.engine.long_periods import PERIODS, of_halves, of_letters, run, vocabulary_of
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.reference.tokenizer import encode
 
 UNIT = b"abcdefgh,ijk"

@@ -14,7 +14,7 @@ from benchmarks.service.shared_regions import Pair, check, proved
 from benchmarks.support.corpora import FILES
 from benchmarks.support.texts import cut_rows
 from tests.support.data_files import ROOT
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
 

@@ -15,7 +15,7 @@ from benchmarks.engine.published_vocabularies import read_published
 from benchmarks.engine.slow_families import slow_texts
 from benchmarks.engine.slow_texts import hunt, prove
 from tests.support.data_files import DATA, data_bytes
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
 SIZE = 20_001

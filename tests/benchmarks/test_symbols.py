@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.dna import symbols
 from gpu.engine import GpuEngine
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
 

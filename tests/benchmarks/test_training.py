@@ -12,7 +12,7 @@ from benchmarks.learning import training_gpu
 from benchmarks.learning.corpora import copies
 from benchmarks.support.corpora import numbers
 from gpu.training.merger import DeviceMerger
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.sequences.corpus import Corpus
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")

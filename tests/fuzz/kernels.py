@@ -24,7 +24,7 @@ from gpu.errors import NotCovered
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
 from tests.support.each_device import limit_fused
-from tests.support.redzones import redzones
+from tests.support.emulation.redzones import redzones
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.model.vocabulary import Vocabulary

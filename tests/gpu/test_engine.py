@@ -16,7 +16,7 @@ from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
 from tests.support.data_files import data_bytes, expected, ids_digest
 from tests.support.each_device import DEVICES, limit_fused, new_device
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

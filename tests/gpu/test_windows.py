@@ -15,7 +15,7 @@ from gpu.augmented import encode_augmented
 from gpu.errors import NotCovered
 from gpu.windows import encode_windows
 from tests.support.each_device import new_engine
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load

@@ -9,7 +9,7 @@ import pytest
 from gpu.engine import GpuEngine
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 
 DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 """For `pytest.mark.parametrize` and `pytest.fixture`."""

@@ -12,7 +12,7 @@ from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.engines.gpu.hybrid_engine import HybridEngine, open_cuda
 from service.engines.gpu.residency import OpenedGpu
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
 SYMBOLS = (

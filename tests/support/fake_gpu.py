@@ -15,7 +15,7 @@ from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
 from gpu.runtime.stage_timer import StageTimes
 from service.engines.base import Engine
 from service.engines.gpu.residency import OpenedGpu
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
-from tests.support.gpu_emulation import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import Content, Template, post_process
 from vocabularies.model.types import Bpe

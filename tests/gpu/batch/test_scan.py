@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpu.kernels.job import constant
-from tests.support.gpu_emulation import launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 
 TILE_SUM, SUM_TO_END = constant("TILE_SUM"), constant("SUM_TO_END")
 

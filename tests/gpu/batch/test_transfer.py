@@ -9,7 +9,7 @@ from gpu.batch.transfer import launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.catalog import num_blocks
 from gpu.kernels.job import STATUS
-from tests.support.emulated_device import EmulatedDevice, EmulatedStream
+from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from vocabularies.builtin import load
 
 SIZE = 1 << 17

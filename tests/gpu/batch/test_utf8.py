@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.kernels.job import constant
-from tests.support.gpu_emulation import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from tests.support.nasty_texts import TEXTS
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")

@@ -13,7 +13,7 @@ from gpu.decode import decode as decoding
 from gpu.engine import GpuEngine
 from service.engines.cpu.engine import CpuEngine
 from tests.support.each_device import DEVICES, new_engine
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load

@@ -14,7 +14,7 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
 from service.engines.cpu.decode import decode_rows
-from tests.support.gpu_emulation import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from vocabularies.model.tables import token_table
 from vocabularies.model.types import Bpe, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary

@@ -20,7 +20,7 @@ from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_letter_tables import check
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import DEVICES, limit_fused, new_engine
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
 from tests.support.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

@@ -21,8 +21,8 @@ from gpu.small import call
 from gpu.streaming import encode_stream
 from tests.gpu.dna.test_bpe import merge_lists, repeats, vocabulary_of
 from tests.support.each_device import new_engine
-from tests.support.emulated_device import EmulatedDevice
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.device import EmulatedDevice
+from tests.support.emulation.kernels import compile_for_device
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.types import SpecialToken

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpu.kernels.job import constant
-from tests.support.gpu_emulation import launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 
 SMALL, LARGE = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 NO_MEETING = constant("NO_MEETING")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gpu.embedding.letter_rule import ELSEWHERE, LetterRule, letter_rule
-from tests.support.emulated_torch_kernels import EmulatedKernels, compiled, memory
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
+from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load

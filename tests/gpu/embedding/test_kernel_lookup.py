@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gpu.embedding.letter_rule import ELSEWHERE, letter_rule
 from gpu.embedding.tokenizer_discovery import discover
-from tests.support.emulated_torch_kernels import EmulatedKernels, compiled, memory
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
+from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
 from tests.support.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.kernels.job import CUDA
-from tests.support.emulated_torch_kernels import compiled
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
+from tests.support.emulation.torch_kernels import compiled
 from tests.support.torch_or_skip import torch_or_skip
 
 LAUNCH = """

@@ -9,7 +9,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import DescendingOffsets
 from gpu.host.arrays import address_of, put_begins
 from gpu.streaming import encode_stream
-from tests.support.emulated_device import EmulatedDevice, note_launches
+from tests.support.emulation.device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 

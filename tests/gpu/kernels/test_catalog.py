@@ -9,7 +9,7 @@ import pytest
 
 from gpu.kernels.catalog import KERNELS, SOURCES, joined_source
 from gpu.kernels.job import CUDA, JOB, TRAIN_JOB
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
 
 DEFINED = re.compile(r"^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)
 COMMENTED = re.compile(r"((?:^// .*\n)+)^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)

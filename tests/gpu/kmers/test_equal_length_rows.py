@@ -17,7 +17,7 @@ from gpu.kmers.equal_length_rows import SAMPLE, KmerRule, even_length, even_numb
 from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_tiles import own_kmers
 from tests.support.each_device import DEVICES, new_engine
-from tests.support.emulated_device import EmulatedDevice, note_launches
+from tests.support.emulation.device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load

@@ -19,8 +19,8 @@ from gpu.streaming import encode_stream
 from tests.engines.test_expected_hashes import vocabulary_of
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import new_engine
-from tests.support.emulated_device import EmulatedDevice, note_launches
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.device import EmulatedDevice, note_launches
+from tests.support.emulation.kernels import compile_for_device
 from tests.support.sequence_strategies import (
     OPTIONS,
     SEQUENCES,

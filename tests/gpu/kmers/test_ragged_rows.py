@@ -14,7 +14,7 @@ from gpu.kernels.job import constant
 from gpu.windows import encode_windows
 from tests.gpu.kmers.test_equal_length_rows import check, check_drawn, linear_kmers
 from tests.support.each_device import DEVICES, new_engine
-from tests.support.gpu_emulation import launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.builtin import load

@@ -24,8 +24,8 @@ from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Device
 from gpu.streaming import encode_stream
 from tests.support.each_device import DEVICES, new_device
-from tests.support.emulated_device import EmulatedDevice, EmulatedStream
-from tests.support.lazy_device import LazyDevice
+from tests.support.emulation.device import EmulatedDevice, EmulatedStream
+from tests.support.emulation.lazy_device import LazyDevice
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load

@@ -22,7 +22,7 @@ from gpu.large.chunk_in_flight import ChunkInFlight
 from gpu.large.chunk_sizes import ChunkSizes
 from gpu.memory.ipc import SharedHostMemory
 from tests.support.each_device import new_device
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.waiting import GIVEN_UP_S
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.batch.shared_rows import SharedRows, SharedText

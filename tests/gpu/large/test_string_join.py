@@ -11,7 +11,7 @@ from gpu.dispatch import Joining
 from gpu.engine import GpuEngine
 from gpu.errors import OutOfMemory
 from gpu.streaming import encode_stream
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.string_join import JOINED_BY
 from vocabularies.builtin import load

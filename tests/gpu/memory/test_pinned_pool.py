@@ -12,7 +12,7 @@ import pytest
 from gpu.memory.caller_pinned import CallerPinned
 from gpu.memory.pinned_pool import SMALLEST, PinnedPool
 from service.runtime.memory_pool import MemoryPool
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 
 
 @pytest.fixture(params=["the device's memory", "memory of the caller's"])

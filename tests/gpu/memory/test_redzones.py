@@ -11,7 +11,7 @@ import pytest
 from gpu.engine import GpuEngine
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.kernels import batch_of, compare
-from tests.support.redzones import redzones
+from tests.support.emulation.redzones import redzones
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 

@@ -15,7 +15,7 @@ from gpu.memory.workspace_layout import (
 )
 from gpu.memory.workspace_pool import WorkspacePool
 from tests.gpu.dna.test_parts import bases
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 

@@ -9,7 +9,7 @@ from gpu.engine import GpuEngine
 from gpu.kernels.catalog import KERNELS
 from gpu.runtime.stage_timer import STAGES, StageTimes
 from tests.support.each_device import limit_fused
-from tests.support.emulated_device import EmulatedDevice, EmulatedStream
+from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.reference import tokenizer

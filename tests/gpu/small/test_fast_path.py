@@ -18,7 +18,7 @@ from gpu.streaming import encode_stream
 from tests.engines.test_contract import check
 from tests.gpu.large.test_encode import FRAMED
 from tests.support.each_device import new_engine
-from tests.support.emulated_device import EmulatedDevice, note_launches
+from tests.support.emulation.device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.reference import tokenizer

@@ -18,7 +18,7 @@ from gpu.streaming import encode_stream
 from service.engines.cpu.engine import CpuEngine
 from tests.gpu.large.test_encode import DeviceArray, assert_idle, pinned
 from tests.support.each_device import new_engine
-from tests.support.emulated_device import EmulatedDevice, note_launches
+from tests.support.emulation.device import EmulatedDevice, note_launches
 from tests.support.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.support.waiting import GIVEN_UP_S
 from vocabularies.batch.batch import Batch, EncodeOptions

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpu.kernels.job import constant
-from tests.support.emulated_device import emulated_kernels
-from tests.support.gpu_emulation import make_job
+from tests.support.emulation.device import emulated_kernels
+from tests.support.emulation.kernels import make_job
 
 WINDOW_BYTES, STRIDE = constant("WINDOW_BYTES"), constant("WINDOW_STEP")
 NO_PLACE = constant("NO_PLACE")

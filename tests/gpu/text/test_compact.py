@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpu.kernels.job import STATUS, constant
-from tests.support.emulated_device import EmulatedDevice
-from tests.support.gpu_emulation import make_job
+from tests.support.emulation.device import EmulatedDevice
+from tests.support.emulation.kernels import make_job
 
 TILE, SMALL_BATCH_TILES = constant("TILE"), constant("SMALL_BATCH_TILES")
 MISS, BIN_SHIFT = 1 << 31, 27

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
-from tests.support.emulated_device import emulated_kernels
-from tests.support.gpu_emulation import make_job
+from tests.support.emulation.device import emulated_kernels
+from tests.support.emulation.kernels import make_job
 
 BLOCK, MAX_PIECE = constant("BLOCK"), constant("MAX_PIECE")
 GAP, MAX_GAPS = (

@@ -19,7 +19,7 @@ from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.gpu.text.test_split import check, doubled
 from tests.gpu.text.test_whole_piece import check as check_whole
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.reference.tokenizer import encode
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpu.engine import GpuEngine
 from gpu.text.bpe_tables import bpe_tables
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import BpeRules, make_bpe_rules, merge

@@ -22,7 +22,7 @@ from gpu.vocabulary.device_tables import prepare
 from tests.engines.test_contract import OPTIONS
 from tests.support.data_files import data_bytes
 from tests.support.each_device import new_engine
-from tests.support.gpu_emulation import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from tests.support.nasty_texts import TEXTS
 from tests.support.tokenizer_documents import BYTE_LEVEL, BYTES, added, document
 from tests.support.tokenizer_documents import encoded as encoded_document

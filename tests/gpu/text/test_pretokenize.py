@@ -18,18 +18,18 @@ from gpu.text.pretokenizer_automaton import COVERED, automaton
 from tests.gpu.text.test_pretokenizer_automaton import representatives
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.data_files import DATA, ROOT, data_bytes
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
 from tests.support.nasty_texts import RUNS, TEXTS
 from vocabularies.preprocessing.pretokenizers import pretokenize
 
-SUPPORT = ROOT / "tests/support/cuda"
+SUPPORT = ROOT / "tests/support/emulation/cuda"
 FILES = sorted(path.name for path in (DATA / "text").glob("*.*")) or ["(no data)"]
 TILE = constant("TILE")
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """tests/support/cuda/pretokenize.cpp, built."""
+    """tests/support/emulation/cuda/pretokenize.cpp, built."""
     flags = (*EMULATION_FLAGS, "-Wall", "-Werror", f"-I{CUDA}", f"-I{SUPPORT}")
     included = (*sorted(SUPPORT.glob("*.*")), *sorted(CUDA.rglob("*.cu*")))
     path = SUPPORT / "pretokenize.cpp"

@@ -16,7 +16,7 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from tests.support.data_files import data_json
-from tests.support.gpu_emulation import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from vocabularies.batch.batch import RowRefused
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary

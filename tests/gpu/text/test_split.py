@@ -17,7 +17,7 @@ from gpu.kernels.families import encode_kernels
 from gpu.kernels.job import STATUS
 from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.tokenizer import encode

@@ -17,7 +17,7 @@ from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_chain import STRIDE, WINDOW, WINDOW_BYTES
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.gpu.text.test_split import check, doubled, random_merges
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.model.vocabulary import Vocabulary
 
 FAR_BACK = 512 * constant("BACK_LOADS")

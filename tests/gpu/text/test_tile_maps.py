@@ -22,7 +22,7 @@ from gpu.text.pretokenizer_automaton import (
 )
 from tests.gpu.text.test_pretokenize import TILE, Batch, assert_alike, bits, check, library
 from tests.gpu.text.test_pretokenizer_automaton import representatives
-from tests.support.gpu_emulation import make_job
+from tests.support.emulation.kernels import make_job
 
 CHUNK, CHUNKS = 64, TILE // 64
 UNRESOLVED, NO_STARTS, UNTOUCHED = 0x80, 0x40, 0xEE

@@ -18,7 +18,7 @@ from gpu.text import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.gpu.text.test_split import doubled, random_merges
 from tests.support.each_device import DEVICES, new_device
-from tests.support.emulated_device import EmulatedDevice, emulated_kernels
+from tests.support.emulation.device import EmulatedDevice, emulated_kernels
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary

@@ -20,13 +20,13 @@ from gpu.training import merger as training
 from gpu.training.merger import DeviceMerger, merger_on
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.each_device import DEVICES, new_device
-from tests.support.emulated_device import (
+from tests.support.emulation.device import (
     EMULATION,
     ONE_KERNEL,
     EmulatedDevice,
     EmulatedStream,
 )
-from tests.support.gpu_emulation import compile_for_device
+from tests.support.emulation.kernels import compile_for_device
 from tests.support.textbook_training import textbook
 from tests.vocabularies.training.test_train import BANKS, OPTIONS, ROWS, assert_equal, row_spans
 from vocabularies.errors import VocabularyError

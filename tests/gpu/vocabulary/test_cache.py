@@ -15,7 +15,7 @@ from gpu.errors import OutOfMemory
 from gpu.kernels.families import TEXT
 from gpu.vocabulary.cache import VocabularyCache
 from gpu.vocabulary.device_tables import Prepared, prepare
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
 SIZE = 1 << 20

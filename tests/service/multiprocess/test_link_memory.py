@@ -23,7 +23,7 @@ from service.multiprocess.link.shared_memory import (
     Loan,
     OtherMemory,
 )
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.waiting import run, until
 
 

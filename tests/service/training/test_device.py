@@ -15,7 +15,7 @@ from service.training import worker
 from service.training.device import choose_merger
 from service.training.device_selftest import SelfTestFailed
 from tests.service.training.test_jobs import record
-from tests.support.emulated_device import EmulatedDevice, EmulatedStream
+from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.sequences.corpus import Corpus

@@ -21,7 +21,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.gpu.hybrid_engine import HybridEngine
 from service.protos import inference_pb2 as pb
 from tests.support.app_client import application_of, serving
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.fake_gpu import FakeGpu
 from tests.support.waiting import run
 from vocabularies.batch.batch import Batch

@@ -29,7 +29,7 @@ from service.server.app import make_engine
 from tests.support.app_client import serving
 from tests.support.each_engine import MARKS
 from tests.support.each_engine import make_engine as engine_on
-from tests.support.emulated_device import EmulatedDevice
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.fake_engine import byte_vocabulary
 from tests.support.fake_gpu import FakeGpu
 from tests.support.nasty_texts import TEXTS

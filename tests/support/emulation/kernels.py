@@ -57,7 +57,7 @@ def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
 
 @functools.cache
 def _source_of(kernel: str) -> Path:
-    """The .cu that defines a kernel; tests/support/cuda has some that only tests launch."""
+    """The .cu that defines a kernel; cuda/ beside has some that only tests launch."""
     for path in sorted([*CUDA.rglob("*.cu"), *HEADER.parent.glob("*.cu")]):
         if kernel in KERNEL.findall(path.read_text()):
             return path

@@ -11,7 +11,7 @@ from gpu.host._fast_launch import Driver, LaunchSpec
 from gpu.kernels.catalog import KERNELS
 
 if TYPE_CHECKING:
-    from tests.support.emulated_device import EmulatedStream
+    from tests.support.emulation.device import EmulatedStream
 
 CONTEXT, STREAM = 0xC0, 0x57
 FAILED = 999  # CUDA_ERROR_UNKNOWN

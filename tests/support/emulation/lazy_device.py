@@ -16,7 +16,7 @@ import numpy as np
 
 from gpu.kernels.catalog import KERNELS
 from gpu.kernels.job import JOB
-from tests.support.emulated_device import EmulatedDevice, EmulatedStream
+from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 
 
 class LazyStream(EmulatedStream):

@@ -28,7 +28,7 @@ from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Bytes
 from gpu.vocabulary.cache import Resident, VocabularyCache
 from gpu.vocabulary.device_tables import Prepared
-from tests.support.emulated_device import EmulatedDevice, EmulatedStream
+from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 
 __all__ = ["redzones"]
 

@@ -19,7 +19,7 @@ from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
 from gpu.runtime.device import Bytes, DeviceInfo
 from tests.support.compiled import EMULATION_FLAGS, compiled
-from tests.support.emulated_driver import driver_of, kernel_of
+from tests.support.emulation.driver import driver_of, kernel_of
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
