@@ -147,9 +147,9 @@ def pack_rows(
     """Rows to the device, copied from where they lie: pinned, that overlaps with other work.
 
     Without options special tokens are matched. `id_bits` are those of an id in the answer, see
-    cuda/batch/pack_ids.cuh. `inward` copies the text, and the workspace's own stream waits for it.
+    cuda/batch/narrow_ids.cuh. `inward` copies the text; the workspace's own stream waits for it.
     """
-    # First of all: nothing of the rest is to keep the bus waiting.
+    # First of all: nothing of the rest is to keep PCIe waiting.
     address = data.address if isinstance(data, SharedText) else data.ctypes.data
     (inward or workspace.stream).copy_in(workspace.fields["text"], address, len(data))
     workspace.words[_ID_BITS] = id_bits

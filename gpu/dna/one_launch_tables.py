@@ -1,4 +1,7 @@
-"""Vocabularies whose batches of bases are one launch: tables of cuda/bases_*.cuh. NumPy only."""
+"""Vocabularies whose DNA batches are one launch: tables of the kernels in cuda/dna/parts/.
+
+NumPy only.
+"""
 
 from __future__ import annotations
 

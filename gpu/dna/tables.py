@@ -1,4 +1,4 @@
-"""A character-level BPE vocabulary as the tables of cuda/dna_*.cuh.
+"""A character-level BPE vocabulary as the tables of cuda/dna/tokens.cuh.
 
 NumPy only: made once when a vocabulary is loaded and then copied to the device.
 """

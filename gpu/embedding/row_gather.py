@@ -23,7 +23,7 @@ BLOCK_WORDS = 2 * THREADS  # GATHER_WORDS of each.
 
 
 class RowGather:
-    """The kernel of cuda/gather_rows.cu on one device."""
+    """The kernel of cuda/embedding/gather_rows.cu on one device."""
 
     def __init__(self, kernels: RowKernels) -> None:
         self._kernels = kernels

@@ -1,4 +1,4 @@
-"""Characters and k-mers as the tables that cuda/letters.cuh reads: a letter's class, code and id.
+"""Characters and k-mers as the tables of cuda/kmers/letters.cuh: a letter's class, code and id.
 
 NumPy only; knows no batch.
 """

@@ -1,6 +1,6 @@
 """A small batch in one launch: from pinned host memory to pinned host memory.
 
-What its kernels do: cuda/one_launch.cuh, text/one_launch/stages.cuh and dna/parts/part.cuh.
+What its kernels do: common/one_launch.cuh, text/one_launch/stages.cuh and dna/parts/part.cuh.
 
 Its stages take some microseconds, so that what counts is everything around them: here nothing is
 made anew and no field of the Job is written but those that differ from batch to batch.

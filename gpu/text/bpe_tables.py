@@ -1,8 +1,8 @@
 """A byte-level BPE vocabulary as the hash tables that device code looks up.
 
 NumPy only: made once when a vocabulary is loaded and then copied to the device. The hash functions
-are those of cuda/hash.cuh, and what a table holds is what encoding a token's bytes gives: with
-`ignore_merges` every token, without it only those that the merges reach.
+are those of cuda/common/hash.cuh, and what a table holds is what encoding a token's bytes gives:
+with `ignore_merges` every token, without it only those that the merges reach.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BpeTables:
-    """What the kernels read; see cuda/job.cuh and cuda/tokens.cuh.
+    """What the kernels read; see cuda/common/job.cuh and cuda/text/lookup/token_tables.cuh.
 
     Attributes:
         short_tokens: uint32[entries, 4], tokens of 1..12 bytes: three words of bytes and

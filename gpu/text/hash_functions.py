@@ -1,4 +1,4 @@
-"""The hash functions of cuda/hash.cuh, for building tables; all on uint32 arrays."""
+"""The hash functions of cuda/common/hash.cuh, for building tables; all on uint32 arrays."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Prepared:
 
 
 MAX_TEMPLATE = 16  # The workspaces have room for so many a row.
-TOKEN_PADDING = 16  # Readable bytes behind the tokens, see cuda/job.cuh.
+TOKEN_PADDING = 16  # Readable bytes behind the tokens, see cuda/common/job.cuh.
 
 
 def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:

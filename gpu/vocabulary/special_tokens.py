@@ -35,7 +35,7 @@ Edge = tuple[int, bytes, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpecialTables:
-    """What the kernels read; see cuda/job.cuh.
+    """What the kernels read; see cuda/common/job.cuh.
 
     Attributes:
         special_edges: uint32[slots, 4], a hash table of edges; see cuda/special/trie.cuh.

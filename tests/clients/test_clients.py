@@ -28,7 +28,7 @@ TEXTS = ["Hello, world", "", "北京 now", "it's"]
 
 
 def run_client(name: str, *arguments: str, script: str = "") -> None:
-    """Run tests/clients/NAME.py, or another script, in its environment.
+    """Run the script of a client in tests/clients, or another one, in its environment.
 
     Raises:
         AssertionError: it failed; with what it printed.

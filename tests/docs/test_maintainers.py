@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import re
 from pathlib import Path
@@ -18,6 +19,10 @@ CODE = ("*.py", "*.cu", "*.cuh", "*.cpp", "*.hpp")
 OURS = re.compile(
     r"\b(?:docs/(?:internals|decisions)|gpu|service|vocabularies|benchmarks)/[\w-]+\.md\b"
 )
+DEVICE_FILE = re.compile(r"(?<![\w./*<-])[\w./*-]*[\w*]\.(?:cuh|cu)\b|(?<![\w./])cuda/[\w./*]*\w")
+"""A path of device code, from any folder on."""
+HOST_FILE = re.compile(r"(?<![\w./*-])([\w-]+)/[\w./-]+\.(?:py|pyi|cpp|hpp)\b")
+"""A path of a module with a folder before it; of other projects where we have no such folder."""
 
 
 def relative(path: Path) -> str:
@@ -105,6 +110,54 @@ def test_documents_that_code_names_exist() -> None:
             for path in (ROOT / room).rglob(pattern):
                 for name in OURS.findall(path.read_text(encoding="utf-8")):
                     assert (ROOT / name).is_file(), f"{relative(path)}: {name}"
+
+
+def code_files() -> list[Path]:
+    """All sources that are ours, without what was built beside them."""
+    rooms = (ROOT / room for room in ROOMS)
+    return sorted(path for room in rooms for pattern in CODE for path in room.rglob(pattern))
+
+
+def named_paths(text: str, folders: set[str]) -> set[str]:
+    """The paths of our code that a text names."""
+    own = {match[0] for match in HOST_FILE.finditer(text) if match[1] in folders}
+    return own | set(DEVICE_FILE.findall(text))
+
+
+def missing_paths(text: str, known: list[str]) -> set[str]:
+    """The named paths that are neither a file, a folder, nor the end of one; * is any name."""
+    folders = {part for path in known for part in path.split("/")[:-1]}
+    ends = {end for path in known for end in path_ends(path)}
+    return {
+        path
+        for path in named_paths(text, folders)
+        if path not in ends and not ("*" in path and fnmatch.filter(ends, path))
+    }
+
+
+def path_ends(path: str) -> list[str]:
+    """The ends of a path and of the folders above it: of a/b/c also b/c, c, a/b, b and a."""
+    parts = path.split("/")
+    return ["/".join(parts[begin:end]) for end in range(1, len(parts) + 1) for begin in range(end)]
+
+
+def test_code_files_that_code_names_exist() -> None:
+    files = code_files()
+    known = [relative(path) for path in files]
+    missing = {
+        relative(path): names
+        for path in files
+        if (names := missing_paths(path.read_text(encoding="utf-8"), known))
+    }
+    assert missing == {}
+
+
+def test_a_path_that_does_not_exist_is_found() -> None:
+    known = ["gpu/cuda/common/job.cuh", "service/http/openapi.py"]
+    text = "See common/job.cuh, cuda/common and http/openapi.py; not tiktoken_ext/public.py."
+    assert missing_paths(text, known) == set()
+    wrong = ["cuda/" + "job.cuh", "no_" + "rows.cuh", "http/" + "nothing.py", "cuda/" + "nothing"]
+    assert missing_paths(", ".join(wrong), known) == set(wrong)
 
 
 @pytest.mark.parametrize(
