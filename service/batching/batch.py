@@ -30,7 +30,7 @@ from service.engines.base import Codec, Counted, Decoded, SharedEncoded
 from service.engines.fault_isolation import (
     count_isolated,
     decode_isolated,
-    encode_isolated,
+    encode_failed,
     raise_if_not_the_engines,
 )
 from service.runtime.memory_pool import Take
@@ -83,7 +83,12 @@ def run_works(engine: Codec, works: Works, place_ids: PlaceIds | None = None) ->
 def _encode(
     engine: Codec, works: Sequence[EncodeWork], place_ids: PlaceIds | None
 ) -> list[Result[Encoded]]:
-    encoded = encode_isolated(engine, works[0].vocabulary, _batch_while_wanted(works))
+    vocabulary, batch = works[0].vocabulary, _batch_while_wanted(works)
+    try:
+        encoded = engine.encode(vocabulary, batch)
+    except BaseException as error:
+        raise_if_not_the_engines(error)
+        encoded = encode_failed(engine, vocabulary, batch, error)
     if place_ids is not None:
         encoded.ids = place_ids(encoded.ids)
     return split_encoded(works, encoded)

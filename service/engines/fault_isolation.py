@@ -28,11 +28,18 @@ def encode_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Enco
         return engine.encode(vocabulary, batch)
     except BaseException as error:
         raise_if_not_the_engines(error)
-        num_rows = len(batch)
-        if num_rows <= 1:
-            errors = _failed(vocabulary, num_rows, error)
-            return Encoded(_empty_ids(), _no_rows(num_rows), errors=errors)
-        return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
+        return encode_failed(engine, vocabulary, batch, error)
+
+
+def encode_failed(
+    engine: Codec, vocabulary: Vocabulary, batch: Batch, error: BaseException
+) -> Encoded:
+    """The ids of each text of a batch on which the engine has failed, half by half."""
+    num_rows = len(batch)
+    if num_rows <= 1:
+        errors = _failed(vocabulary, num_rows, error)
+        return Encoded(_empty_ids(), _no_rows(num_rows), errors=errors)
+    return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
 def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Counted:
