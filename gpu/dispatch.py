@@ -92,9 +92,11 @@ def plan_of(resources: Resources, resident: Resident, batch: Batch, options: Row
     """The plan for a batch."""
     letters = bool(resident.family.fetch) and options.is_content
     validate = not (batch.has_texts or resident.fields.get("letters_are_bytes"))
-    if options.spans is not None or not resources.workspaces.is_small(len(batch.data), len(batch)):
+    num_bytes, num_rows = len(batch.data), batch.num_rows
+    if options.spans is not None or not resources.workspaces.is_small(num_bytes, num_rows):
         return Plan(letters, fast=False, small=False, kernel="", validate=validate)
-    kernel = "" if options.augmented else kernel_for(resources, resident, size_of(batch))
+    size = size_of(num_bytes, num_rows)
+    kernel = "" if options.augmented else kernel_for(resources, resident, size)
     fast = is_fast(kernel, batch, options)
     return Plan(letters, fast, small=True, kernel=kernel, validate=validate)
 

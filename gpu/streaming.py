@@ -152,7 +152,7 @@ def _encode_small(
     if not resources.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
     try:
-        kernel = kernel_for(resources, resident, size_of(batch)) if left is None else left
+        kernel = kernel_for(resources, resident, size_of(*size)) if left is None else left
         if not kernel and left is None:
             return None
         workspace = resources.workspaces.take(*size, resident.family.layout)

@@ -130,7 +130,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     Raises:
         NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
     """
-    options, rows = batch.options, len(batch)
+    options, rows = batch.options, batch.num_rows
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
     if options is DEFAULT_OPTIONS or options == DEFAULT_OPTIONS:
         return _default(has_template)

@@ -213,7 +213,7 @@ class SmallCall:
             leaves=left,
         )
         workspace.reported[_NOT_UTF8] = 0
-        blocks = blocks_of(kernel, size_of(batch), self.processors)
+        blocks = blocks_of(kernel, size_of(len(batch.data), len(batch)), self.processors)
         if clock is not None:
             clock.enter(KERNELS[kernel].stage)
         if copy is not None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import RowOptions
-from gpu.batch.transfer import ROW_BYTES, TAKE_IN_BYTES, set_fields
+from gpu.batch.transfer import TAKE_IN_BYTES, set_fields
 from gpu.errors import OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.fast_launch import COPIED, IN_PLACE, MORE_TO_DO, STAGED
@@ -30,6 +30,7 @@ from gpu.small.one_launch import (
     RARE_RUNS,
     blocks_of,
     kernel_for,
+    size_of,
 )
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded
@@ -61,7 +62,7 @@ def encode_ids(
     """As `GpuEngine.encode_ids`; or a kernel, as from `encode`; None: nothing was tried."""
     if not are_arrays(data, offsets):
         return None
-    size = max(len(data), ROW_BYTES * (len(offsets) - 1))
+    size = size_of(len(data), len(offsets) - 1)
     if size > CLUSTER_BYTES:
         return None
     resident = resources.residents.take(digest)
@@ -167,7 +168,7 @@ def encode_to(
     if resident is None:
         return None
     try:
-        size = max(num_bytes, ROW_BYTES * num_rows)
+        size = size_of(num_bytes, num_rows)
         launch = _launch_for(resources, resident, data, size)
         if launch is None or resources.stage_times.is_next:
             return None

@@ -49,9 +49,9 @@ class HostText:
     copy: Copy | None = None
 
 
-def size_of(batch: Batch) -> int:
+def size_of(num_bytes: int, num_rows: int) -> int:
     """Bytes of a batch's text, or of what its rows make up for."""
-    return max(len(batch.data), ROW_BYTES * len(batch))
+    return max(num_bytes, ROW_BYTES * num_rows)
 
 
 def fused_kernel(family: Family, size: int) -> str:

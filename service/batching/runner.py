@@ -143,10 +143,11 @@ def record_batch(
     first, last = works[0], finished.results[-1]
     num_bytes = sum([work.num_bytes for work in works])
     num_rows = sum([work.num_rows or 1 for work in works])
-    metrics.batch(last.engine, first.operation, num_rows, num_bytes, last.batch_tokens)
+    engine = last.output.engine
+    metrics.batch(engine, first.operation, num_rows, num_bytes, last.batch_tokens)
+    metrics.stage("encode", finished.seconds)
     # All results of a batch share one output, or each has its own: see `batch.run_works`.
     for output in {id(result.output): result.output for result in finished.results}.values():
         if output.errors:
             metrics.rows_refused(refusal.code for refusal in output.errors.values())
-    metrics.stage("encode", finished.seconds)
     costs.learn(CostKey(first.vocabulary.digest, first.operation), num_bytes, finished.seconds)

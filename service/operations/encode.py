@@ -71,7 +71,7 @@ def asks_nothing(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> 
 def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
     """Whether an answer is ids and their number, nothing else, and they are few."""
     encoded, begin, end = result.output, result.begin, result.end
-    if not asks_nothing(request) or result.errors:
+    if not asks_nothing(request) or encoded.errors:
         return False
     if encoded.num_tokens is not None:
         return False

@@ -92,6 +92,7 @@ class Batch:
     """Texts with their options, as strings or as joined bytes and offsets; each form is made once.
 
     Attributes:
+        num_rows: the number of texts.
         options: one EncodeOptions for each row, or a single one for all of them.
         id_dtype: what the ids will be written as, int32, uint16 or uint8; every id of the
             vocabulary fits. An engine for which that is faster gives them so, others as int32.

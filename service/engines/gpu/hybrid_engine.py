@@ -212,7 +212,7 @@ class HybridEngine:
         if gpu is None:
             return self.cpu.encode(vocabulary, batch)
         return self.fallbacks.ask(
-            len(batch),
+            batch.num_rows,
             lambda begin, end: gpu.encode(vocabulary, batch.part(begin, end)),
             lambda begin, end: self.cpu.encode(vocabulary, batch.part(begin, end)),
             join_encoded,
@@ -224,7 +224,7 @@ class HybridEngine:
         if gpu is None:
             return self.cpu.count(vocabulary, batch)
         return self.fallbacks.ask(
-            len(batch),
+            batch.num_rows,
             lambda begin, end: Counted(*gpu.count(vocabulary, batch.part(begin, end)), self.name),
             lambda begin, end: self.cpu.count(vocabulary, batch.part(begin, end)),
             join_counted,
