@@ -91,8 +91,9 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         64 * MIB,
         ge=1024,
-        description="Largest request body; too small refuses long texts, too large lets one client "
-        "hold that much memory.",
+        description="Largest request body, and of an Arrow stream the largest record batch; "
+        "max_text_bytes bounds each record of FASTA and FASTQ instead. Too small refuses long "
+        "texts, too large lets one client hold that much memory.",
     )
     max_texts: int = Field(65_536, ge=1, description="Most texts or rows of ids in one request.")
     max_text_bytes: int = Field(64 * MIB, ge=1, description="Longest single text, in UTF-8 bytes.")

@@ -75,6 +75,7 @@ class RequestBody:
     Args:
         receive, encoding, max_bytes, idle_s: as for `body_pieces`.
         scope: the request's; None: nothing is received but through `receive`.
+        setting: the name of the limit `max_bytes`, for the refusal.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class RequestBody:
         max_bytes: int | None,
         scope: Scope | None = None,
         idle_s: float | None = None,
+        setting: str = "max_body_bytes",
     ) -> None:
         self._scope = scope
         self._idle_s = idle_s
-        self._pieces = body_pieces(receive, encoding, max_bytes, idle_s=idle_s)
+        self._pieces = body_pieces(receive, encoding, max_bytes, setting, idle_s)
         self._is_plain = scope is not None and make_decompressor(encoding) is None
         self._rest = memoryview(b"")
         self._num_received = 0

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fastapi import Request
     from starlette.types import Receive, Scope, Send
 
+    from service.core.settings import Settings
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
@@ -203,6 +204,10 @@ class ArrowStream(Streamed):
         options: EncodeOptions = self.query.options()
         return options
 
+    def most_bytes_of_read(self, settings: Settings) -> int:
+        """Bytes that the client may have read at once: those of a record batch."""
+        return settings.max_body_bytes
+
     @override
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         entry = await find_entry(self.service, self.query.vocabulary)
@@ -213,7 +218,7 @@ class ArrowStream(Streamed):
         idle_s = settings.stream_idle_timeout_s
         sent = RequestBody(receive, self.call.encoding, None, scope, idle_s)
         memory = self.service.engine.host_memory
-        body = BodyReader(sent, settings.max_body_bytes, memory)
+        body = BodyReader(sent, self.most_bytes_of_read(settings), memory)
         outgoing = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)
         encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:

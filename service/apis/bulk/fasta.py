@@ -21,6 +21,7 @@ from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
 from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, RecordNames, make_too_long
 from service.apis.bulk.sequence_chunks import Splitter, find_splitter
 from service.core.errors import BadBody, InvalidRequest
+from service.core.settings import Settings
 from service.http.decompression import ENCODINGS
 from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
@@ -129,6 +130,10 @@ class BulkFasta(ArrowStream):
     """Answers a request whose body is a FASTA or FASTQ file."""
 
     query_model = FastaQuery
+
+    @override
+    def most_bytes_of_read(self, settings: Settings) -> int:
+        return max(settings.max_body_bytes, READ_BYTES)  # The reads are this server's own.
 
     @override
     def source(self, body: BodyReader) -> _Records:

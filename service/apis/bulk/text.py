@@ -35,11 +35,19 @@ if TYPE_CHECKING:
     from fastapi import Request
     from starlette.types import Receive, Scope, Send
 
+    from service.core.settings import Settings
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
 WHERE = "body"
 CHARSETS = {"utf-8", "utf8", "us-ascii"}
+
+
+def _smaller_limit(settings: Settings) -> tuple[str, int]:
+    """Find which setting bounds a text that is the whole body: its name and value."""
+    names = ("max_body_bytes", "max_text_bytes")
+    name = min(names, key=lambda each: getattr(settings, each))
+    return name, getattr(settings, name)
 
 
 class BulkText(Streamed):
@@ -60,13 +68,13 @@ class BulkText(Streamed):
     @override
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         service, call, query = self.service, self.call, self.query
-        limit = min(service.settings.max_body_bytes, service.settings.max_text_bytes)
-        check_length(call.content_length, limit)
+        setting, limit = _smaller_limit(service.settings)
+        check_length(call.content_length, limit, setting)
         entry = await find_entry(service, query.vocabulary)
         check_digest(entry, query.if_digest)
         check_dtype(entry.vocabulary, query.dtype)
         idle_s = service.settings.stream_idle_timeout_s
-        body = RequestBody(receive, call.encoding, limit, scope, idle_s)
+        body = RequestBody(receive, call.encoding, limit, scope, idle_s, setting)
         cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
         if cutter is not None:
             await self._send_while_reading(send, entry, body, cutter)

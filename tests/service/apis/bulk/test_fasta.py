@@ -139,6 +139,15 @@ def test_a_record_that_never_ends_is_refused_while_it_is_read():
     run(scenario)
 
 
+def test_a_small_limit_on_bodies_is_none_on_files():
+    async def scenario():
+        async with serving(ENGINE, max_body_bytes=1024) as (client, _):
+            answer = await post(client, b">a\n" + b"ACGT" * 1000 + b"\n")
+            assert answer.status_code == 200, answer.text
+
+    run(scenario)
+
+
 def test_many_records_are_several_record_batches():
     async def scenario():
         async with serving(ENGINE) as (client, _):

@@ -138,6 +138,17 @@ def test_what_a_body_decompresses_to_is_limited(encoding, vocabulary):
     run(scenario)
 
 
+@pytest.mark.parametrize("setting", ["max_body_bytes", "max_text_bytes"])
+def test_a_refusal_names_the_setting_that_bounds(setting):
+    async def scenario():
+        async with serving(ENGINE, **{setting: 2000}) as (client, _):
+            answer = await post(client, b"A" * 2001, OCTETS, vocabulary="hyenadna")
+            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+            assert setting in answer.json()["detail"]
+
+    run(scenario)
+
+
 def broken(encoding: str) -> list[bytes]:
     compress = COMPRESS[encoding]
     whole = compress(b"ACGT" * 1000)
