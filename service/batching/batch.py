@@ -117,7 +117,8 @@ def _decode(engine: Codec, works: Sequence[DecodeWork]) -> list[Result[Decoded]]
 
 def _batch_while_wanted(works: Sequence[TextWork[Any]]) -> Batch:
     """The texts of all works, wanted as long as anybody waits for one of them."""
-    batch, futures = joined_texts(works), [work.future for work in works if work.future]
+    futures = [work.future for work in works if work.future]
+    batch = joined_texts(works)
     batch.should_continue = lambda: not futures or not all(future.done() for future in futures)
     return batch
 

@@ -113,10 +113,10 @@ class Batcher:
         loop = self._loop
         if loop is None or self._is_stopped or (self._is_draining and not work.is_part):
             raise Draining("the service is stopping; ask another replica")
+        key = make_queue_key(work, self.long_request_bytes)
         self.admission.enter(work)
         if work.future is None:
             work.future = loop.create_future()
-        key = make_queue_key(work, self.long_request_bytes)
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Queue()

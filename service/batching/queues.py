@@ -97,22 +97,16 @@ class CostKey(NamedTuple):
 class QueueKey(NamedTuple):
     """What the works of one queue have in common, so that they may be one batch."""
 
-    digest: str
-    operation: str
+    cost_key: CostKey
     skip_special_tokens: bool
     is_long: bool
-
-    @property
-    def cost_key(self) -> CostKey:
-        """The key of what they cost."""
-        return CostKey(self.digest, self.operation)
 
 
 def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
     """The key of the queue that a work belongs to."""
     is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
     skip = isinstance(work, DecodeWork) and work.skip_special_tokens
-    return QueueKey(work.vocabulary.digest, work.operation, skip, is_long)
+    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, is_long)
 
 
 @dataclass(slots=True)

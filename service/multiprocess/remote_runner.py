@@ -91,12 +91,13 @@ class RemoteRunner:
         While that is not there, batches are encoded here however slow the last ones were: they
         would be refused otherwise.
         """
-        cost = self.encoders.cost(key.digest)
+        digest = key.cost_key.digest
+        cost = self.encoders.cost(digest)
         if cost is None or num_bytes > self._inline_batch_bytes:
             return None
         if self.engine.link is None:
             return self.encoders.engine
-        if self.encoders.claim_report(key.digest, perf_counter()):
+        if self.encoders.claim_report(digest, perf_counter()):
             self.costs.forget(key.cost_key)  # What was slow for once is tried again.
             return None
         self.costs.assume(key.cost_key, cost)

@@ -91,9 +91,9 @@ def plain_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
     """Write the answer to several texts."""
     encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
-    rows = rows_json(encoded.ids, result.offsets, result.begin, result.end)
     places = pairwise(result.offsets[result.begin : result.end + 1])
     sizes = orjson.dumps([end - begin for begin, end in places])
+    rows = rows_json(encoded.ids, result.offsets, result.begin, result.end)
     return b"".join((around.before, rows, around.between, sizes, around.after))
 
 

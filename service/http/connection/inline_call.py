@@ -22,7 +22,7 @@ from typing import cast
 from uvicorn.server import ServerState
 
 from service.batching.work import AnyResult
-from service.core.call import Call
+from service.core.call import Call, repeat_call
 from service.core.context_vars import REQUEST_ID
 from service.core.problem_details import as_service_error, problem
 from service.http.asgi_fast_path import JSON_TYPE
@@ -263,3 +263,10 @@ class HeadCache:
         if self._head is None or keys != self._keys:
             return None
         return self._head.find_body(data)
+
+    def make_call(self, num_bytes: int) -> InlineCall:
+        """Make the call of a request that has the head and a body of so many bytes."""
+        first = self.first
+        assert first is not None
+        call = repeat_call(first.call, num_bytes)
+        return InlineCall(first.path, first.operation, call, first.client, first.writer)

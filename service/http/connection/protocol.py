@@ -30,7 +30,7 @@ from typing import Any
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.core.call import IN_SCOPE, read_call, read_timeout, repeat_call
+from service.core.call import IN_SCOPE, read_call, read_timeout
 from service.core.context_vars import CLIENT
 from service.core.errors import ServiceError, nothing_came
 from service.http.asgi_fast_path import INLINE_CALLS
@@ -184,10 +184,7 @@ class FastPathProtocol(HttpToolsProtocol):
         body = self.heads.find_body(data, self.service.guard.generation)
         if not body or len(body) > MAX_INLINE_BYTES:
             return False
-        first = self.heads.first
-        assert first is not None
-        call = repeat_call(first.call, len(body))
-        inline = InlineCall(first.path, first.operation, call, first.client, self.writer)
+        inline = self.heads.make_call(len(body))
         before, self.cycle = self.cycle, inline  # type: ignore[assignment]
         if self._submit(inline, body):
             return True
