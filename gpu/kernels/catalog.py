@@ -21,21 +21,24 @@ SOURCES = {
         "batch/frame.cu",
         "decode/decode.cu",
     ),
-    "composed": ("text/pretokenize/nfc_check.cu",),
-    "cut": ("text/split/kernels.cu",),
+    "nfc_check": ("text/pretokenize/nfc_check.cu",),
+    "split": ("text/split/kernels.cu",),
     "merge": ("text/merge/kernels.cu",),
-    "small_block": ("text/one_launch/block.cu",),
-    "small_cluster": ("text/one_launch/cluster.cu",),
-    "small_grid": ("text/one_launch/grid.cu",),
-    "symbols": ("kmers/kernels.cu",),
+    "one_launch_block": ("text/one_launch/block.cu",),
+    "one_launch_cluster": ("text/one_launch/cluster.cu",),
+    "one_launch_grid": ("text/one_launch/grid.cu",),
+    "kmers": ("kmers/kernels.cu",),
     "dna": ("dna/kernels.cu",),
-    "repair_small": ("dna/repair/chunk128.cu",),
-    "repair_large": ("dna/repair/chunk512.cu",),
-    "bases": ("dna/parts/kernels.cu",),
+    "repair_chunk128": ("dna/repair/chunk128.cu",),
+    "repair_chunk512": ("dna/repair/chunk512.cu",),
+    "dna_parts": ("dna/parts/kernels.cu",),
     "training": ("training/kernels.cu",),
 }
-"""The files of each module; `text` has the kernels that all families share. They are compiled side
-by side: the first answer waits for the longest."""
+"""The files of each module, which has the name of its folder or file.
+
+`text` has the kernels that all families share. Modules are compiled side by side: the first answer
+waits for the longest.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ _SCAN_THREADS = constant("SCAN_THREADS")
 _AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles have.
 
 
-def _symbol_kernels() -> dict[str, Kernel]:
+def _kmer_kernels() -> dict[str, Kernel]:
     """Those of characters and k-mers; the ones that write ids do so in three widths."""
     pretokenize = {
         "turn_rows": Kernel(_BLOCK, 16 * _BLOCK, 8),
@@ -125,7 +128,7 @@ def _symbol_kernels() -> dict[str, Kernel]:
         fused[f"fetch_letters{bits}"] = Kernel(_BLOCK, each, 2, takes_job=True)
     stages = {"pretokenize": pretokenize, "merge": merge, "compact": compact, "fused": fused}
     return {
-        name: replace(kernel, module="symbols", stage=stage)
+        name: replace(kernel, module="kmers", stage=stage)
         for stage, kernels in stages.items()
         for name, kernel in kernels.items()
     }
@@ -140,7 +143,7 @@ def _dna_kernels() -> dict[str, Kernel]:
         bases,
         1,
         constant("BASES_SHARED"),
-        module="bases",
+        module="dna_parts",
         takes_job=True,
         is_grid=True,
         stage="fused",
@@ -159,9 +162,8 @@ def _dna_kernels() -> dict[str, Kernel]:
         "write_letter_ids": Kernel(_BLOCK, _TILE, 8),
     }
     kernels = {name: replace(kernel, module="dna") for name, kernel in kernels.items()}
-    for size in ("small", "large"):
-        module = f"repair_{size}"
-        kernels[module] = Kernel(_BLOCK, chunk * _BLOCK, 3, module=module, stage="merge")
+    for name, module in (("repair_small", "repair_chunk128"), ("repair_large", "repair_chunk512")):
+        kernels[name] = Kernel(_BLOCK, chunk * _BLOCK, 3, module=module, stage="merge")
     return kernels | {"encode_bases": at_once, "encode_bases_copied": at_once}
 
 
@@ -186,7 +188,7 @@ KERNELS = {
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
     "clear_faults": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
     "validate": Kernel(_BLOCK, 16 * _BLOCK, 8, stage="pretokenize"),
-    "check_composed": Kernel(_BLOCK, 16 * _BLOCK, 8, module="composed"),
+    "check_composed": Kernel(_BLOCK, 16 * _BLOCK, 8, module="nfc_check"),
     "find_special": Kernel(_BLOCK, _TILE, 6, stage="pretokenize"),
     "enter_special": Kernel(_BLOCK, 8 * _TILE, 8, stage="pretokenize"),
     "accept_special": Kernel(_BLOCK, _TILE, 6, stage="pretokenize"),
@@ -201,21 +203,21 @@ KERNELS = {
         constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1, stage="pretokenize"
     ),
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6, stage="pretokenize"),
-    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut", stage="pretokenize"),
-    "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="cut", stage="pretokenize"),
+    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="split", stage="pretokenize"),
+    "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="split", stage="pretokenize"),
     # A warp a window; of a small batch spread over all multiprocessors.
     "windows": Kernel(
         1024,
         32 * _STRIDE,
         1,
         _MERGE,
-        module="cut",
+        module="split",
         bytes_a_small_block=_STRIDE,
         stage="pretokenize",
     ),
-    "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut", stage="pretokenize"),
-    "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut", stage="pretokenize"),
-    "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="cut", stage="pretokenize"),
+    "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="split", stage="pretokenize"),
+    "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="split", stage="pretokenize"),
+    "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="split", stage="pretokenize"),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge", stage="merge"),
     "merge": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge", stage="merge"),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
@@ -234,14 +236,14 @@ KERNELS = {
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
     "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
     "encode_block": Kernel(
-        _BLOCK, _TILE, 1, _SMALL_SHARED, "small_block", takes_job=True, stage="fused"
+        _BLOCK, _TILE, 1, _SMALL_SHARED, "one_launch_block", takes_job=True, stage="fused"
     ),
     "encode_cluster": Kernel(
         _BLOCK,
         _TILE,
         1,
         _SMALL_SHARED,
-        "small_cluster",
+        "one_launch_cluster",
         takes_job=True,
         cluster=_CLUSTER,
         stage="fused",
@@ -251,12 +253,12 @@ KERNELS = {
         _TILE // 2,
         constant("GRID_BLOCKS"),
         _SMALL_SHARED,
-        module="small_grid",
+        module="one_launch_grid",
         takes_job=True,
         is_grid=True,
         stage="fused",
     ),
-    **_symbol_kernels(),
+    **_kmer_kernels(),
     **_dna_kernels(),
     **_training_kernels(),
 }

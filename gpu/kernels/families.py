@@ -109,7 +109,7 @@ PLACES = (
 )
 CHARACTERS = Family(
     "characters",
-    "symbols",
+    "kmers",
     content=(*REWRITE, *PLACES),
     write=("write_places",),
     spans=("frame_own_spans",),

@@ -131,7 +131,7 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
     }
 
 
-def _symbols_cleared(n: int, rows: int) -> dict[str, int]:
+def _kmers_cleared(n: int, rows: int) -> dict[str, int]:
     return {
         "breaks": n // 8 + 16,
         "place_states": 8 * (rows // SCAN_TILE + 3),
@@ -139,7 +139,7 @@ def _symbols_cleared(n: int, rows: int) -> dict[str, int]:
     }
 
 
-def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
+def _kmers_scratch(n: int, rows: int) -> dict[str, int]:
     tiles = n // LETTER_TILE
     return {
         "turned": n + TEXT_PADDING,
@@ -206,9 +206,9 @@ LAYOUTS = {
             "decoded": "ids",
         },
     ),
-    "symbols": Layout(
-        _symbols_cleared,
-        _symbols_scratch,
+    "kmers": Layout(
+        _kmers_cleared,
+        _kmers_scratch,
         {
             "special_matches": "letter_places",
             "framed_ids": "letters",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpu.host._fast_launch import LaunchSpec
 
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
-DEPENDENT = "text", "cut", "merge"
+DEPENDENT = "text", "split", "merge"
 """Modules whose kernels are put on the device while the one before them in their stream still runs.
 
 CUDA calls that a programmatic dependent launch. Such a kernel waits itself for the one before it

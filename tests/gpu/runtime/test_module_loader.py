@@ -21,7 +21,7 @@ from gpu.runtime.module_loader import DEPENDENT, Functions
 from tests.support.waiting import GIVEN_UP_S
 
 FIRST = re.compile(r"^KERNEL [^\n]*\{\n    (\S+)", re.MULTILINE)
-TOGETHER = ("text", "small_block", "symbols")
+TOGETHER = ("text", "one_launch_block", "kmers")
 
 
 class Device(contextlib.nullcontext):
@@ -77,20 +77,20 @@ def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_co
     functions = Functions(cupy(compiled, lambda _: None, shared_bytes=163 << 10), 0)
     with pytest.raises(DeviceUnavailable, match=r"up to 166912 bytes .* 'merge' need 229584"):
         functions.prepare(["merge"])
-    functions.prepare(["training", "symbols"])
-    assert set(compiled) == {joined_source("training"), joined_source("symbols")}
+    functions.prepare(["training", "kmers"])
+    assert set(compiled) == {joined_source("training"), joined_source("kmers")}
 
 
-REPAIR = {"repair_small", "repair_large"}
+REPAIR = {"repair_chunk128", "repair_chunk512"}
 DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
 
 
 @pytest.mark.parametrize(
     ("family", "own"),
     [
-        (CHARACTERS, {"symbols"}),
-        (STRIDED_KMERS, {"symbols"}),
-        (DNA_WITH_BASES, {"symbols", "dna", "bases", *REPAIR}),
+        (CHARACTERS, {"kmers"}),
+        (STRIDED_KMERS, {"kmers"}),
+        (DNA_WITH_BASES, {"kmers", "dna", "dna_parts", *REPAIR}),
     ],
 )
 def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):
@@ -107,7 +107,7 @@ def test_threads_that_ask_for_one_module_at_once_get_one():
     compiled: Counter[str] = Counter()
     all_ask = threading.Event()
     functions = Functions(cupy(compiled, all_ask.wait), 0)
-    names = [name for name, kernel in KERNELS.items() if kernel.module == "symbols"]
+    names = [name for name, kernel in KERNELS.items() if kernel.module == "kmers"]
     threads = [threading.Thread(target=functions.__getitem__, args=[name]) for name in names]
     for thread in threads:
         thread.start()
@@ -115,7 +115,7 @@ def test_threads_that_ask_for_one_module_at_once_get_one():
     all_ask.set()
     for thread in threads:
         thread.join()
-    assert compiled == {joined_source("symbols"): 1}
+    assert compiled == {joined_source("kmers"): 1}
     assert set(functions) == set(names)
 
 

@@ -231,7 +231,7 @@ def test_where_there_is_no_room_for_pieces_smaller_chunks_do(monkeypatch):
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 22)
     text = pinned(engine, np.resize(np.frombuffer(b"ACGTN", np.uint8), 30_000))
     with pytest.raises(OutOfMemory):
-        engine.resources.workspaces.take(zero_copy_letters.COPIED_BYTES, 1, "symbols")
+        engine.resources.workspaces.take(zero_copy_letters.COPIED_BYTES, 1, "kmers")
     for name in ("hyenadna", "nt_v2"):
         check(engine, load(name), text, np.array([0, 9000, 30_000]))
     engine.device.free_pinned(text)

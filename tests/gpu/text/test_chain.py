@@ -46,7 +46,7 @@ def written(joints: tuple[int, int]) -> tuple[list[int], int, list[list[int]]]:
         whole_pieces=sent,
         merged_ids=windows.view(np.uint8),
     )
-    library = emulated_kernels("cut")
+    library = emulated_kernels("split")
     assert library.launch(b"write_borders", 1, constant("BLOCK"), job.ctypes.data) == 0
     places = np.flatnonzero(np.unpackbits(starts.view(np.uint8), bitorder="little"))
     return places.tolist(), int(piece[0, 3]), sent[: int(counts[1]) >> 40, :2].tolist()

@@ -30,7 +30,7 @@ def found(starts: list[int], num_bytes: int, num_blocks: int) -> list[tuple[int,
     bits, special = np.packbits(flags, bitorder="little"), np.zeros(8, np.uint32)
     lists = {"window_counts": counts, "long_pieces": pieces}
     job = make_job(num_bytes=num_bytes, starts=bits, special_counts=special, **lists)
-    assert emulated_kernels("cut").launch(b"find_long", num_blocks, BLOCK, job.ctypes.data) == 0
+    assert emulated_kernels("split").launch(b"find_long", num_blocks, BLOCK, job.ctypes.data) == 0
     listed = pieces[: int(counts[0]) >> 40].tolist()
     window = 0
     for begin, end, first_window, _ in listed:

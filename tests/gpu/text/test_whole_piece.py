@@ -59,7 +59,7 @@ def starts_of(vocabulary: Vocabulary, texts: list[str], blocks: int) -> tuple[li
             job[name] = array.ctypes.data
         job["misses"][0, 0] = parts.ctypes.data
         threads = constant("WHOLE_THREADS")
-        library = emulated_kernels("cut")
+        library = emulated_kernels("split")
         assert library.launch(b"last_pieces", blocks, threads, job.ctypes.data) == 0
     made.close()
     bits = np.unpackbits(fields["starts"].view(np.uint8), bitorder="little")[: len(data)]
