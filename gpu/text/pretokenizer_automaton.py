@@ -23,8 +23,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.text.pretokenizer_rule import COMMIT, END, FRESH, MARK, START, START_PREV, Rule
-from gpu.text.pretokenizer_rules import RULES
+from gpu.text.pretokenizer_rules import (
+    COMMIT,
+    END,
+    FRESH,
+    MARK,
+    RULES,
+    START,
+    START_PREV,
+    Rule,
+)
 from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS
 
 __all__ = [
