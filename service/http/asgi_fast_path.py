@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from service.batching.work import ClientGone
 from service.core.call import Call, get_call, read_timeout
-from service.core.context_vars import CLIENT, REQUEST_ID
-from service.core.errors import InvalidRequest, ServiceError, TooLarge, nothing_came
+from service.core.context_vars import REQUEST_ID
+from service.core.errors import ServiceError, TooLarge, nothing_came
 from service.core.problem_details import as_service_error, problem
+from service.http.access import check_access
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import RequestBody, collect
@@ -30,7 +31,6 @@ from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
 from service.operations.operation import LARGE_BYTES, Operation, answer
 from service.operations.windows import WINDOWS
-from service.security.scopes import find_key, find_path_scope
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -45,7 +45,6 @@ INLINE_CALLS: dict[str, Operation] = {
 """Calls whose answer is small where the body is: a connection answers them itself."""
 FAST_PATH_CALLS = INLINE_CALLS | {"/v1/windows": WINDOWS}
 JSON_TYPE = (b"content-type", b"application/json")
-CONTROL = frozenset(map(chr, (*range(32), 127)))
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
 
 
@@ -139,18 +138,6 @@ def _in_time(receive: Receive, idle_s: float) -> Receive:
         return message
 
     return receive_in_time
-
-
-def check_access(service: Service, scope: Scope) -> None:
-    """Raises ServiceError where a request may not be made with the key that it has, or has not."""
-    path = scope["path"]
-    if not CONTROL.isdisjoint(path):  # Routes and scopes would not read it alike.
-        raise InvalidRequest("has a control character", "path")
-    needed = find_path_scope(scope["method"], path)
-    if needed is not None:
-        client = service.guard.check(find_key(scope["headers"]), needed)
-        service.guard.limits.admit(client)
-        CLIENT.set(client)
 
 
 async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_bytes") -> bytes:

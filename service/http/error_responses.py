@@ -22,13 +22,6 @@ OPENAI_TYPES = {404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavai
 ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
 
 
-def make_json_response(
-    value: Any, headers: dict[str, str] | None = None, status: int = 200
-) -> Response:
-    """Make an answer of a value as JSON."""
-    return Response(orjson.dumps(value), status, headers, "application/json")
-
-
 class Refusal(Response):
     """The answer to a request that is refused; says so to whoever counts."""
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from service.apis.dialects.common import NO_LIMIT
 from service.core.version import package_version
 from service.http.dependencies import ServiceDep
-from service.http.error_responses import make_json_response
+from service.http.json_response import make_json_response
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])

@@ -24,7 +24,7 @@ from service.apis.dialects.common import (
     read_request,
 )
 from service.core.errors import InvalidRequest
-from service.http.error_responses import make_json_response
+from service.http.json_response import make_json_response
 from service.operations import schemas
 from service.operations.rendering.offset_units import convert_spans
 from service.registry.entries import LoadedVocabulary

@@ -25,7 +25,8 @@ from service.apis.dialects.common import (
 )
 from service.batching.work import GONE
 from service.core.errors import InvalidRequest
-from service.http.error_responses import Shape, make_dialect_response, make_json_response
+from service.http.error_responses import Shape, make_dialect_response
+from service.http.json_response import make_json_response
 from service.operations import schemas
 from service.registry.entries import LoadedVocabulary
 

@@ -1,0 +1,15 @@
+"""Answers of JSON, written by orjson."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import Response
+
+
+def make_json_response(
+    value: Any, headers: dict[str, str] | None = None, status: int = 200
+) -> Response:
+    """Make an answer of a value as JSON."""
+    return Response(orjson.dumps(value), status, headers, "application/json")
