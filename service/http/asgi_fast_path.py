@@ -88,7 +88,7 @@ class AsgiFastPath:
             check_access(self.service, scope)
         except ServiceError as error:
             await make_error_response(scope["path"], error)(scope, receive, send)
-            return "make_error_response"
+            return "refused"
         operation = FAST_PATH_CALLS.get(scope["path"])
         is_json = call.media_type == b"application/json"
         if operation is None or scope["method"] != "POST" or not is_json:

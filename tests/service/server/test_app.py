@@ -117,12 +117,14 @@ def test_requests_are_counted_under_their_routes_and_not_under_their_paths():
             await client.get("/v1/vocabularies/evo_bytes")
             await client.get("/v1/vocabularies/secret-name")
             await client.get("/some/unknown/path")
+            await client.get("/v1/%01")
             text = (await client.get("/metrics")).text
             assert 'requests_total{route="/v1/encode",status="200"} 1.0' in text
             assert 'requests_total{route="/v1/encode",status="404"} 1.0' in text
             assert 'route="/v1/vocabularies/{name}",status="200"} 1.0' in text
             assert 'route="/v1/vocabularies/{name}",status="404"} 1.0' in text
             assert 'route="unmatched",status="404"} 1.0' in text
+            assert 'route="refused",status="422"} 1.0' in text
             assert "secret-name" not in text
             assert 'warptok_tokens_total{engine="cpu",operation="encode"} 3.0' in text
 
