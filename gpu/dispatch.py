@@ -31,7 +31,7 @@ from gpu.host.copy_pool import Copy, CopyPool
 from gpu.kernels.families import COMPOSED
 from gpu.large.encode import count_large, encode_large
 from gpu.large.pipeline import Pipeline
-from gpu.small import fast_path
+from gpu.small import one_launch
 from gpu.small.call import encode_small
 from gpu.small.one_launch import is_fast, kernel_for, size_of
 from gpu.small.zero_copy_letters import fetch_batch
@@ -154,7 +154,7 @@ def encode_ids(
 ) -> tuple[NDArray[np.int32], Int64s]:
     """As `GpuEngine.encode_ids`."""
     resources = pipeline.resources
-    answer = fast_path.encode_ids(resources, vocabulary.digest, data, offsets)
+    answer = one_launch.encode_ids(resources, vocabulary.digest, data, offsets)
     if isinstance(answer, tuple):
         return answer
     batch = Batch(data=data, offsets=offsets)
@@ -186,7 +186,7 @@ def _encode_small(
     """The answer to a small batch; None: no workspace fits, and smaller chunks may."""
     kernel, validate = plan.kernel, plan.validate
     if plan.fast:
-        answer = fast_path.encode_batch(resources, resident, kernel, batch, options, validate)
+        answer = one_launch.encode_batch(resources, resident, kernel, batch, options, validate)
         if isinstance(answer, Encoded):
             return answer
         kernel = answer

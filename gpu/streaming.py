@@ -24,7 +24,7 @@ from gpu.large.pageable_output import PageableOutput
 from gpu.large.pipeline import Pipeline
 from gpu.large.stream_answer import StreamAnswer
 from gpu.memory.output_buffer import OutputBuffer
-from gpu.small import fast_path
+from gpu.small import one_launch
 from gpu.small.call import SmallCall
 from gpu.small.direct_to_device import encode_direct
 from gpu.small.one_launch import kernel_for, size_of
@@ -95,7 +95,7 @@ def encode_stream(
     pipeline, left = engine.pipeline, None
     resources = pipeline.resources
     if chunk_bytes is None and in_flight > 0:
-        answer = fast_path.encode_to(resources, vocabulary.digest, data, offsets, target)
+        answer = one_launch.encode_to(resources, vocabulary.digest, data, offsets, target)
         if isinstance(answer, np.ndarray):
             return answer
         left = answer

@@ -19,6 +19,7 @@ from gpu.kernels.families import answer_kernels
 from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.small.one_launch import (
+    BASES_SKIPS,
     FAST_BLOCKS,
     GOES_ON_FROM,
     LEAVES_RARE,
@@ -37,7 +38,6 @@ Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
-BASES_SKIPS = 15  # Batches behind one with others than bases that are taken for such, too.
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 

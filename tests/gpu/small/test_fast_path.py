@@ -11,7 +11,7 @@ import pytest
 from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.engine import GpuEngine
 from gpu.errors import DescendingOffsets
-from gpu.small import fast_path
+from gpu.small import one_launch
 from gpu.small.call import SmallCall
 from gpu.small.one_launch import CLUSTER_BYTES
 from gpu.streaming import encode_stream
@@ -168,11 +168,11 @@ def test_what_is_no_batch_of_bases_is_not_tried_for_a_while(usual, monkeypatch):
         ids_of_bases(engine, "dnabert2", b"[MASK]" + bases, [0, 60, 406], np.int32)
     assert len(usual) == 2  # The first was tried, too; once.
     assert launches.count("encode_bases_copied") == 1
-    for _ in range(fast_path.BASES_SKIPS - 1):
+    for _ in range(one_launch.BASES_SKIPS - 1):
         ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + fast_path.BASES_SKIPS
+    assert len(usual) == 1 + one_launch.BASES_SKIPS
     ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + fast_path.BASES_SKIPS
+    assert len(usual) == 1 + one_launch.BASES_SKIPS
 
 
 WORDS = b"some words, 12 more and what's behind them. " * 30_000
