@@ -8,7 +8,7 @@
 // Invariant: a letter's random numbers follow from the seed, the row's number and the letter's place alone, whatever
 // batch the row is in.
 #pragma once
-#include "kmers/letters.cuh"
+#include "batch/rows.cuh"
 
 constexpr uint32_t RANDOM_CROP = 0, RANDOM_LETTER = 1;  // What a number is for.
 

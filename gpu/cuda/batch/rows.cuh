@@ -9,6 +9,8 @@ constexpr uint32_t ROW_MATCH_SPECIAL = 1;
 constexpr uint32_t ROW_REFUSE_SPECIAL = 2;
 constexpr uint32_t ROW_ADD_SPECIAL = 4;    // Begin and end tokens are put around the ids.
 constexpr uint32_t ROW_CUT_LEFT = 8;       // max_length cuts at the left side.
+constexpr uint32_t ROW_OTHER_STRAND = 16;  // The reverse complement is encoded (batch/augment_rows.cuh).
+constexpr uint32_t ROW_CIRCLE = 32;        // A sequence of k-mers is a circle: they wrap.
 
 // The last of `count` values, ascending from `first` <= place on, that is not behind a place.
 //
@@ -79,6 +81,16 @@ DEVICE uint64_t row_from(const int64_t* begins, uint64_t num_rows, uint64_t row,
     for (uint32_t i = 0; i < NEXT; i++, row++)
         if (place < static_cast<uint64_t>(begins[row + 1])) return row;
     return row + last_not_behind(begins + row, num_rows - row, place);
+}
+
+// Whether a row is a circle. A null pointer of row_flags: all rows are what `wraps` says.
+DEVICE bool is_circle(const Job& job, uint64_t row) {
+    return job.rows.row_flags ? job.rows.row_flags[row] & ROW_CIRCLE : job.kmers.wraps != 0;
+}
+
+// Whether a row was augmented that is not ASCII.
+DEVICE bool is_no_sequence(const Job& job, uint64_t row) {
+    return job.augmentation.sent_text && job.augmentation.row_not_ascii[row];
 }
 
 // Notes a fault of a row; the first one counts. Most are behind it, and cost a read only.

@@ -11,11 +11,26 @@
 #include "dna/map_letters.cuh"
 #include "dna/strip.cuh"
 
+namespace warptok::dna {
+
 // A column for each thread of a block.
 struct WindowColumns {
     uint32_t borders[Window<LARGE_CHUNK>::WORDS * WALKERS], dead[Window<LARGE_CHUNK>::WORDS * WALKERS];
     DEVICE_METHOD Columns mine() { return {borders + threadIdx.x, dead + threadIdx.x, WALKERS}; }
 };
+
+template <class Ring>
+DEVICE void forward_windows_of(const Job& job, const uint2* last, Ring& ring) {
+    ForwardTables<Ring> tables(job, last, ring);
+    if (has_small_chunks(job)) forward_windows_stage<SMALL_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+    else forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+}
+
+}  // namespace warptok::dna
+
+using namespace warptok::dna;
+
+DYNAMIC_SHARED(memory);
 
 // A thread 64 letters: text, special, special_counts, hard, tables -> text, status.
 KERNEL __launch_bounds__(BLOCK) map_letters(const Job* job) { map_letters_stage(*job, blockIdx.x, gridDim.x); }
@@ -34,15 +49,6 @@ KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
     if (has_small_chunks(*job)) walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
-}
-
-DYNAMIC_SHARED(memory);
-
-template <class Ring>
-DEVICE void forward_windows_of(const Job& job, const uint2* last, Ring& ring) {
-    ForwardTables<Ring> tables(job, last, ring);
-    if (has_small_chunks(job)) forward_windows_stage<SMALL_CHUNK>(job, tables, blockIdx.x, gridDim.x);
-    else forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
 }
 
 // A thread a window, whose lengths lie in ids: base_words, mixed_words, tables -> window_bits, walked_windows,

@@ -5,6 +5,8 @@
 #include "dna/packed_text.cuh"
 #include "special/find.cuh"
 
+namespace warptok::dna {
+
 // Bits of those of 64 places that lie in accepted special tokens; one begins at most four words
 // before.
 DEVICE uint64_t special_among(const Job& job, uint64_t word) {
@@ -43,3 +45,5 @@ DEVICE void map_letters_stage(const Job& job, uint32_t block, uint32_t num_block
         }
     }
 }
+
+}  // namespace warptok::dna

@@ -13,6 +13,8 @@
 #pragma once
 #include "special/trie.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t LETTER_MIXED = 4;       // dna_classes: below it are codes of bases.
 constexpr uint32_t LETTER_GAP = 5;         // Of characters beyond ASCII, too.
 constexpr uint32_t LETTER_DROPPED = 6;     // A gap without an id.
@@ -185,3 +187,5 @@ DEVICE uint32_t to_certain(const Job& job, uint64_t place) {
     if (at % 64) bits |= job.dna.certain[word + 1] << (64 - at % 64);
     return bits ? 1 + lowest_bit(bits) : 64;
 }
+
+}  // namespace warptok::dna

@@ -4,6 +4,8 @@
 #include "dna/packed_text.cuh"
 #include "special/find.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t STRIP_LEFT = 1, STRIP_RIGHT = 2;  // Of `strips`.
 
 // Bits `at % size` to the end of a word of `size` bits, as far as a stretch reaches.
@@ -88,3 +90,5 @@ DEVICE void strip_ends_stage(const Job& job, uint32_t block, uint32_t num_blocks
         }
     }
 }
+
+}  // namespace warptok::dna

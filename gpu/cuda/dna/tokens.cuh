@@ -13,6 +13,8 @@
 #pragma once
 #include "dna/packed_text.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t LONG_TOKENS = 0x8000;   // In `longest`: the rest is the number of a range.
 constexpr uint32_t MAX_LETTERS = 64;       // Of a token.
 constexpr uint32_t NEXT_LETTERS = 4;       // That index `longer`.
@@ -167,3 +169,5 @@ DEVICE uint32_t token_of(const Job& job, uint64_t begin, uint64_t end) {
         token = shorter_of(job.dna.dna_tokens[token]);
     return token;
 }
+
+}  // namespace warptok::dna

@@ -8,8 +8,11 @@
 //     others         list 1              list 2  write 1    ...
 #pragma once
 #include "dna/repair/sequential.cuh"
-#include "kmers/letters.cuh"
+#include "batch/rows.cuh"
+#include "common/lookback_scan.cuh"
 #include "special/find.cuh"
+
+namespace warptok::dna {
 
 struct ListedTile {
     uint16_t begins[TILE];
@@ -169,3 +172,5 @@ DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
         __syncthreads();
     }
 }
+
+}  // namespace warptok::dna

@@ -14,6 +14,8 @@
 #include "kmers/row_offsets.cuh"
 #include "kmers/strided_rows.cuh"
 
+namespace warptok::kmers {
+
 // The vectors of ids whose k-mers lie within a row.
 template <class Id, class Tile>
 DEVICE void write_inside(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
@@ -134,3 +136,5 @@ DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, STEP>* tiles, uint32_
     note_rare(job, seen);
     wait_for_stores();
 }
+
+}  // namespace warptok::kmers

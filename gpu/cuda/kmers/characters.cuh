@@ -8,6 +8,8 @@
 #pragma once
 #include "kmers/plain_rows.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t LETTER_ROUNDS = 4;
 
 DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
@@ -102,3 +104,5 @@ DEVICE void fetch_letters_stage(const Job& job, uint32_t block, uint32_t num_blo
     uint32_t seen = letters_to_ids(job, job.host.host_text, reinterpret_cast<Id*>(job.host.host_ids), block, num_blocks);
     if (seen >> RARE_SHIFT & RARE_FLAGS) job.host.host_status[STATUS_RARE] = 1;
 }
+
+}  // namespace warptok::kmers

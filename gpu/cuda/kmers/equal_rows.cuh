@@ -18,6 +18,8 @@
 #include "kmers/tile_rows.cuh"
 #include "kmers/vectors.cuh"
 
+namespace warptok::kmers {
+
 // Rows and their ids. Rows that k-mers side by side fill are taken as one.
 struct EvenRows {
     uint32_t count, kmers, last_kmers, total;
@@ -247,3 +249,5 @@ DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, STEP>* tiles, uin
     finish_even_rows(job, block, num_blocks);
     wait_for_stores();
 }
+
+}  // namespace warptok::kmers

@@ -15,6 +15,8 @@
 #include "batch/augment_rows.cuh"
 #include "kmers/general/write.cuh"
 
+namespace warptok::kmers {
+
 // A warp of a block has a tile in shared memory.
 template <class Id, KmerStep STEP>
 DEVICE void write_kmers_of(const Job& job) {
@@ -27,6 +29,10 @@ DEVICE void write_even_rows_of(const Job& job) {
     SHARED EvenTile<Id, STEP> tiles[BLOCK / 32];
     write_even_rows_stage<Id, STEP>(job, tiles, blockIdx.x, gridDim.x);
 }
+
+}  // namespace warptok::kmers
+
+using namespace warptok::kmers;
 
 // A thread sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
 KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {

@@ -11,6 +11,8 @@
 #include "common/lookback_scan.cuh"
 #include "batch/rows.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t OTHER_LETTER = 256;     // A character that is not ASCII.
 constexpr uint32_t WIDE_SPACE = 257;       // White space that is not ASCII.
 constexpr uint32_t SPECIAL_LETTER = 258;   // A special token.
@@ -31,9 +33,6 @@ constexpr uint32_t SPACE = 2;              // No id.
 constexpr uint32_t OTHER = 3;              // One id for a run.
 constexpr uint32_t SPECIAL = 4;            // A special token.
 
-constexpr uint32_t ROW_OTHER_STRAND = 16;  // Of row_flags: the row is turned (batch/augment_rows.cuh).
-constexpr uint32_t ROW_CIRCLE = 32;        // The row wraps.
-
 // The table in shared memory; every thread of the block calls it.
 DEVICE void load_letters(const Job& job, uint32_t* table) {
     for (uint32_t i = threadIdx.x; i < NUM_LETTERS; i += BLOCK) table[i] = job.kmers.letter_table[i];
@@ -49,15 +48,6 @@ DEVICE uint64_t num_letters(const Job& job) { return job.kmers.letter_rows[job.b
 // The row of a letter of the batch.
 DEVICE uint64_t row_of_letter(const Job& job, uint64_t letter) {
     return last_not_behind(job.kmers.letter_rows, job.batch.num_rows, letter);
-}
-
-DEVICE bool is_circle(const Job& job, uint64_t row) {
-    return job.rows.row_flags ? job.rows.row_flags[row] & ROW_CIRCLE : job.kmers.wraps != 0;
-}
-
-// Whether a row was turned that is not ASCII.
-DEVICE bool is_no_sequence(const Job& job, uint64_t row) {
-    return job.augmentation.sent_text && job.augmentation.row_not_ascii[row];
 }
 
 // The id of a k-mer, of which entry_of(i) is the table's entry of letter i.
@@ -95,3 +85,5 @@ DEVICE void note_rare(const Job& job, uint32_t seen) {
     if (!__any_sync(ALL_LANES, flags != 0)) return;
     if (flags & ~job.answer.status[STATUS_RARE]) atomic_or(job.answer.status + STATUS_RARE, flags);
 }
+
+}  // namespace warptok::kmers

@@ -9,6 +9,8 @@
 #include "kmers/plain_rows.cuh"
 #include "common/bulk_store.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t KMER_TILE = 4096;       // Letters of a warp.
 constexpr uint32_t AROUND = 16;            // Letters before a tile that its k-mers reach into,
 constexpr uint32_t BEHIND_TILE = 80;       // and behind it: 16 bytes of ids of two rows come from no more.
@@ -223,3 +225,5 @@ DEVICE bool has_strange_near(const Tile& tile, uint32_t at, uint32_t count) {
     for (uint32_t word = at / 16; word <= (at + count - 1) / 16; word++) bits |= tile.strange[word];
     return bits != 0;
 }
+
+}  // namespace warptok::kmers

@@ -13,6 +13,8 @@
 #pragma once
 #include "kmers/letters.cuh"
 
+namespace warptok::kmers {
+
 // What belongs to each of four letters: a byte, with one that says nothing behind it.
 struct OfFour {
     uint32_t low, high;
@@ -245,3 +247,5 @@ DEVICE void write_any_kmers(const Job& job, const uint32_t* table, uint32_t bloc
     }
     note_rare(job, seen);
 }
+
+}  // namespace warptok::kmers

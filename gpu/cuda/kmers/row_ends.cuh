@@ -5,6 +5,8 @@
 #include "kmers/tile_rows.cuh"
 #include "kmers/vectors.cuh"
 
+namespace warptok::kmers {
+
 // The row of an id, among those of a tile.
 template <class Tile>
 DEVICE uint32_t tile_row_of(const Tile& tile, const TileRows& rows, uint32_t id) {
@@ -82,3 +84,5 @@ DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint3
     }
     return seen;
 }
+
+}  // namespace warptok::kmers

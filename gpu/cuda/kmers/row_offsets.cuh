@@ -11,6 +11,8 @@
 #include "kmers/packed_tile.cuh"
 #include "common/lookback_scan.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t MOST_MARKS = 64;        // Of a row. Longer rows are few, and found soon.
 
 static_assert(KmerTile<uint32_t, KmerStep::NEIGHBOURS>::OWN_LETTERS == LEAST_LETTERS,
@@ -81,3 +83,5 @@ DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block)
                        else mark_tiles(marks, __ldg(begins + row), __ldg(begins + row + 1), row, letters), faults.look_at(row);
                    });
 }
+
+}  // namespace warptok::kmers

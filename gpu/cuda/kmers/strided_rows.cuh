@@ -10,6 +10,8 @@
 #include "kmers/tile_rows.cuh"
 #include "kmers/vectors.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t FOUR = 4;
 
 // Up to four ids from one on, of k-mers of a row from shared letter `at` on.
@@ -105,3 +107,5 @@ DEVICE void stage_in_parts(const Job& job, Tile& tile, uint32_t begin, uint32_t 
         stage(id, staged.end, tile.ids - base);
     }
 }
+
+}  // namespace warptok::kmers

@@ -4,6 +4,8 @@
 #pragma once
 #include "kmers/packed_tile.cuh"
 
+namespace warptok::kmers {
+
 // The rows of a tile that are taken together, and the ids of them that belong to it.
 struct TileRows {
     uint32_t first_row, count, circles;    // Bit i of circles: row i wraps.
@@ -73,3 +75,5 @@ DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, c
     __syncwarp();
     return rows;
 }
+
+}  // namespace warptok::kmers

@@ -4,6 +4,8 @@
 #pragma once
 #include "kmers/packed_tile.cuh"
 
+namespace warptok::kmers {
+
 // The numbers of the k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold, of which 32 letters are
 // in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further:
 //
@@ -179,3 +181,5 @@ DEVICE void load_singles(const Job& job, uint32_t* singles) {
     uint32_t letter = job.kmers.four_letters >> 16 * lane & 0xFF, code = job.kmers.four_codes >> 16 * lane & 0xFF;
     singles[code] = job.kmers.letter_ids[letter];
 }
+
+}  // namespace warptok::kmers

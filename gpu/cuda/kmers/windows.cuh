@@ -6,6 +6,8 @@
 #pragma once
 #include "kmers/general/id_starts.cuh"
 
+namespace warptok::kmers {
+
 // Where an id's letters begin in the row as it was sent, where every row is one run of letters.
 DEVICE uint64_t plain_position(const Job& job, uint64_t row, uint64_t number) {
     uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row], begin, end;
@@ -82,3 +84,5 @@ DEVICE void cut_windows_stage(const Job& job, uint32_t block, uint32_t num_block
             for (uint32_t i = 0; i < 4; i++) job.windows.window_values[first + i] = cells[i].value;
     }
 }
+
+}  // namespace warptok::kmers

@@ -7,6 +7,8 @@
 // Invariant: the ids are right, or STATUS_RARE of host_status is not 0 and the kernels of dna/ encode the whole batch.
 #include "dna/parts/write_ids.cuh"
 
+using namespace warptok::dna;
+
 DYNAMIC_SHARED(memory);
 
 // A block a part of the text: host_text, text, host_row_begins, tables -> host_ids, host_offsets, host_status,

@@ -14,6 +14,8 @@
 #pragma once
 #include "dna/parts/listed.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t MOST_ASKED = 4096;      // Times that a thread asks in a round.
 constexpr uint32_t MOST_LISTED_PAIRS = 1024;  // Listed places of a view that are directly behind listed ones.
 
@@ -175,3 +177,5 @@ DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared
     __syncthreads();
     ask_queues(job, shared, first);
 }
+
+}  // namespace warptok::dna

@@ -2,6 +2,8 @@
 #pragma once
 #include "dna/parts/mixed_letters.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t MOST_WAITING = 4;       // Places of a warp that wait at a time; behind them most do.
 
 // Where letters repeat, neighbours are listed, each of which waits for one of those in front. A batch with many such
@@ -84,3 +86,5 @@ struct ListedPlaces {
     }
 };
 static_assert(BASES_THREADS == 32 * 32, "a warp for each of 32 neighbours");
+
+}  // namespace warptok::dna

@@ -9,6 +9,8 @@
 #pragma once
 #include "dna/parts/pair_test.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t NEAR_MIXED = (1u << 28) - 1;  // In the place of a list's number.
 
 // Bases at the end of the letters before a place, BEHIND_FAR where more than 63 or all of them are.
@@ -74,3 +76,5 @@ DEVICE_NOINLINE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t
     if (!waits && threadIdx.x % 32 == 0) length_at(shared, place) = NEVER_KNOWN;
     return !waits;
 }
+
+}  // namespace warptok::dna

@@ -11,6 +11,8 @@
 #pragma once
 #include "dna/parts/part.cuh"
 
+namespace warptok::dna {
+
 DEVICE bool is_run_letter(const Job& job, uint8_t letter) { return job.dna.run_length && letter == job.dna.run_letter; }
 
 // The same of a letter of the view that is there.
@@ -86,3 +88,5 @@ DEVICE_NOINLINE void settle_mixed(const Job& job, PartShared& shared, View view,
     if (threadIdx.x == 0) shared.is_unsettled = 0;
     __syncthreads();
 }
+
+}  // namespace warptok::dna

@@ -2,6 +2,8 @@
 #pragma once
 #include "dna/parts/n_runs.cuh"
 
+namespace warptok::dna {
+
 // Whether a token may follow the last token of another place.
 constexpr uint32_t MAY_NOT = 0, MAY = 1, WAITS = 2, NEVER = 3;
 
@@ -39,3 +41,5 @@ DEVICE bool has_certain(const PartShared& shared, uint32_t place, uint32_t lengt
     if (length > 33) bits |= certain_before(shared, place - 32) >> (65 - length);
     return bits;
 }
+
+}  // namespace warptok::dna

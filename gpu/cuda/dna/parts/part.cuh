@@ -15,6 +15,8 @@
 #include "batch/rows.cuh"
 #include "common/async_load.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t BASES_THREADS = 1024;   // Of a block, one a multiprocessor.
 constexpr uint32_t LETTERS_A_THREAD = 4;   // Of a round.
 constexpr uint32_t ROUND = LETTERS_A_THREAD * BASES_THREADS;
@@ -182,3 +184,5 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     __syncthreads();
     if (threadIdx.x == 0) shared.run_end = 0, shared.run_before = is_certain(shared, 0) ? 0 : RUN_UNKNOWN;
 }
+
+}  // namespace warptok::dna

@@ -11,6 +11,8 @@
 #include "dna/parts/last_tokens.cuh"
 #include "common/block_reduce.cuh"
 
+namespace warptok::dna {
+
 constexpr uint64_t PART_THERE = 1ull << 63;  // A state: ids | letters behind where the path comes in << 32;
 constexpr uint64_t PART_LEFT = 1ull << 62; // what is not there, as the batch is left to other kernels.
 
@@ -103,3 +105,5 @@ DEVICE void add_parts_before(const Job& job, PartShared& shared, const View& vie
     if (threadIdx.x == 0) shared.ids_before = total;
     __syncthreads();
 }
+
+}  // namespace warptok::dna

@@ -2,6 +2,8 @@
 #pragma once
 #include "dna/parts/path.cuh"
 
+namespace warptok::dna {
+
 // The slot of bases_ids that the search for a token of more than dna_k letters begins at is the upper bits of its
 // hash; its tag the lower half, which no two tokens share.
 DEVICE uint64_t hash_of_token(const Job& job, LongKey key, uint32_t length) {
@@ -182,3 +184,5 @@ DEVICE void encode_parts(const Job& job, BasesShared<COPIED>& shared, uint32_t b
         __syncthreads();
     }
 }
+
+}  // namespace warptok::dna

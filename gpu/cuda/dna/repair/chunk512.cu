@@ -2,6 +2,8 @@
 // longer for both in one kernel; of a batch of another size this one does nothing.
 #include "dna/repair/sequential.cuh"
 
+using namespace warptok::dna;
+
 // A thread a window, in steps (common/grid_steps.cuh); long paths lie in ids: text, base_words, certain, window_bits, meetings,
 // unmet_counts, tables -> window_bits, meetings, unmet_counts, window_ranks, window_states, repair_counts, ids, status.
 KERNEL __launch_bounds__(BLOCK, 3) repair_large(const Job* job) {

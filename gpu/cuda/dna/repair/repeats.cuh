@@ -10,6 +10,8 @@
 #pragma once
 #include "dna/windows/stitch.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t MAX_PERIOD = 32;
 
 // Thirty-two letters from a place on.
@@ -151,3 +153,5 @@ DEVICE void write_run(const Job& job, uint32_t window, const RunBorders& run) {
         *to = is_run ? static_cast<uint32_t>(run.from(static_cast<uint64_t>(window) * CHUNK + 32 * word)) : 0;
     }
 }
+
+}  // namespace warptok::dna

@@ -32,6 +32,8 @@
 #include "dna/repair/repeats.cuh"
 #include "common/grid_steps.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t REPAIR_ROUNDS = 4;
 constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
@@ -242,3 +244,5 @@ DEVICE void repair_round(const Job& job, uint32_t round, RepairShared& shared, S
     each([&](uint32_t window) { align_window<CHUNK>(job, columns, round, window); });
     each([&](uint32_t window) { meet_again<CHUNK>(job, round, window); });
 }
+
+}  // namespace warptok::dna

@@ -12,6 +12,8 @@
 #pragma once
 #include "dna/repair/rounds.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t FINISH_ROUNDS = 6;
 
 // Windows of a part, at first.
@@ -138,3 +140,5 @@ DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
         finish_round<CHUNK>(job, round - REPAIR_ROUNDS, steps);
     if (left && steps.take() == 0 && threadIdx.x == 0) finish_part<CHUNK>(job, {0, num_windows<CHUNK>(job)});
 }
+
+}  // namespace warptok::dna

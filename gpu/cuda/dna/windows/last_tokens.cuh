@@ -18,6 +18,8 @@
 #pragma once
 #include "dna/windows/suffix_state.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t LONG_LENGTH = 15;
 
 constexpr uint32_t STEP = 4;               // Places that are looked at together.
@@ -245,3 +247,5 @@ DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tab
         first = __shfl_sync(ALL_LANES, taken, 0) + lanes * warps;
     }
 }
+
+}  // namespace warptok::dna

@@ -8,6 +8,8 @@
 #pragma once
 #include "dna/tokens.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t WALKERS = 128;          // Threads of a block that walk: eight blocks a multiprocessor.
 constexpr uint32_t OVERLAP = 64;
 constexpr uint32_t NO_BORDER = 0xFFFFFFFF;
@@ -110,3 +112,5 @@ DEVICE PathToken pop_token(const Job& job, const Columns& columns, uint64_t begi
         path.tokens[0] = path_token(job, token_of(job, begin + border_before(columns, path.place), begin + path.place));
     return last;
 }
+
+}  // namespace warptok::dna

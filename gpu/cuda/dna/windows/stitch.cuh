@@ -14,6 +14,8 @@
 #include "dna/windows/walk.cuh"
 #include "common/lookback_scan.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t NO_MEETING = 255;
 constexpr uint32_t LARGE_CHUNK = 512;
 constexpr uint32_t SMALL_CHUNK = 128;
@@ -136,3 +138,5 @@ DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t 
         if (walking) write_window<CHUNK>(job, window, columns);
     }
 }
+
+}  // namespace warptok::dna

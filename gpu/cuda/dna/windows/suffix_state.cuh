@@ -3,6 +3,8 @@
 #include "dna/windows/suffix_tables.cuh"
 #include "dna/windows/stitch.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t FORWARD_THREADS = 1024; // Of a block, one a multiprocessor.
 
 // The last token of a place as later ones need it.
@@ -89,3 +91,5 @@ DEVICE_NOINLINE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tab
         return {token.x & 0xFFFF, length};
     }
 }
+
+}  // namespace warptok::dna

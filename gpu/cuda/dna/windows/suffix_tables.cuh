@@ -11,6 +11,8 @@
 #pragma once
 #include "dna/tokens.cuh"
 
+namespace warptok::dna {
+
 constexpr uint32_t COPIED_K = 7;           // Letters that `ending_last` is indexed by, at most, to be copied,
 constexpr uint32_t COPIED_LETTERS = 32;    // and those of a token.
 constexpr uint32_t FORWARD_K = 9;          // Letters of others.
@@ -83,3 +85,5 @@ struct Endings {
         return {found.x, found.y};
     }
 };
+
+}  // namespace warptok::dna

@@ -17,6 +17,8 @@
 #pragma once
 #include "dna/windows/path.cuh"
 
+namespace warptok::dna {
+
 // A token to try behind the path, and how many letters one may have.
 struct Step {
     uint32_t token, most;
@@ -191,3 +193,5 @@ DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, 
         word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
     return leads_on;
 }
+
+}  // namespace warptok::dna

@@ -5,6 +5,8 @@
 #include "kmers/general/expand_text.cuh"
 #include "kmers/packed_tile.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t LETTER_TILE = 2048;
 static_assert(LETTER_TILE == 32 * 64, "a lane a word");
 
@@ -187,3 +189,5 @@ DEVICE void sum_letter_tiles_stage(const Job& job, uint32_t* scratch) {
                       [](uint32_t a, uint32_t b) { return a + b; });
     if (threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = job.kmers.letter_tile_ids[letter_tiles(job)];
 }
+
+}  // namespace warptok::kmers

@@ -10,6 +10,8 @@
 #include "kmers/letters.cuh"
 #include "special/accept.cuh"
 
+namespace warptok::kmers {
+
 constexpr uint32_t MAX_WIDE = 3;           // Letters of one character.
 
 // What a character that is not ASCII becomes: its number, how many letters, two of these in each word.
@@ -99,3 +101,5 @@ DEVICE void place_letters_stage(const Job& job, uint32_t block, uint32_t num_blo
         job.kmers.letter_rows[row] = low;
     }
 }
+
+}  // namespace warptok::kmers

@@ -21,6 +21,8 @@
 #pragma once
 #include "kmers/general/breaks.cuh"
 
+namespace warptok::kmers {
+
 // Letters from one on to the first break behind it or the batch's end, `limit` where that is nearer.
 DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit) {
     uint64_t rest = num_letters(job) - letter;
@@ -33,7 +35,7 @@ DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit
 }
 
 // Bytes: where a letter's character begins in the batch, and where it ends.
-DEVICE uint64_t byte_of(const Job& job, uint64_t letter) {
+DEVICE uint64_t first_byte_of(const Job& job, uint64_t letter) {
     return job.kmers.letters ? job.kmers.letter_places[letter] : letter;
 }
 
@@ -54,7 +56,7 @@ DEVICE Word word_at(const Job& job, uint64_t letter, uint32_t flags) {
     uint32_t count = letters_to_break(job, letter, MAX_SPECIAL + 1);
     Word word = {count, NO_ID};
     if (count > MAX_SPECIAL) return word;
-    uint64_t begin = byte_of(job, letter), size = byte_behind(job, letter + count - 1) - begin;
+    uint64_t begin = first_byte_of(job, letter), size = byte_behind(job, letter + count - 1) - begin;
     const uint32_t* text = reinterpret_cast<const uint32_t*>(job.batch.text);
     for (uint32_t root = 0; root < 2 && size <= MAX_SPECIAL; root++) {
         SpecialMatch found = longest_special(job, root, text, begin, size);
@@ -127,7 +129,7 @@ DEVICE uint64_t starts_of_rows(const Job& job, const uint32_t* table, uint64_t f
             if (is_start) {
                 Word word = word_at(job, letter, row.flags);
                 if (word.special_id == NO_ID && word.letters != job.kmers.kmer_k)
-                    note_fault(job.rows.row_refused, row.number, static_cast<uint32_t>(byte_of(job, letter)));
+                    note_fault(job.rows.row_refused, row.number, static_cast<uint32_t>(first_byte_of(job, letter)));
             }
         } else if (!row.is_circle) {
             is_start = begins_id(job, letter - begin, behind.rest(i, job.kmers.kmer_k), phase, letter_class);
@@ -233,3 +235,5 @@ DEVICE void letter_offsets_stage(const Job& job, uint32_t block, uint32_t num_bl
             note_fault(job.rows.row_refused, row, static_cast<uint32_t>(job.rows.row_begins[row]));
     }
 }
+
+}  // namespace warptok::kmers

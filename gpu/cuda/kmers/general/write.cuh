@@ -3,6 +3,8 @@
 #include "batch/frame.cuh"
 #include "kmers/general/id_starts.cuh"
 
+namespace warptok::kmers {
+
 // An id, and the first and last letter that it stands for.
 struct LetterId {
     uint32_t id;
@@ -41,7 +43,7 @@ DEVICE LetterId id_at(const Job& job, const uint32_t* table, const LetterRow& ro
 // Bytes of an id in its row as it was sent; a turned row counts from its end.
 DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) {
     uint64_t row_begin = job.rows.row_begins[row.number], row_end = job.rows.row_begins[row.number + 1];
-    uint64_t begin = byte_of(job, id.first), end = byte_behind(job, id.last);
+    uint64_t begin = first_byte_of(job, id.first), end = byte_behind(job, id.last);
     uint32_t from = begin - row_begin, to = end - row_begin;
     if (!(row.flags & ROW_OTHER_STRAND)) return {from, to};
     uint32_t size = row_end - row_begin;
@@ -151,3 +153,5 @@ DEVICE void frame_own_spans_stage(const Job& job, uint32_t block, uint32_t num_b
         },
         [](uint64_t, uint32_t) {});
 }
+
+}  // namespace warptok::kmers
