@@ -51,7 +51,7 @@ def outcomes(monkeypatch):
         found.append(encode(self, kernel))
         return found[-1]
 
-    monkeypatch.setattr(call.SmallCall, "tried_kernel", tried)
+    monkeypatch.setattr(call.SmallCall, "kernel_to_try", tried)
     monkeypatch.setattr(call.SmallCall, "encode_bases", encode_bases)
     return found
 
