@@ -177,8 +177,8 @@ DEVICE uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     return chosen;
 }
 
-// The first thing of a kernel that is launched early (DEPENDENT of gpu/runtime/module_loader.py): waits for all that the kernel
-// before it in its stream does.
+// The first thing of a kernel that is launched early (DEPENDENT of gpu/runtime/module_loader.py): waits for all that
+// the kernel before it in its stream does.
 DEVICE void wait_for_kernel_before() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

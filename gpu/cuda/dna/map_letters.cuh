@@ -39,7 +39,8 @@ DEVICE void map_letters_stage(const Job& job, uint32_t block, uint32_t num_block
                 made |= (is_kept ? letter : __ldg(job.dna.letter_map + letter)) << 8 * i;
                 if (letter < 0xC0 || is_kept || word * 64 + number >= job.batch.num_bytes) continue;
                 uint32_t character = character_at(job.batch.text + word * 64 + number);
-                if (is_among(job.dna.uncovered_letters, job.dna.num_uncovered, character)) job.answer.status[STATUS_NOT_COVERED] = 1;
+                if (is_among(job.dna.uncovered_letters, job.dna.num_uncovered, character))
+                    job.answer.status[STATUS_NOT_COVERED] = 1;
             }
             if (made != letters) *to = made;
         }

@@ -59,7 +59,8 @@ DEVICE bool is_among(const uint32_t* characters, uint64_t count, uint32_t charac
 DEVICE bool has_id(const Job& job, uint64_t place, uint32_t letter, uint32_t type) {
     bool has_one = type == LETTER_GAP && __ldg(job.dna.dna_letter_ids + letter) != NO_TOKEN;
     if (type == LETTER_DROPPED || letter >> 6 == 2) return false;
-    if (letter >= 0x80 && is_among(job.dna.dropped_letters, job.dna.num_dropped, character_at(job.batch.text + place))) return false;
+    if (letter >= 0x80 && is_among(job.dna.dropped_letters, job.dna.num_dropped, character_at(job.batch.text + place)))
+        return false;
     if (!has_one) job.answer.status[STATUS_NOT_COVERED] = 1;
     return has_one;
 }

@@ -86,7 +86,8 @@ DEVICE void strip_ends_stage(const Job& job, uint32_t block, uint32_t num_blocks
         for (uint64_t bits = job.special.special[word]; bits; bits &= bits - 1) {
             uint64_t begin = word * 64 + lowest_bit(bits);
             if (job.dna.strips & STRIP_RIGHT) strip_right(job, begin);
-            if (job.dna.strips & STRIP_LEFT) strip_left(job, begin + border_behind(job, begin, special_limit(job, begin)));
+            if (job.dna.strips & STRIP_LEFT)
+                strip_left(job, begin + border_behind(job, begin, special_limit(job, begin)));
         }
     }
 }

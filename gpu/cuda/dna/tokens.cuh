@@ -128,8 +128,9 @@ struct Candidate {
 
 // Whether another letter than a base may be in a token that begins at a place.
 DEVICE bool is_near_other(const Job& job, const Ahead& ahead, uint64_t place) {
-    return job.dna.num_mixed && (bases_ahead(ahead) <= job.dna.mixed_reach || (ahead.stops & 1 && !bit_of(job.dna.certain, place)) ||
-                             class_of(job, place) == LETTER_MIXED);
+    return job.dna.num_mixed &&
+           (bases_ahead(ahead) <= job.dna.mixed_reach || (ahead.stops & 1 && !bit_of(job.dna.certain, place)) ||
+            class_of(job, place) == LETTER_MIXED);
 }
 
 // Bases from a place on, as far as a token may reach.

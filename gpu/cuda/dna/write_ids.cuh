@@ -135,7 +135,8 @@ DEVICE void write_tile(const Job& job, const ListedTile& tile, uint32_t first) {
     if (threadIdx.x < first) return;
     write_row_offsets(job, tile, first);
     for (uint32_t number = threadIdx.x - first; number < tile.count; number += BLOCK - first) {
-        uint64_t next = number + 1 < tile.count ? tile.begin + tile.begins[number + 1] : piece_behind(job, tile.begin + TILE);
+        uint64_t next =
+            number + 1 < tile.count ? tile.begin + tile.begins[number + 1] : piece_behind(job, tile.begin + TILE);
         write_piece(job, tile.before + number, piece_at(job, tile.begin + tile.begins[number], next));
     }
 }

@@ -1,7 +1,7 @@
 // K-mers of four letters in batches that are plain, by tiles of letters.
 //
-// A warp takes a tile of letters and the rows in it (kmers/tile_rows.cuh), puts the ids that belong to it into shared memory
-// and stores them as a whole (common/bulk_store.cuh):
+// A warp takes a tile of letters and the rows in it (kmers/tile_rows.cuh), puts the ids that belong to it into shared
+// memory and stores them as a whole (common/bulk_store.cuh):
 //
 //     pack_text           the letters as two bits each (kmers/packed_tile.cuh), with those around the tile
 //     write_simple_rows   k-mers of neighbouring letters: vectors of 16 bytes, those at seams of two rows joined
@@ -38,9 +38,10 @@ DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& ro
     return __all_sync(ALL_LANES, is_long) && is_plain && is_first && rows.count < KMER_ROWS;
 }
 
-// The vectors of such rows, of which the first one may begin before the tile and the last one end behind it: each as if it
-// lay in the row of its first id of the tile. Then those with which a row begins are joined with what is there. No two rows
-// begin with the same vector, so that bits of those behind which one begins, of 32 for a lane each, say whose these are.
+// The vectors of such rows, of which the first one may begin before the tile and the last one end behind it: each as if
+// it lay in the row of its first id of the tile. Then those with which a row begins are joined with what is there. No
+// two rows begin with the same vector, so that bits of those behind which one begins, of 32 for a lane each, say whose
+// these are.
 //
 //     vector           0          1          2            ids of 32 bits, rows of 6, 5 ... ids: row 1 begins with id 6
 //     ids              0 1 2 3    4 5 6 7    8 9 10 11
@@ -49,7 +50,8 @@ DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& ro
 template <class Id, class Tile>
 DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), FAR = 1u << 31;
-    uint32_t lane = threadIdx.x & 31, own_first = lane < rows.count ? tile.rows[lane].first : 0, up_to_own = bit_at(lane + 1) - 1;
+    uint32_t lane = threadIdx.x & 31, own_first = lane < rows.count ? tile.rows[lane].first : 0;
+    uint32_t up_to_own = bit_at(lane + 1) - 1;
     uint32_t base = rows.begin_id / ITEMS * ITEMS, last = (rows.end_id - 1 - base) / ITEMS;
     uint32_t own_vector = (own_first - base + ITEMS - 1) / ITEMS;
     bool begins_later = own_first > rows.begin_id;
@@ -64,19 +66,21 @@ DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const T
     __syncwarp();
     uint32_t before = own_first % ITEMS;
     if (begins_later && before)
-        join_vector<Id, NEIGHBOURS>(four, tile, tile.rows[lane].at + own_first - before, before, out + own_first - before);
+        join_vector<Id, NEIGHBOURS>(four, tile, tile.rows[lane].at + own_first - before, before,
+                                    out + own_first - before);
 }
 
 // The ids of k-mers that are neighbours.
 template <class Id, class Tile>
-DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows, bool is_first,
-                             Id* staged, uint32_t& seen) {
+DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows,
+                             bool is_first, Id* staged, uint32_t& seen) {
     if (has_simple_rows<Id>(job, tile, rows, is_first)) return write_simple_rows(four, tile, rows, staged);
     write_inside(four, tile, rows, staged);
     seen |= write_seams(job, four, job.kmers.letter_table, tile, rows, staged);
 }
 
-// Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored first.
+// Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored
+// first.
 template <class Id, KmerStep STEP>
 DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, const TileRows& rows,
                        StagedIds& staged, uint32_t& seen) {
@@ -96,8 +100,10 @@ DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, STE
 
 // The ids that belong to a tile's letters.
 template <class Id, KmerStep STEP>
-DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, uint32_t number, uint32_t& seen) {
-    const uint32_t *table = job.kmers.letter_table, begin = number * tile.OWN_LETTERS, mark = job.kmers.row_marks[number];
+DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, uint32_t number,
+                       uint32_t& seen) {
+    const uint32_t* table = job.kmers.letter_table;
+    const uint32_t begin = number * tile.OWN_LETTERS, mark = job.kmers.row_marks[number];
     AskedRows asked;
     auto ask = [&] { asked = ask_rows(job, mark); };
     bool any_strange = pack_text(four, table, begin, tile, seen, ask);
@@ -112,8 +118,9 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STE
         if (rows.count < KMER_ROWS) break;
         // Rows without ids, however many, are passed over at once.
         bool has_ids = rows.begin_id < rows.end_id;
-        uint64_t row = has_ids ? rows.first_row + KMER_ROWS
-                               : first_not_before_by_warp(job.answer.id_offsets, job.batch.num_rows, rows.begin_id + 1ull) - 1;
+        uint64_t row =
+            has_ids ? rows.first_row + KMER_ROWS
+                    : first_not_before_by_warp(job.answer.id_offsets, job.batch.num_rows, rows.begin_id + 1ull) - 1;
         asked = ask_rows(job, static_cast<uint32_t>(row));
     }
     staged.store(tile.ids, ids_out<Id>(job));
@@ -131,7 +138,8 @@ DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, STEP>* tiles, uint32_
     KmerTile<Id, STEP>& tile = tiles[threadIdx.x / 32];
     if (job.kmers.keeps_remainder) load_singles(job, tile.singles);
     uint32_t num_tiles = (four.num_bytes + tile.OWN_LETTERS - 1ull) / tile.OWN_LETTERS, seen = 0;
-    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles; number += num_blocks * (BLOCK / 32))
+    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles;
+         number += num_blocks * (BLOCK / 32))
         write_tile(job, four, tile, number, seen);
     note_rare(job, seen);
     wait_for_stores();

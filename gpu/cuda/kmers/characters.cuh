@@ -101,7 +101,8 @@ DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blo
 // Text in pinned memory of the host becomes ids wherever the device writes; the host has cleared its STATUS_RARE.
 template <class Id>
 DEVICE void fetch_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t seen = letters_to_ids(job, job.host.host_text, reinterpret_cast<Id*>(job.host.host_ids), block, num_blocks);
+    uint32_t seen =
+        letters_to_ids(job, job.host.host_text, reinterpret_cast<Id*>(job.host.host_ids), block, num_blocks);
     if (seen >> RARE_SHIFT & RARE_FLAGS) job.host.host_status[STATUS_RARE] = 1;
 }
 

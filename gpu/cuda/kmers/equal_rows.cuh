@@ -9,8 +9,8 @@
 //     write_seams_by_vectors, write_seams_by_rows, write_seams_by_ids   what is at the ends of rows, a lane a vector, a
 //                        row or an id
 //
-// A warp takes a tile of letters (kmers/packed_tile.cuh) and writes the vectors whose first id belongs to one of them: to shared
-// memory, and from there as a whole (common/bulk_store.cuh).
+// A warp takes a tile of letters (kmers/packed_tile.cuh) and writes the vectors whose first id belongs to one of them:
+// to shared memory, and from there as a whole (common/bulk_store.cuh).
 //
 // Example, k = 3, stride 1, rows ACGTACGTAC and CCCCCC, ids of 32 bits: row 1 begins with id 8; the vectors 0, 1
 // and 2 lie within rows. Of rows of 9 letters ids 4 .. 7 do not: they are one seam.
@@ -26,8 +26,12 @@ struct EvenRows {
     Divider length, ids;
 
     DEVICE_METHOD explicit EvenRows(const Job& job)
-        : count(job.kmers.even_count), kmers(job.kmers.even_kmers), last_kmers(job.kmers.even_last_kmers), total(job.kmers.even_total),
-          length(job.kmers.even_length, job.kmers.even_length_inverse), ids(job.kmers.even_ids, job.kmers.even_ids_inverse) {}
+        : count(job.kmers.even_count),
+          kmers(job.kmers.even_kmers),
+          last_kmers(job.kmers.even_last_kmers),
+          total(job.kmers.even_total),
+          length(job.kmers.even_length, job.kmers.even_length_inverse),
+          ids(job.kmers.even_ids, job.kmers.even_ids_inverse) {}
 
     // Letters that no k-mer covers may give the last row more ids than others have.
     DEVICE_METHOD uint32_t row_of(uint32_t id) const { return min_of(ids.quotient(id), count - 1); }
@@ -70,7 +74,8 @@ struct EvenPart {
 
 // Where the ids of all rows begin, from the number of ids of each; whether a row is of another length.
 DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t length = job.kmers.row_length, ids = job.kmers.row_ids, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    uint64_t length = job.kmers.row_length, ids = job.kmers.row_ids;
+    uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
     RowFaults faults(job);
     bool is_uneven = false;
     for (uint64_t row = first; row < job.batch.num_rows; row += num_blocks * BLOCK) {
@@ -86,7 +91,8 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
 DEVICE void finish_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     bool is_uneven = place_even_rows(job, block, num_blocks);
     if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.answer.status + STATUS_RARE, RARE_UNEVEN);
-    if (block + threadIdx.x == 0) job.answer.id_offsets[job.batch.num_rows] = job.answer.status[STATUS_NUM_IDS] = job.kmers.even_total;
+    if (block + threadIdx.x == 0)
+        job.answer.id_offsets[job.batch.num_rows] = job.answer.status[STATUS_NUM_IDS] = job.kmers.even_total;
 }
 
 // Every second lane finds where the part ends, the others where it begins.
@@ -133,12 +139,14 @@ DEVICE uint32_t even_id(const Job& job, const FourLetters& four, const EvenRows&
                         const EvenPart& part, uint32_t id) {
     uint32_t row = rows.row_of(id), number = id - row * rows.ids.number, kmers = rows.kmers_of(row), seen = 0;
     bool is_kmer = number < kmers;
-    uint32_t letter = is_kmer ? number * four.stride : number + (kmers ? (kmers - 1) * (four.stride - 1) + four.k - 1 : 0);
+    uint32_t letter =
+        is_kmer ? number * four.stride : number + (kmers ? (kmers - 1) * (four.stride - 1) + four.k - 1 : 0);
     uint32_t begin = row * rows.length.number, at = begin + letter - part.shared_from;
     bool is_shared = at + (is_kmer ? four.k : 1) <= part.num_shared;
     if (!is_kmer && is_shared && !part.any_strange) return tile.singles[letters_from(tile, at) >> 30];
     if (!is_kmer) return job.kmers.letter_ids[job.batch.text[begin + letter]];
-    if (!is_shared) return plain_id(job, job.kmers.letter_table, {row, 0, begin, rows.length.number, false}, number, seen);
+    if (!is_shared)
+        return plain_id(job, job.kmers.letter_table, {row, 0, begin, rows.length.number, false}, number, seen);
     return read_id(four, tile, part.any_strange, at);
 }
 
@@ -159,21 +167,25 @@ DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const Ev
     }
 }
 
-// The same of a simple part where k-mers are neighbours: a lane a row's begin, whose vector is joined with what is there.
+// The same of a simple part where k-mers are neighbours: a lane a row's begin, whose vector is joined with what is
+// there.
 template <class Id, class Tile>
 DEVICE void write_seams_by_vectors(const FourLetters& four, const EvenRows& rows, const Tile& tile,
                                    const EvenPart& part, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
     uint32_t end = rows.row_of(part.end - 1);
     for (uint32_t row = rows.row_of(part.first) + 1 + (threadIdx.x & 31); row <= end; row += 32) {
-        uint32_t seam = row * rows.ids.number, before = seam % ITEMS, next = row * rows.length.number - part.shared_from - before;
+        uint32_t seam = row * rows.ids.number, before = seam % ITEMS;
+        uint32_t next = row * rows.length.number - part.shared_from - before;
         if (before) join_vector<Id, NEIGHBOURS>(four, tile, next, before, out + (seam - before - part.first));
     }
 }
 
-// The same where they are not: a lane a row's begin, the ids of letters alone before it and those behind it in its vector.
+// The same where they are not: a lane a row's begin, the ids of letters alone before it and those behind it in its
+// vector.
 template <class Id, class Tile>
-DEVICE void write_seams_by_rows(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part, Id* out) {
+DEVICE void write_seams_by_rows(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part,
+                                Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
     constexpr uint32_t LANES = 4;          // Of a row.
     uint32_t singles = rows.ids.number - rows.kmers, end = rows.row_of(part.end - 1 + singles), lane = threadIdx.x & 31;

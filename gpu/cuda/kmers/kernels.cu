@@ -2,8 +2,8 @@
 //
 // The families `characters`, `kmers` and `strided_kmers` of gpu/kernels/families.py launch them. Plain kernels come
 // first: write_letters, or place_neighbours, place_rows and write_kmers or write_strided, or, for rows of one length,
-// write_even_kmers or write_even_strided. Where these set STATUS_RARE, all from begin_letters on make the ids anew. Each
-// kernel that writes ids does so in three widths: of 32 bits, of 16 and of 8.
+// write_even_kmers or write_even_strided. Where these set STATUS_RARE, all from begin_letters on make the ids anew.
+// Each kernel that writes ids does so in three widths: of 32 bits, of 16 and of 8.
 //
 // Launch: BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 // Invariant: ids that a plain kernel writes are right, or STATUS_RARE is not 0 and nobody uses them.
@@ -45,8 +45,8 @@ KERNEL __launch_bounds__(BLOCK) place_neighbours(const Job* job) {
     place_neighbours_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block the next 2,048 rows (common/lookback_scan.cuh), unless place_neighbours has done: row_begins, row_flags, status ->
-// id_offsets, row_marks, place_states, row_errors, row_refused, status.
+// A block the next 2,048 rows (common/lookback_scan.cuh), unless place_neighbours has done: row_begins, row_flags,
+// status -> id_offsets, row_marks, place_states, row_errors, row_refused, status.
 KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
     SHARED ScanShared shared;
     place_rows_stage(*job, shared, blockIdx.x);
@@ -82,7 +82,8 @@ KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
 }
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) { write_kmers_of<uint8_t, KmerStep::NEIGHBOURS>(*job); }
 
-// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, narrow_ids, status.
+// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, narrow_ids,
+// status.
 KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) { write_kmers_of<uint32_t, KmerStep::STRIDED>(*job); }
 KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
     write_kmers_of<uint16_t, KmerStep::STRIDED>(*job);
@@ -118,8 +119,8 @@ KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {
     begin_letters_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters, letter_places, letter_rows,
-// letter_states, status.
+// A block the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters, letter_places,
+// letter_rows, letter_states, status.
 KERNEL __launch_bounds__(BLOCK) expand_letters(const Job* job) {
     SHARED ScanShared shared;
     expand_letters_stage(*job, shared);

@@ -1,7 +1,7 @@
 // Letters: what one is, and the letters of a batch.
 //
-// A letter is a byte of the text. Where the text was rewritten (kmers/general/expand_text.cuh) it is one of `letters`: an
-// ASCII character, or one of the three numbers below. An entry of letter_table says all of it:
+// A letter is a byte of the text. Where the text was rewritten (kmers/general/expand_text.cuh) it is one of `letters`:
+// an ASCII character, or one of the three numbers below. An entry of letter_table says all of it:
 //
 //     class << 29 | flags | NOT_A_CODE | value
 //
@@ -75,7 +75,8 @@ DEVICE uint64_t covered_letters(const Job& job, uint64_t length) {
 
 // The letter of its row that k-mer `number` of a circle begins with.
 DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
-    return number >= job.kmers.kmer_shift ? number - job.kmers.kmer_shift : (number + length - job.kmers.kmer_shift % length) % length;
+    return number >= job.kmers.kmer_shift ? number - job.kmers.kmer_shift
+                                          : (number + length - job.kmers.kmer_shift % length) % length;
 }
 
 // Says that the batch needs other kernels than the plain ones. `seen` is all entries that a thread

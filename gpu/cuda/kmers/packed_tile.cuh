@@ -48,10 +48,17 @@ struct alignas(16) StridedPart {
     uint32_t begin, end, at, before;
 };
 
+// Letters and ids of a tile of k-mers of neighbouring letters.
+template <class Id>
+constexpr uint32_t NEIGHBOURS_A_TILE = sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id);
+
+template <class Id, KmerStep STEP>
+using StagedKmers = StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : NEIGHBOURS_A_TILE<Id>,
+                               STEP == KmerStep::STRIDED ? MOST_STRIDED : NEIGHBOURS_A_TILE<Id>>;
+
 // A tile with its rows. All ids of neighbouring k-mers have room.
 template <class Id, KmerStep STEP>
-struct KmerTile : StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id),
-                             STEP == KmerStep::STRIDED ? MOST_STRIDED : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
+struct KmerTile : StagedKmers<Id, STEP> {
     static constexpr bool CAN_WRAP = STEP == KmerStep::NEIGHBOURS;
     RowIds rows[KMER_ROWS];
     StridedPart parts[STEP == KmerStep::STRIDED ? KMER_ROWS : 1];
@@ -59,7 +66,9 @@ struct KmerTile : StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : size
 };
 
 // Four codes a, b, c, d in bytes, a lowest, behind others: a << 6 | b << 4 | c << 2 | d.
-DEVICE uint32_t append_codes(uint32_t codes, uint32_t four_bytes) { return dot_of_bytes(four_bytes, 0x01041040, codes << 8); }
+DEVICE uint32_t append_codes(uint32_t codes, uint32_t four_bytes) {
+    return dot_of_bytes(four_bytes, 0x01041040, codes << 8);
+}
 
 // The codes of sixteen letters, the first one highest; `differ` gets bits where any is none of the four.
 DEVICE uint32_t pack_sixteen(const FourLetters& four, const uint4& letters, uint32_t& differ) {
@@ -110,7 +119,8 @@ template <class Tile>
 DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                             uint32_t& seen) {
     uint32_t place = begin - AROUND + 16 * word, codes = 0, strange = 0, rest = 0;
-    uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0, there = 0xFFFF0000 >> inside & 0xFFFF;
+    uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0;
+    uint32_t there = 0xFFFF0000 >> inside & 0xFFFF;
     uint4 letters = sixteen_letters(four, place);
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
     if (is_one_letter(letters)) {          // Such as N: none of them is of the four.
@@ -136,8 +146,8 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
     return strange != 0;
 }
 
-// The i-th word of sixteen letters that a lane packs. Of a tile that has not as many for each lane its own letters are read
-// by whole lines of the memory, and those around them last.
+// The i-th word of sixteen letters that a lane packs. Of a tile that has not as many for each lane its own letters are
+// read by whole lines of the memory, and those around them last.
 template <class Tile>
 DEVICE uint32_t word_of_lane(uint32_t i) {
     constexpr uint32_t EACH = Tile::WORDS / 32;
@@ -146,8 +156,8 @@ DEVICE uint32_t word_of_lane(uint32_t i) {
     return i < EACH ? 1 + lane + 32 * i : lane ? min_of(32 * EACH + lane, Tile::WORDS - 1) : 0;
 }
 
-// Packs a tile of which the first letter of its own is `begin`, with those around it; whether any letter is none of the four.
-// `strange` is not written where none is. Calls meanwhile() where the first letters have been asked for.
+// Packs a tile of which the first letter of its own is `begin`, with those around it; whether any letter is none of the
+// four. `strange` is not written where none is. Calls meanwhile() where the first letters have been asked for.
 template <class Tile, class Meanwhile>
 DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
                       Meanwhile meanwhile) {

@@ -1,9 +1,9 @@
 // Batches in which every row is one run of letters.
 //
-//     place_rows (kmers/row_offsets.cuh)  how many ids each row has, from its length alone, where they begin, and the first
-//                                 row of each tile
-//     write_kmers (kmers/any_rows.cuh)     the ids; here are those that are found letter by letter
-//     write_letters (kmers/characters.cuh)   both at once where every letter is an id
+//     place_rows (kmers/row_offsets.cuh)    how many ids each row has, from its length alone, where they begin, and
+//                                           the first row of each tile
+//     write_kmers (kmers/any_rows.cuh)      the ids; here are those that are found letter by letter
+//     write_letters (kmers/characters.cuh)  both at once where every letter is an id
 //
 // What is not plain (a character that is not ASCII, what may be a special token, what ends a run) is
 // seen on the way: then the ids are void, STATUS_RARE says what it was, and other kernels follow. Every
@@ -130,7 +130,10 @@ struct RowLengths {
     bool can_wrap, keeps_remainder;
 
     DEVICE_METHOD explicit RowLengths(const Job& job)
-        : begins(job.rows.row_begins), four(job), can_wrap(job.kmers.can_wrap), keeps_remainder(job.kmers.keeps_remainder) {}
+        : begins(job.rows.row_begins),
+          four(job),
+          can_wrap(job.kmers.can_wrap),
+          keeps_remainder(job.kmers.keeps_remainder) {}
 
     DEVICE_METHOD uint32_t ids_of(const Job& job, uint64_t row) const {
         uint32_t length = static_cast<uint32_t>(__ldg(begins + row + 1) - __ldg(begins + row));
@@ -210,7 +213,8 @@ DEVICE uint32_t row_of_id_in(const Job& job, const RowRange& rows, uint32_t plac
 
 // Up to `count` ids from `begin` on, one by one; returns what was seen on the way.
 template <class Id>
-DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRange& rows, uint32_t begin, uint32_t count) {
+DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRange& rows, uint32_t begin,
+                             uint32_t count) {
     uint32_t seen = 0, end = job.answer.id_offsets[job.batch.num_rows];
     if (end > begin + count) end = begin + count;
     if (begin >= end) return 0;

@@ -55,7 +55,8 @@ DEVICE uint32_t seam_id(const Job& job, const FourLetters& four, const uint32_t*
     uint32_t letter = row.wraps ? circle_begin(job, number, row.length) : number * four.stride;
     uint32_t before = row.length - letter, at = row.begin + letter - rows.shared_from;
     bool is_whole = before >= four.k, shared = are_shared(four, tile, rows, row.begin + letter);
-    if (!shared || (!is_whole && !are_shared(four, tile, rows, row.begin))) return plain_id(job, table, row, number, seen);
+    if (!shared || (!is_whole && !are_shared(four, tile, rows, row.begin)))
+        return plain_id(job, table, row, number, seen);
     uint32_t kmer = Letters32(tile, at).kmer(0, four.k);
     uint32_t behind = is_whole ? 0 : four.k - before, begin = row.begin - rows.shared_from;
     if (rows.any_strange && (has_strange(tile, at, four.k - behind) || (behind && has_strange(tile, begin, behind))))

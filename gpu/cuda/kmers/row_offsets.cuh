@@ -1,6 +1,7 @@
 // Where the ids of rows of any length begin, and the first row of every tile of letters, before ids are written.
 //
-//     place_neighbours   of k-mers of neighbouring letters: a row has k - 1 ids fewer than letters, so that nothing is added up
+//     place_neighbours   of k-mers of neighbouring letters: a row has k - 1 ids fewer than letters, so that nothing is
+//                        added up
 //     place_rows         of all others, and where a row has not
 //
 // A mark is the row of a tile's first letter. Rows of very many tiles have the first ones marked only. Memory that no
@@ -37,7 +38,8 @@ DEVICE void mark_tiles(uint32_t* marks, uint32_t begin, uint32_t end, uint64_t r
 constexpr uint32_t ROWS_AT_ONCE = 4;       // Of a thread.
 
 DEVICE void place_neighbours_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t num_rows = job.batch.num_rows, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, step = num_blocks * BLOCK;
+    uint64_t num_rows = job.batch.num_rows, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    uint64_t step = num_blocks * BLOCK;
     uint32_t shared = job.kmers.kmer_k - 1, least = shared + (job.kmers.keeps_remainder != 0);
     const int64_t* begins = job.rows.row_begins;
     int64_t* offsets = job.answer.id_offsets;
@@ -62,8 +64,12 @@ DEVICE void place_neighbours_stage(const Job& job, uint32_t block, uint32_t num_
             adds_up |= row_ends[i] - row_begins[i] < least || (can_wrap && is_circle(job, row));
         }
     }
-    if (first == 0) offsets[num_rows] = job.answer.status[STATUS_NUM_IDS] = begins[num_rows] - num_rows * shared, faults.finish();
-    if (adds_up && !(job.answer.status[STATUS_ROWS] & ROWS_ADD_UP)) atomic_or(job.answer.status + STATUS_ROWS, ROWS_ADD_UP);
+    if (first == 0) {
+        offsets[num_rows] = job.answer.status[STATUS_NUM_IDS] = begins[num_rows] - num_rows * shared;
+        faults.finish();
+    }
+    if (adds_up && !(job.answer.status[STATUS_ROWS] & ROWS_ADD_UP))
+        atomic_or(job.answer.status + STATUS_ROWS, ROWS_ADD_UP);
 }
 
 DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block) {
@@ -79,8 +85,13 @@ DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block)
     scan<uint32_t>(job.kmers.place_states, num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
                    [&](uint64_t row, uint64_t before) {
                        offsets[row] = before;
-                       if (row == num_rows) job.answer.status[STATUS_NUM_IDS] = before, faults.finish();
-                       else mark_tiles(marks, __ldg(begins + row), __ldg(begins + row + 1), row, letters), faults.look_at(row);
+                       if (row == num_rows) {
+                           job.answer.status[STATUS_NUM_IDS] = before;
+                           faults.finish();
+                       } else {
+                           mark_tiles(marks, __ldg(begins + row), __ldg(begins + row + 1), row, letters);
+                           faults.look_at(row);
+                       }
                    });
 }
 

@@ -4,8 +4,8 @@
 //     stage_rests     the letters behind them, a lane a row
 //     stage_one_by_one    both where some letters are unknown, a lane an id
 //
-// Example, k = stride = 6, rows of 31 and 14 letters: five ids and one letter, two ids and two letters. Lane 0 takes the ids
-// 0 to 3, lane 1 id 4, lane 2 the ids 6 and 7; then lane 0 takes id 5, lane 1 the ids 8 and 9.
+// Example, k = stride = 6, rows of 31 and 14 letters: five ids and one letter, two ids and two letters. Lane 0 takes
+// the ids 0 to 3, lane 1 id 4, lane 2 the ids 6 and 7; then lane 0 takes id 5, lane 1 the ids 8 and 9.
 #pragma once
 #include "kmers/tile_rows.cuh"
 #include "kmers/vectors.cuh"
@@ -27,9 +27,11 @@ DEVICE void stage_four(const FourLetters& four, const Tile& tile, uint32_t at, u
 // The k-mers among the ids begin <= id < end. The rows that have such are noted side by side with the number of fours
 // before each; which of them begin among 32 fours, one for each lane, says whose these are.
 template <uint32_t STRIDE, class Id, class Tile>
-DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end, Id* staged) {
+DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end,
+                        Id* staged) {
     uint32_t lane = threadIdx.x & 31, own_end = 0, own_begin = 0;
-    if (lane < rows.count) own_end = min_of(tile.rows[lane].inner_end, end), own_begin = max_of(tile.rows[lane].first, begin);
+    if (lane < rows.count)
+        own_end = min_of(tile.rows[lane].inner_end, end), own_begin = max_of(tile.rows[lane].first, begin);
     uint32_t own = own_begin < own_end ? (own_end - own_begin + FOUR - 1) / FOUR : 0;
     uint32_t behind = sum_of_lanes(own), before = behind - own, total = __shfl_sync(ALL_LANES, behind, 31);
     uint32_t number = count_bits(__ballot_sync(ALL_LANES, own != 0) & ((1u << lane) - 1)), begun = 0;
@@ -56,7 +58,8 @@ DEVICE uint32_t rest_at(const FourLetters& four, const RowIds& row) {
 
 // The ids of the letters behind rows' k-mers among the ids begin <= id < end: fewer than k of a row.
 template <class Id, class Tile>
-DEVICE void stage_rests(const FourLetters& four, const Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end, Id* staged) {
+DEVICE void stage_rests(const FourLetters& four, const Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end,
+                        Id* staged) {
     uint32_t lane = threadIdx.x & 31;
     if (lane >= rows.count) return;
     RowIds row = tile.rows[lane];
@@ -67,8 +70,8 @@ DEVICE void stage_rests(const FourLetters& four, const Tile& tile, const TileRow
 }
 
 template <class Id, class Tile>
-DEVICE void stage_one_by_one(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows, uint32_t begin,
-                             uint32_t end, Id* staged, uint32_t& seen) {
+DEVICE void stage_one_by_one(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows,
+                             uint32_t begin, uint32_t end, Id* staged, uint32_t& seen) {
     uint32_t i = 0;
     for (uint32_t id = begin + (threadIdx.x & 31); id < end; id += 32) {
         while (i + 1 < rows.count && tile.rows[i + 1].first <= id) i++;
@@ -77,21 +80,23 @@ DEVICE void stage_one_by_one(const Job& job, const FourLetters& four, const Tile
         uint32_t at = is_kmer ? row.at + id * four.stride : rest_at(four, row) + id;
         if (is_kmer) staged[id] = static_cast<Id>(read_id(four, tile, true, at));
         else if (!has_strange(tile, at, 1)) staged[id] = static_cast<Id>(tile.singles[letters_from(tile, at) >> 30]);
-        else staged[id] = static_cast<Id>(plain_id(job, job.kmers.letter_table, tile_row(tile, rows, i), id - row.first, seen));
+        else
+            staged[id] =
+                static_cast<Id>(plain_id(job, job.kmers.letter_table, tile_row(tile, rows, i), id - row.first, seen));
     }
 }
 
 // The ids begin <= id < end of rows of known letters.
 template <class Id, class Tile>
-DEVICE void stage_known(const Job& job, const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end,
-                        Id* staged) {
+DEVICE void stage_known(const Job& job, const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin,
+                        uint32_t end, Id* staged) {
     if (four.stride == BY_SIX) stage_fours<BY_SIX>(four, tile, rows, begin, end, staged);
     else stage_fours<ANY_STRIDE>(four, tile, rows, begin, end, staged);
     if (job.kmers.keeps_remainder) stage_rests(four, tile, rows, begin, end, staged);
 }
 
-// Calls stage(begin, end, staged) for the ids begin <= id < end behind those that are staged, as many at a time as there is
-// room for. What has no room is stored first.
+// Calls stage(begin, end, staged) for the ids begin <= id < end behind those that are staged, as many at a time as
+// there is room for. What has no room is stored first.
 template <class Id, class Tile, class Stage>
 DEVICE void stage_in_parts(const Job& job, Tile& tile, uint32_t begin, uint32_t end, StagedIds& staged, Stage stage) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);

@@ -41,8 +41,10 @@ struct AskedRows {
 };
 
 DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
-    uint32_t num_rows = job.batch.num_rows, first = min_of(first_row, num_rows), row = min_of(first + (threadIdx.x & 31), num_rows);
-    uint32_t begin = static_cast<uint32_t>(job.rows.row_begins[row]), end = job.rows.row_begins[min_of(row + 1, num_rows)];
+    uint32_t num_rows = job.batch.num_rows, first = min_of(first_row, num_rows);
+    uint32_t row = min_of(first + (threadIdx.x & 31), num_rows);
+    uint32_t begin = static_cast<uint32_t>(job.rows.row_begins[row]);
+    uint32_t end = job.rows.row_begins[min_of(row + 1, num_rows)];
     return {first, row < num_rows ? begin : NO_ROW, end, static_cast<uint32_t>(job.answer.id_offsets[row])};
 }
 
@@ -60,7 +62,8 @@ DEVICE AskedRows rows_of_letter(const Job& job, const AskedRows& asked, uint32_t
 // Those of the rows that have letters before the tile's end; every lane gets the same.
 template <class Tile>
 DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, const AskedRows& asked, uint32_t begin) {
-    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane, end = begin + min_of(Tile::OWN_LETTERS, NO_ROW - begin);
+    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane;
+    uint32_t end = begin + min_of(Tile::OWN_LETTERS, NO_ROW - begin);
     bool here = asked.begin < end, wraps = Tile::CAN_WRAP && here && job.kmers.can_wrap && is_circle(job, row);
     TileRows rows = {asked.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
     rows.circles = Tile::CAN_WRAP ? __ballot_sync(ALL_LANES, wraps) : 0;

@@ -6,13 +6,17 @@
 
 namespace warptok::kmers {
 
-// The numbers of the k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold, of which 32 letters are
-// in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further:
+// The numbers of the k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold, of which 32 letters
+// are in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further:
 //
-//     copy 0    ids 0  4  8 ... begin at its bytes 0 1 2 ... from the top    16 bits: word 0 is the upper halves of the
-//     copy 1    ids 1  5  9 ...                                              copies 0 and 1 (ids 0 and 1), word 1 those of
-//     copy 2    ids 2  6 10 ...                                              2 and 3, word 2 of 0 and 1 a byte further down
-//     copy 3    ids 3  7 11 ...                                              8 bits: word i is byte 3 - i of all four
+//     copy 0    ids 0  4  8 ... begin at its bytes 0 1 2 ... from the top
+//     copy 1    ids 1  5  9 ...
+//     copy 2    ids 2  6 10 ...
+//     copy 3    ids 3  7 11 ...
+//
+//     16 bits: word 0 is the upper halves of the copies 0 and 1 (ids 0 and 1), word 1 those of 2 and 3, word 2 of 0 and
+//              1 a byte further down
+//     8 bits:  word i is byte 3 - i of all four
 //
 // What an id has above its own 2 k bits are the letters before it, and is cut off (`own`).
 template <class Id>
@@ -36,7 +40,8 @@ DEVICE void neighbours(uint32_t k, uint32_t high, uint32_t low, uint32_t* words)
             words[i] = permute_bytes(copies[i % 2 * 2], copies[i % 2 * 2 + 1], places) & own;
         } else {
             uint32_t byte = 3 - i, places = (4 + byte) << 4 | byte;
-            uint32_t front = permute_bytes(copies[0], copies[1], places), behind = permute_bytes(copies[2], copies[3], places);
+            uint32_t front = permute_bytes(copies[0], copies[1], places);
+            uint32_t behind = permute_bytes(copies[2], copies[3], places);
             words[i] = low_halves(front, behind) & own;
         }
     }
@@ -141,7 +146,8 @@ DEVICE void put_unknown(const FourLetters& four, uint32_t unknown, uint32_t* wor
     }
 }
 
-// Writes 16 bytes of neighbouring ids to shared memory; one by one where some may be unknown and they are not neighbours.
+// Writes 16 bytes of neighbouring ids to shared memory; one by one where some may be unknown and they are not
+// neighbours.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_strange, uint32_t at, Id* to) {
     constexpr uint32_t COUNT = 16 / sizeof(Id);
@@ -170,7 +176,8 @@ DEVICE void join_vector(const FourLetters& four, const Tile& tile, uint32_t next
     const uint32_t kept[4] = {there.x, there.y, there.z, there.w};
     read_vector<Id, STRIDE>(four, tile, next, words);
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) words[i] = kept[i] ^ ((kept[i] ^ words[i]) & (0 - bit_at(max_of(bits, 32 * i) - 32 * i)));
+    for (uint32_t i = 0; i < 4; i++)
+        words[i] = kept[i] ^ ((kept[i] ^ words[i]) & (0 - bit_at(max_of(bits, 32 * i) - 32 * i)));
     stage_vector(to, {words[0], words[1], words[2], words[3]});
 }
 

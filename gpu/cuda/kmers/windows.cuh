@@ -1,5 +1,5 @@
-// Windows over the ids of each row, as vocabularies/sequences/windows.py cuts them, with what belongs to each id. (Windows of text, in
-// which long pieces are encoded, are those of text/split/windows_common.cuh.)
+// Windows over the ids of each row, as vocabularies/sequences/windows.py cuts them, with what belongs to each id.
+// (Windows of text, in which long pieces are encoded, are those of text/split/windows_common.cuh.)
 //
 // A thread writes four neighbouring cells of the rectangle of all windows, prefix columns included.
 // Example, window 2, stride 2: the ids 5 6 7 become 5 6 and 7 pad, or in a circle 5 6 and 7 5.
@@ -34,8 +34,12 @@ struct WindowedRow {
 
 DEVICE WindowedRow windowed_row(const Job& job, uint64_t row) {
     uint64_t first_id = job.answer.id_offsets[row];
-    return {row, static_cast<uint64_t>(job.windows.window_rows[row]), static_cast<uint64_t>(job.windows.window_rows[row + 1]),
-            first_id, job.answer.id_offsets[row + 1] - first_id, job.kmers.can_wrap && is_circle(job, row)};
+    return {row,
+            static_cast<uint64_t>(job.windows.window_rows[row]),
+            static_cast<uint64_t>(job.windows.window_rows[row + 1]),
+            first_id,
+            job.answer.id_offsets[row + 1] - first_id,
+            job.kmers.can_wrap && is_circle(job, row)};
 }
 
 // What stands in a cell.
@@ -46,7 +50,8 @@ struct WindowCell {
 };
 
 DEVICE WindowCell window_cell(const Job& job, const WindowedRow& row, uint64_t window, uint32_t column) {
-    if (column < job.windows.num_window_prefix) return {static_cast<uint32_t>(job.windows.window_prefix[column]), 1, 0, 0.0f};
+    if (column < job.windows.num_window_prefix)
+        return {static_cast<uint32_t>(job.windows.window_prefix[column]), 1, 0, 0.0f};
     uint64_t token = (window - row.first_window) * job.windows.window_stride + column - job.windows.num_window_prefix;
     if (row.wraps) token %= row.num_ids;
     if (token >= row.num_ids) return {static_cast<uint32_t>(job.windows.window_pad), 0, 0, 0.0f};
@@ -57,7 +62,8 @@ DEVICE WindowCell window_cell(const Job& job, const WindowedRow& row, uint64_t w
 }
 
 DEVICE void cut_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t columns = job.windows.num_window_prefix + job.windows.window_length, windows = job.windows.window_rows[job.batch.num_rows];
+    uint64_t columns = job.windows.num_window_prefix + job.windows.window_length;
+    uint64_t windows = job.windows.window_rows[job.batch.num_rows];
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 4, total = windows * columns;
     for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 4; first < total; first += stride) {
         uint64_t window = first / columns;
@@ -69,12 +75,15 @@ DEVICE void cut_windows_stage(const Job& job, uint32_t block, uint32_t num_block
             cells[i] = {0, 0, 0, 0.0f};
             if (first + i >= total) continue;
             if (column == columns) column = 0, window++;
-            if (window >= row.end_window) row = windowed_row(job, last_not_behind(job.windows.window_rows, job.batch.num_rows, window));
-            if (column == 0) job.windows.window_starts[window] = (window - row.first_window) * job.windows.window_stride;
+            if (window >= row.end_window)
+                row = windowed_row(job, last_not_behind(job.windows.window_rows, job.batch.num_rows, window));
+            if (column == 0)
+                job.windows.window_starts[window] = (window - row.first_window) * job.windows.window_stride;
             cells[i] = window_cell(job, row, window, column++);
         }
         // The arrays have room for whole fours.
-        reinterpret_cast<uint4*>(job.windows.window_ids)[first / 4] = {cells[0].id, cells[1].id, cells[2].id, cells[3].id};
+        reinterpret_cast<uint4*>(job.windows.window_ids)[first / 4] = {cells[0].id, cells[1].id, cells[2].id,
+                                                                       cells[3].id};
         reinterpret_cast<uint32_t*>(job.windows.window_mask)[first / 4] =
             cells[0].is_token | cells[1].is_token << 8 | cells[2].is_token << 16 | cells[3].is_token << 24;
         ulonglong2* positions = reinterpret_cast<ulonglong2*>(job.windows.window_positions) + first / 2;

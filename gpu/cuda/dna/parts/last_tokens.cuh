@@ -1,8 +1,9 @@
 // The last token at every place of a view, of all places of a round at a time.
 //
-// What the latest letters leave (dna/windows/suffix_tables.cuh) is one token, or two, or a list. Whether the first of two is the
-// last token, the last token of the place where it begins tells; if that is one of two as well, both mostly tell the
-// same, so that no place has to wait. Those that do wait for earlier places alone, so that none waits for ever.
+// What the latest letters leave (dna/windows/suffix_tables.cuh) is one token, or two, or a list. Whether the first of
+// two is the last token, the last token of the place where it begins tells; if that is one of two as well, both mostly
+// tell the same, so that no place has to wait. Those that do wait for earlier places alone, so that none waits for
+// ever.
 //
 // Places are asked for while others are noted, on purpose: a place's classes are one word, and whoever still reads the
 // two that were there before answers as right as who reads the one that is left, or asks again. A tool that looks for
@@ -61,7 +62,8 @@ DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uin
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
         codes[i] = codes_before(shared, place + i * BASES_THREADS);
         behind[i] = letters_behind(shared, place + i * BASES_THREADS);
-        remaining[i] = behind[i] < endings.k ? endings.by_few_letters(codes[i], behind[i]) : endings.by_letters(codes[i]);
+        remaining[i] =
+            behind[i] < endings.k ? endings.by_few_letters(codes[i], behind[i]) : endings.by_letters(codes[i]);
     }
     if (shared.has_mixed) {
 #pragma unroll
@@ -80,14 +82,15 @@ DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uin
 }
 
 // Notes what letters leave at a place; returns what is to be queued where that is one of two, else NOT_QUEUED.
-DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, uint32_t place, Remaining left, uint32_t k,
-                          bool& is_listed) {
+DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, uint32_t place, Remaining left,
+                          uint32_t k, bool& is_listed) {
     is_listed = false;
     if (place > view.size) return NOT_QUEUED;
     bool is_letter = shared.lengths[place] < GAP_LENGTH, is_border = is_certain(shared, place);
     bool is_early = view.begin && place < EARLY && letters_behind(shared, place) >= k;
     bool is_open = left.is_open() && !is_early, is_either = left.is_either() && !is_early;
-    uint32_t classes = left.x & 0xFFFF, length = is_either ? left.y >> 20 & 15 : left.is_open() ? 0 : left.first_length();
+    uint32_t classes = left.x & 0xFFFF;
+    uint32_t length = is_either ? left.y >> 20 & 15 : left.is_open() ? 0 : left.first_length();
     classes |= (is_either ? left.y : left.x) << 16;
     if (is_letter) shared.lengths[place] = static_cast<uint8_t>(is_early ? NEVER_KNOWN : length);
     if (is_early) classes = NO_CLASSES;
@@ -103,7 +106,8 @@ DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, 
 DEVICE void queue_places(PartShared& shared, const uint32_t* queued) {
     uint32_t votes[LETTERS_A_THREAD], count = 0, lane = threadIdx.x & 31, begin = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) count += count_bits(votes[i] = __ballot_sync(ALL_LANES, queued[i] != NOT_QUEUED));
+    for (uint32_t i = 0; i < LETTERS_A_THREAD; i++)
+        count += count_bits(votes[i] = __ballot_sync(ALL_LANES, queued[i] != NOT_QUEUED));
     if (lane == 0) begin = atomicAdd(&shared.num_queued, count);
     begin = __shfl_sync(ALL_LANES, begin, 0);
 #pragma unroll

@@ -21,8 +21,8 @@ DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, ui
 }
 
 // Asks for a place where tokens are listed, the lanes of a warp for 32 of them at a time. One that may end there is
-// right, whatever others wait for, as exactly one may; the last one is if no other is. False where it waits. A list has two
-// tokens or more, so that the lanes vote, and all have read the place's classes, before its last token is noted.
+// right, whatever others wait for, as exactly one may; the last one is if no other is. False where it waits. A list has
+// two tokens or more, so that the lanes vote, and all have read the place's classes, before its last token is noted.
 DEVICE_NOINLINE bool ask_listed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     uint32_t number = classes_at(shared, first, place) & ~(IS_LISTED | IS_AT_BORDER), lane = threadIdx.x & 31;
     if (number == NEAR_MIXED) return ask_near_mixed(job, shared, first, place);

@@ -28,7 +28,8 @@ DEVICE uint32_t id_of_few(const Job& job, const PartShared& shared, uint32_t pla
     return __ldg(job.dna.dna_spelled + first + (codes_before(shared, place) >> (32 - 2 * length)));
 }
 
-// A token with mixed letters: letters, the last one's bits the highest; the id, letters << 16, bits of mixed ones << 32.
+// A token with mixed letters: its letters, the last one's bits the highest; and the id, the number of letters << 16
+// and the bits of mixed ones << 32.
 DEVICE uint32_t length_of_mixed(ulonglong2 token) { return token.y >> 16 & 0xFF; }
 
 // Whether the letters before a place end with it.
@@ -52,7 +53,8 @@ DEVICE_NOINLINE uint32_t id_of_mixed(const Job& job, const PartShared& shared, u
 DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t place, uint64_t number) {
     if (number < 32) {
         uint32_t length = static_cast<uint32_t>(number) + 1;
-        return length <= bases_behind(shared, place) && length <= job.dna.dna_k ? id_of_few(job, shared, place, length) : NO_TOKEN;
+        return length <= bases_behind(shared, place) && length <= job.dna.dna_k ? id_of_few(job, shared, place, length)
+                                                                                : NO_TOKEN;
     }
     if (number - 32 >= job.parts.num_bases_mixed) return NO_TOKEN;
     ulonglong2 token = job.parts.bases_mixed[number - 32];
@@ -62,7 +64,8 @@ DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t pl
 // Asks for a place near a mixed letter. Exactly one token may end there. False where it waits.
 DEVICE_NOINLINE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     bool waits = false;
-    for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_bases_mixed; number += 32) {
+    for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_bases_mixed;
+         number += 32) {
         uint32_t token = near_token(job, shared, place, number), answer = MAY_NOT;
         uint64_t record = token == NO_TOKEN ? 0 : job.dna.dna_tokens[token];
         uint32_t length = length_of(record);

@@ -26,14 +26,17 @@ DEVICE const uint8_t* text_of(const Job& job, const View& view) {
 
 // Letters of the run directly in front of a view; no more than are long.
 DEVICE uint32_t run_before_view(const Job& job, const PartShared& shared, const View& view) {
-    uint64_t row_begin = shared.first_row ? job.rows.row_begins[shared.first_row - 1] : 0, most = view.begin - row_begin;
+    uint64_t row_begin = shared.first_row ? job.rows.row_begins[shared.first_row - 1] : 0;
+    uint64_t most = view.begin - row_begin;
     uint32_t before = 0;
-    while (before < job.dna.run_length && before < most && is_run_letter(job, text_of(job, view)[-1 - int64_t{before}])) before++;
+    while (before < job.dna.run_length && before < most && is_run_letter(job, text_of(job, view)[-1 - int64_t{before}]))
+        before++;
     return before;
 }
 
 // Letters of the same run directly before one of the round that begins with letter `first`.
-DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View& view, uint32_t first, uint32_t letter) {
+DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View& view, uint32_t first,
+                           uint32_t letter) {
     uint32_t before = 0;
     for (; before < job.dna.run_length; before++, letter--) {
         if (letter == first) {
@@ -49,8 +52,10 @@ DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View&
 DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View& view, uint32_t letter, uint32_t end) {
     uint32_t behind = 0;
     for (; behind < job.dna.run_length && !is_certain(shared, ++letter); behind++) {
-        if (letter >= view.size) return view.begin + letter < job.batch.num_bytes ? static_cast<uint32_t>(job.dna.run_length) : behind;
-        if (!(letter < end ? is_run_letter(job, shared, letter) : is_run_letter(job, text_of(job, view)[letter]))) break;
+        if (letter >= view.size)
+            return view.begin + letter < job.batch.num_bytes ? static_cast<uint32_t>(job.dna.run_length) : behind;
+        if (!(letter < end ? is_run_letter(job, shared, letter) : is_run_letter(job, text_of(job, view)[letter])))
+            break;
     }
     return behind;
 }

@@ -28,7 +28,8 @@ constexpr uint32_t SEGMENT = 16;           // Letters whose path a thread finds.
 constexpr uint32_t MOST_PART = SEGMENT * BASES_THREADS;
 constexpr uint32_t LEAST_PART = 256;
 constexpr uint32_t PART_STEP = 128;        // A part has a multiple of so many letters.
-constexpr uint32_t EARLY = 20;             // Places of a view of which nothing is known: more than letters are looked at.
+// Places of a view of which nothing is known: more than letters are looked at.
+constexpr uint32_t EARLY = 20;
 constexpr uint32_t PAD = 64;               // Places in front of a view, or of a round, that may be asked for.
 static_assert(LEAD >= MAX_LETTERS && LEAST_PART >= LEAD, "tokens that end in a part begin in its view");
 static_assert(MOST_PART + LONG_LEAD + LOOK <= VIEW, "a part fits into a view");
@@ -36,7 +37,7 @@ static_assert(MOST_PART + LONG_LEAD + LOOK <= VIEW, "a part fits into a view");
 constexpr uint32_t BASES_GAP = 4;          // bases_classes: below it are codes of bases. A gap with an id,
 constexpr uint32_t BASES_OTHER = 5;        // what other kernels know,
 constexpr uint32_t BASES_DROPPED = 6;      // a gap without an id,
-constexpr uint32_t BASES_MIXED = 7;        // the letter that runs are replaced of or that merges: dna/parts/n_runs.cuh tells.
+constexpr uint32_t BASES_MIXED = 7;        // a letter whose runs are replaced, or that merges (dna/parts/n_runs.cuh).
 
 // Classes of a place whose last token is one of more than two: this bit and the number of a list; the other bit where
 // its border is certain, as whatever begins there asks for no more.

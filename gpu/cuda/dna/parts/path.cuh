@@ -3,7 +3,8 @@
 // The last tokens lead from any place back to the begin of the row, and two ways that meet are one from
 // there on: mostly a few letters in front of where they began. A thread goes back from some letters behind its
 // segment, and where it comes in the next thread must have left its own: else it begins anew where that one did.
-// Then all these ways are one, which comes from the text's end if the parts' ways meet (docs/internals/dna-bpe.md, Parts).
+// Then all these ways are one, which comes from the text's end if the parts' ways meet (docs/internals/dna-bpe.md,
+// Parts).
 //
 //     segment 1        . . . . .|. . . . .          from the right: comes in at 6
 //     segment 2                 |. . . . .|. . .    leaves at 6, comes in at 10

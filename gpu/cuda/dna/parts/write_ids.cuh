@@ -47,7 +47,8 @@ DEVICE void list_pieces(const Job& job, const PartShared& shared, const View& vi
 
 // Ids of the answer in front of a row's own, where `pieces` are in front of it in the batch.
 DEVICE uint64_t ids_before_row(const Job& job, uint64_t row, uint64_t pieces) {
-    return job.launch.framed ? pieces + row * (job.frame.num_prefix + job.frame.num_suffix) + job.frame.num_prefix : pieces;
+    return job.launch.framed ? pieces + row * (job.frame.num_prefix + job.frame.num_suffix) + job.frame.num_prefix
+                             : pieces;
 }
 
 // The row that a part's piece is of; it ends at a place.
@@ -57,12 +58,14 @@ DEVICE uint64_t row_of_piece(const Job& job, const PartShared& shared, const Vie
 }
 
 template <class Id>
-DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces, uint32_t count) {
+DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces,
+                         uint32_t count) {
     Id* ids = reinterpret_cast<Id*>(job.host.host_ids);
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < count; i += BASES_THREADS) {
         uint64_t number = shared.ids_before + i;
-        if (job.launch.framed) number = ids_before_row(job, row_of_piece(job, shared, view, pieces[i] & 0xFFFF), number);
+        if (job.launch.framed)
+            number = ids_before_row(job, row_of_piece(job, shared, view, pieces[i] & 0xFFFF), number);
         ids[number] = static_cast<Id>(pieces[i] >> 16);
     }
 }
@@ -70,7 +73,8 @@ DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& v
 // Begin tokens of a row and end tokens of the one before it, where the batch has `pieces` in front of it.
 template <class Id> DEVICE void write_frame(const Job& job, uint64_t row, uint64_t pieces) {
     Id* ids = reinterpret_cast<Id*>(job.host.host_ids) + ids_before_row(job, row, pieces) - job.frame.num_prefix;
-    for (uint64_t i = 0; i < job.frame.num_prefix && row < job.batch.num_rows; i++) ids[i] = static_cast<Id>(job.frame.prefix[i]);
+    for (uint64_t i = 0; i < job.frame.num_prefix && row < job.batch.num_rows; i++)
+        ids[i] = static_cast<Id>(job.frame.prefix[i]);
     ids -= job.frame.num_suffix;
     for (uint64_t i = 0; i < job.frame.num_suffix && row; i++) ids[i] = static_cast<Id>(job.frame.suffix[i]);
 }
@@ -92,7 +96,8 @@ DEVICE void write_rows(const Job& job, const PartShared& shared, const View& vie
 }
 
 template <class Id>
-DEVICE void write_bases(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces, uint32_t count) {
+DEVICE void write_bases(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces,
+                        uint32_t count) {
     write_pieces<Id>(job, shared, view, pieces, count);
     write_rows<Id>(job, shared, view, count);
 }
@@ -111,8 +116,8 @@ static_assert(sizeof(BasesShared<true>) <= BASES_SHARED, "launches ask for so mu
 
 // The path of a view whose first letters are asked for: its ids, if nothing of it is left. `entry` is where the path
 // comes in. The whole block calls it.
-DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& part, TextCopies& copies, const View& view,
-                          uint32_t& entry) {
+DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& part, TextCopies& copies,
+                          const View& view, uint32_t& entry) {
     ask_for_text(job, part, copies, view, ROUND);
     begin_view(job, part, view);
     for (uint32_t first = 0; first < view.size && !part.is_left; first += ROUND) {
@@ -132,7 +137,8 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
 
 // A part whose first letters are asked for.
 template <bool COPIED>
-DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies& copies, View view, uint32_t part_size) {
+DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies& copies, View view,
+                        uint32_t part_size) {
     PartShared& part = shared.part;
     Endings endings(job, COPIED ? shared.last : job.dna.ending_last);
     uint32_t entry = 0, count = 0;
@@ -172,7 +178,8 @@ DEVICE void encode_parts(const Job& job, BasesShared<COPIED>& shared, uint32_t b
     if (threadIdx.x < 256) shared.part.letters[threadIdx.x] = __ldg(job.parts.bases_classes + threadIdx.x);
     for (uint64_t part = first; part < parts; part += stride) job.parts.part_states[part] = 0;
     if (first <= job.batch.num_rows) row_begins[first] = begin;
-    for (uint64_t row = first + stride; row <= job.batch.num_rows; row += stride) row_begins[row] = job.host.host_row_begins[row];
+    for (uint64_t row = first + stride; row <= job.batch.num_rows; row += stride)
+        row_begins[row] = job.host.host_row_begins[row];
     wait_for_grid(job.launch.grid_arrivals);
     for (uint32_t part = block; part < parts; part += num_blocks) {
         View view = view_of(job, part, size);

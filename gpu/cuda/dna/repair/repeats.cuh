@@ -4,9 +4,9 @@
 //     window     . . | . . . | . . . | . . .            its borders are four letters apart
 //     behind                 . . | . . . | . . .        has those that these go on with: nothing is looked up
 //
-// *Proof* that these are a path: where letters and borders repeat after P places, tokens do. Of 192 places of a path, P of
-// 64 at most, a token that begins among the first P ends before 2 x P, and the next one before 3 x P: so all pairs of
-// the run's tokens are pairs of that path, and compatible.
+// *Proof* that these are a path: where letters and borders repeat after P places, tokens do. Of 192 places of a path, P
+// of 64 at most, a token that begins among the first P ends before 2 x P, and the next one before 3 x P: so all pairs
+// of the run's tokens are pairs of that path, and compatible.
 #pragma once
 #include "dna/windows/stitch.cuh"
 
@@ -36,9 +36,9 @@ DEVICE bool has_certain(const Job& job, uint64_t begin) {
     return false;
 }
 
-// Whether a window is in a run. *Proof* that the shortest period p of the first 32 letters is the only one to try: if the
-// window repeats after q > p letters, the first 32 + p do after p and after q, and so after the greatest common divisor of
-// these, which then is p; what repeats after q letters, of which the first q do after p, repeats after p.
+// Whether a window is in a run. *Proof* that the shortest period p of the first 32 letters is the only one to try: if
+// the window repeats after q > p letters, the first 32 + p do after p and after q, and so after the greatest common
+// divisor of these, which then is p; what repeats after q letters, of which the first q do after p, repeats after p.
 template <uint32_t CHUNK>
 DEVICE bool repeats(const Job& job, uint32_t window) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
@@ -84,8 +84,8 @@ struct RunBorders {
     }
 };
 
-// The token in front of a border of a run, at 64 places and more behind where it is known. NO_TOKEN, or a wrong one, where the
-// text does not go on so far.
+// The token in front of a border of a run, at 64 places and more behind where it is known. NO_TOKEN, or a wrong one,
+// where the text does not go on so far.
 DEVICE uint32_t token_before(const Job& job, const RunBorders& run, uint64_t border) {
     return token_of(job, border - 64 + highest_bit(run.from(border - 64)), border);
 }
@@ -135,8 +135,9 @@ template <uint32_t CHUNK>
 DEVICE RunBorders run_borders(const Job& job, uint32_t window) {
     bool is_large = CHUNK >= 128;
     if (!is_large && !is_one_path<CHUNK>(job, window)) return {0, 0, 0};
-    uint64_t borders[3] = {is_large ? borders_from<CHUNK>(job, window, CHUNK - 128) : borders_from<CHUNK>(job, window - 1, 0),
-                           borders_from<CHUNK>(job, window, CHUNK - 64), borders_from<CHUNK>(job, window, CHUNK)};
+    uint64_t borders[3] = {
+        is_large ? borders_from<CHUNK>(job, window, CHUNK - 128) : borders_from<CHUNK>(job, window - 1, 0),
+        borders_from<CHUNK>(job, window, CHUNK - 64), borders_from<CHUNK>(job, window, CHUNK)};
     uint64_t begin = static_cast<uint64_t>(window + 1) * CHUNK - 128;
     return {begin, borders[0], period_of(job, begin, borders)};
 }

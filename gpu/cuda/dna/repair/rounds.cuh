@@ -26,8 +26,8 @@
 //                anew at one
 //     meet       all meetings are checked
 //
-// and from where one still fails a thread walks through one window after the other (dna/repair/sequential.cuh). All of it is
-// one launch.
+// and from where one still fails a thread walks through one window after the other (dna/repair/sequential.cuh). All of
+// it is one launch.
 #pragma once
 #include "dna/repair/repeats.cuh"
 #include "common/grid_steps.cuh"
@@ -38,9 +38,9 @@ constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t REPAIR_ROUNDS = 4;
 constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
 
-// The four lists of window_ranks: the unmet windows in order and, with RANK, for each window how many of these are before
-// it, times two, and whether it is one; the same for windows that do not repeat. So the first unmet window from any one on
-// is found by two reads:
+// The four lists of window_ranks: the unmet windows in order and, with RANK, for each window how many of these are
+// before it, times two, and whether it is one; the same for windows that do not repeat. So the first unmet window from
+// any one on is found by two reads:
 //
 //     window          0      1      2      3      4
 //     unmet           .      x      .      .      x
@@ -108,8 +108,8 @@ DEVICE bool goes_on(const Job& job, uint32_t window) {
     return !any;
 }
 
-// The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER. The row begins behind the
-// last window in front that does not repeat.
+// The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER. The row begins behind
+// the last window in front that does not repeat.
 template <uint32_t CHUNK>
 DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
     uint32_t differing = ranked<CHUNK>(job, DIFFERING + RANK, window) >> 1;
@@ -119,8 +119,8 @@ DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
     return unmet <= window ? unmet : NO_BORDER;
 }
 
-// The first window of the segment that a window is in; NO_BORDER where it is in none. It is in one if it repeats, or begins
-// where the text of one still repeats (BEHIND windows back at most); else if it is in a row of unmet windows.
+// The first window of the segment that a window is in; NO_BORDER where it is in none. It is in one if it repeats, or
+// begins where the text of one still repeats (BEHIND windows back at most); else if it is in a row of unmet windows.
 template <uint32_t CHUNK>
 DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     constexpr uint32_t BEHIND = (32 * Window<CHUNK>::WORDS + CHUNK - 1) / CHUNK;
@@ -130,11 +130,13 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     uint32_t first = is_differing<CHUNK>(job, back) ? NO_BORDER : first_of_row<CHUNK>(job, round, back);
     if (first != NO_BORDER) return first;
     if (!is_unmet<CHUNK>(job, window)) return NO_BORDER;
-    for (first = window; window - first < MAX_SEGMENT && goes_on<CHUNK>(job, first) && is_unmet<CHUNK>(job, first - 1);) first--;
+    for (first = window; window - first < MAX_SEGMENT && goes_on<CHUNK>(job, first) && is_unmet<CHUNK>(job, first - 1);)
+        first--;
     return first;
 }
 
-// Windows that continue, of 256 letters or more: behind them the borders of a run repeat, and no more are unmet where one ends.
+// Windows that continue, of 256 letters or more: behind them the borders of a run repeat, and no more are unmet where
+// one ends.
 template <uint32_t CHUNK>
 constexpr uint32_t CONTINUED = CHUNK < 256 ? 256 / CHUNK : 1;
 
@@ -149,7 +151,8 @@ DEVICE uint32_t first_certain(const Job& job, uint32_t window, uint32_t place, u
     return NO_BORDER;
 }
 
-// Writes the borders of a window, which is so many letters behind where the columns begin, that are before an end of these.
+// Writes the borders of a window, which is so many letters behind where the columns begin, that are before an end of
+// these.
 template <uint32_t CHUNK>
 DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns, uint32_t letters, uint32_t end) {
     uint32_t* to = job.dna.window_bits + window;
@@ -160,8 +163,8 @@ DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns
     }
 }
 
-// Walks through `count` windows as one, from a place of the first one on, and writes them, unless that leads nowhere. Behind
-// a certain border they are right as they are. The columns have room for a large window.
+// Walks through `count` windows as one, from a place of the first one on, and writes them, unless that leads nowhere.
+// Behind a certain border they are right as they are. The columns have room for a large window.
 template <uint32_t CHUNK>
 DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, uint32_t count, WalkBegin from) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.batch.num_bytes - begin;
@@ -214,7 +217,8 @@ DEVICE void note_meeting(const Job& job, uint32_t round, uint32_t window) {
 template <uint32_t CHUNK>
 DEVICE void meet_again(const Job& job, uint32_t round, uint32_t window) {
     if (window == 0) return;
-    if (segment_of<CHUNK>(job, round, window) == NO_BORDER && segment_of<CHUNK>(job, round, window - 1) == NO_BORDER) return;
+    if (segment_of<CHUNK>(job, round, window) == NO_BORDER && segment_of<CHUNK>(job, round, window - 1) == NO_BORDER)
+        return;
     note_meeting<CHUNK>(job, round, window);
 }
 

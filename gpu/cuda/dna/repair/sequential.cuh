@@ -71,7 +71,8 @@ DEVICE void write_path(const Job& job, const LongPath<CHUNK>& made, uint32_t end
 template <uint32_t CHUNK>
 DEVICE bool meets_path(const Job& job, const LongPath<CHUNK>& made, uint32_t window) {
     const uint32_t* words = made.columns.borders + (window - made.first) * CHUNK / 32;
-    uint64_t low = words[0] | static_cast<uint64_t>(words[1]) << 32, high = words[2] | static_cast<uint64_t>(words[3]) << 32;
+    uint64_t low = words[0] | static_cast<uint64_t>(words[1]) << 32;
+    uint64_t high = words[2] | static_cast<uint64_t>(words[3]) << 32;
     return meeting_with<CHUNK>(job, window, low, high) != NO_MEETING;
 }
 

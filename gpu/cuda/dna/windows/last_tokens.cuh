@@ -9,8 +9,8 @@
 //     last tokens   a aa ab        aa may stand alone; ab may follow the a of place 1
 //     path          a ab           back from place 3 by two letters, then by one
 //
-// Mostly the latest letters leave one token or two (dna/windows/suffix_state.cuh). The lanes of a warp go from letter to
-// letter together. Lengths lie where the ids will be: four bits for each place, 0 for gaps; those of
+// Mostly the latest letters leave one token or two (dna/windows/suffix_state.cuh). The lanes of a warp go from letter
+// to letter together. Lengths lie where the ids will be: four bits for each place, 0 for gaps; those of
 // LONG_LENGTH on in bytes behind all these.
 //
 // Windows with mixed letters are left to the walk, and those where much is listed: it tries a token that
@@ -64,14 +64,16 @@ DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32
 
 // Looks at more letters of STEP places that are open, two more each time; whether any still is.
 template <uint32_t FIRST, uint32_t LAST, class Ring>
-DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes, const uint32_t* behind, Remaining* remaining) {
+DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes, const uint32_t* behind,
+                        Remaining* remaining) {
 #pragma unroll
     for (uint32_t more = FIRST; more <= LAST; more++) {
         if (more > tables.levels) break;
 #pragma unroll
         for (uint32_t i = 0; i < STEP; i++)
             if (remaining[i].is_open() && behind[i] >= tables.k + BEFORE_LETTERS * more)
-                remaining[i] = tables.by_letters_before(remaining[i], codes[i], 32 - 2 * tables.k - 2 * BEFORE_LETTERS * more);
+                remaining[i] =
+                    tables.by_letters_before(remaining[i], codes[i], 32 - 2 * tables.k - 2 * BEFORE_LETTERS * more);
     }
     bool is_open = false;
 #pragma unroll
@@ -79,11 +81,12 @@ DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes
     return is_open;
 }
 
-// The lengths of the last tokens at the next STEP places, four bits each. The ring has the left classes of the last tokens
-// at all places up to the prefix's, 0 at certain borders, behind which every token may follow; then those of these, too.
+// The lengths of the last tokens at the next STEP places, four bits each. The ring has the left classes of the last
+// tokens at all places up to the prefix's, 0 at certain borders, behind which every token may follow; then those of
+// these, too.
 //
-// The first of two tokens is asked for at the place where it begins. If that is in front of these places all such questions
-// are asked at a time, else when the places before are known:
+// The first of two tokens is asked for at the place where it begins. If that is in front of these places all such
+// questions are asked at a time, else when the places before are known:
 //
 //     place          p      p + 1  p + 2  p + 3  p + 4      the prefix has p letters
 //     first tokens   |--2 letters--|                         of p + 2: begins at p, asked at once
@@ -106,7 +109,8 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
         remaining[i] = behind[i] < tables.k ? tables.by_few_letters(codes[i], behind[i]) : tables.by_letters(codes[i]);
     }
     bool is_open = look_before<1, OFTEN_BEFORE>(tables, codes, behind, remaining);
-    if (Ring::LEVELS > OFTEN_BEFORE && is_open) look_before<OFTEN_BEFORE + 1, Ring::LEVELS>(tables, codes, behind, remaining);
+    if (Ring::LEVELS > OFTEN_BEFORE && is_open)
+        look_before<OFTEN_BEFORE + 1, Ring::LEVELS>(tables, codes, behind, remaining);
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {  // Questions that need no place of these.
         uint32_t slot = prefix.slot + (i + 1) * Ring::ROW, first = remaining[i].first_length();
@@ -213,7 +217,8 @@ DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, con
 #pragma unroll
         for (uint32_t i = 4; i-- > 0;) {
             uint32_t number = 4 * (word - 1) + i;
-            borders |= borders_back(path, 8 * number, lengths.word(number), [&](uint32_t place) { return lengths.long_at(place); });
+            borders |= borders_back(path, 8 * number, lengths.word(number),
+                                    [&](uint32_t place) { return lengths.long_at(place); });
         }
         bits[static_cast<uint64_t>(word) * windows] = behind << 1 | borders >> 31;
         behind = borders;
@@ -236,7 +241,8 @@ DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, ui
 // A thread a window; a warp takes the next ones when it is done. Where there are fewer windows than threads
 // each warp has as many as the others, so that fewer lanes wait for each other.
 template <uint32_t CHUNK, class Ring>
-DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tables, uint32_t block, uint32_t num_blocks) {
+DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tables, uint32_t block,
+                                  uint32_t num_blocks) {
     uint32_t windows = num_windows<CHUNK>(job), lane = threadIdx.x & 31, warps = blockDim.x / 32 * num_blocks;
     uint32_t lanes = min_of((windows + warps - 1) / warps, 32);
     for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows;) {

@@ -20,7 +20,8 @@ constexpr uint32_t NO_MEETING = 255;
 constexpr uint32_t LARGE_CHUNK = 512;
 constexpr uint32_t SMALL_CHUNK = 128;
 
-// Smaller chunks make more threads of a small batch, of which each walks a shorter way; more letters are in two windows.
+// Smaller chunks make more threads of a small batch, of which each walks a shorter way; more letters are in two
+// windows.
 DEVICE bool has_small_chunks(const Job& job) { return job.batch.num_bytes <= job.dna.dna_small_bytes; }
 
 template <uint32_t CHUNK>

@@ -1,4 +1,5 @@
-// The classes of the last tokens of a window, and what is listed where letters leave too many (dna/windows/suffix_tables.cuh).
+// The classes of the last tokens of a window, and what is listed where letters leave too many
+// (dna/windows/suffix_tables.cuh).
 #pragma once
 #include "dna/windows/suffix_tables.cuh"
 #include "dna/windows/stitch.cuh"
@@ -20,8 +21,9 @@ struct ClassRing {
     static constexpr bool IS_COPIED = LETTERS <= COPIED_LETTERS;
     static constexpr uint32_t LEVELS = (IS_COPIED ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
 
-    // Places of a window where tokens are listed, of which one behind another counts as several: it is a run of one letter.
-    // Behind so many the window is left to the walk, which runs of several letters keep long where there are many tokens.
+    // Places of a window where tokens are listed, of which one behind another counts as several: it is a run of one
+    // letter. Behind so many the window is left to the walk, which runs of several letters keep long where there are
+    // many tokens.
     template <uint32_t CHUNK>
     static constexpr uint32_t MOST_LISTED = IS_COPIED ? 64 : CHUNK == LARGE_CHUNK ? 384 : 192;
     static constexpr uint32_t LISTED_NEIGHBOUR = IS_COPIED ? 1 : 3;
@@ -41,7 +43,8 @@ struct CopiedShared {
 using ForwardShared = ClassRing<MAX_LETTERS>;
 constexpr uint32_t COPIED_SHARED = 192 * 1024;
 constexpr uint32_t FORWARD_SHARED = 128 * 1024;
-static_assert(sizeof(CopiedShared) <= COPIED_SHARED && sizeof(ForwardShared) <= FORWARD_SHARED, "launches ask for so much");
+static_assert(sizeof(CopiedShared) <= COPIED_SHARED && sizeof(ForwardShared) <= FORWARD_SHARED,
+              "launches ask for so much");
 
 // The same for windows, with the classes of the latest last tokens.
 template <class Ring>

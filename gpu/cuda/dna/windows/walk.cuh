@@ -29,7 +29,8 @@ struct Step {
 DEVICE bool repeats_letters(const Job& job, uint64_t place, uint32_t length) {
     for (uint32_t done = 0; done < length; done += 16) {
         Ahead before = letters_from(job, place - length + done), behind = letters_from(job, place + done);
-        uint32_t rest = min_of(length - done, 16), stops = before.stops | behind.stops, differ = before.codes ^ behind.codes;
+        uint32_t rest = min_of(length - done, 16), stops = before.stops | behind.stops;
+        uint32_t differ = before.codes ^ behind.codes;
         if (stops << (32 - rest) || differ << (32 - 2 * rest)) return false;
     }
     return true;
@@ -105,9 +106,15 @@ struct WalkTables {
 };
 
 DEVICE WalkTables walk_tables(const Job& job, uint64_t begin) {
-    return {job.dna.base_words + begin / 16, job.dna.dna_longest, job.dna.dna_longer, job.dna.dna_tokens, job.dna.dna_pairs,
-            static_cast<uint32_t>(job.dna.dna_pair_words), static_cast<uint32_t>(job.dna.dna_k),
-            static_cast<uint32_t>(job.dna.mixed_reach), job.dna.num_mixed ? 1u : 0u};
+    return {job.dna.base_words + begin / 16,
+            job.dna.dna_longest,
+            job.dna.dna_longer,
+            job.dna.dna_tokens,
+            job.dna.dna_pairs,
+            static_cast<uint32_t>(job.dna.dna_pair_words),
+            static_cast<uint32_t>(job.dna.dna_k),
+            static_cast<uint32_t>(job.dna.mixed_reach),
+            job.dna.num_mixed ? 1u : 0u};
 }
 
 // Letters from a place on, and the entry of `longest` for them.
@@ -156,7 +163,8 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
         walking = walking && !(is_new && path.place >= limit);
         if (!walking) continue;
         if (is_new) {
-            if (next.ahead.stops & 1 && bit_of(job.dna.certain, begin + path.place)) begin_path(job, path, path.place, NO_TOKEN);
+            if (next.ahead.stops & 1 && bit_of(job.dna.certain, begin + path.place))
+                begin_path(job, path, path.place, NO_TOKEN);
             step = {longest_by_letters(tables, next), bases_ahead(next.ahead), NO_TOKEN};
             if (step.token & LONG_TOKENS || !is_plain(tables, next)) step = first_step(job, path, begin + path.place);
         }
@@ -185,7 +193,8 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
 template <uint32_t CHUNK, bool TOGETHER>
 DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from, bool walking = true) {
     constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
-    uint32_t limit = walking && job.batch.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.batch.num_bytes - begin) : LIMIT;
+    uint32_t limit =
+        walking && job.batch.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.batch.num_bytes - begin) : LIMIT;
     Path path;
     begin_path(job, path, from);
     bool leads_on = walk_to<TOGETHER>(job, columns, begin, path, limit, walking);

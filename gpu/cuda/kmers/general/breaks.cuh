@@ -18,7 +18,8 @@ struct LetterReader {
     uint32_t bits, left = 0;
 
     DEVICE_METHOD LetterReader(const Job& job, uint64_t first) : bits(job.kmers.letters ? 16 : 8) {
-        const uint8_t* from = job.kmers.letters ? reinterpret_cast<const uint8_t*>(job.kmers.letters + first) : job.batch.text + first;
+        const uint8_t* from =
+            job.kmers.letters ? reinterpret_cast<const uint8_t*>(job.kmers.letters + first) : job.batch.text + first;
         words = reinterpret_cast<const uint64_t*>(from);
     }
 
@@ -65,8 +66,8 @@ DEVICE bool are_four(const Job& job, const FourLetters& four, uint64_t place) {
 
 // The breaks among a lane's 64 letters, of which the one before the first is of the class `before`; `seen` gets
 // the entries of those that are none of the four, which have no flags.
-DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, uint32_t before,
-                          uint32_t& seen) {
+DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first,
+                          uint32_t before, uint32_t& seen) {
     uint64_t end = num_letters(job), bits = 0;
     for (uint32_t part = 0; part < 64 && first + part < end; part += 16) {
         if (are_four(job, four, first + part)) {

@@ -157,7 +157,8 @@ constexpr uint32_t FAR = 128;
 // The start bits of a stretch of the class BASE; every stride-th bit of `every` is set. Letter 0 of the word
 // is `first`.
 DEVICE uint64_t starts_of_bases(const Job& job, const Stretch& stretch, uint64_t first, uint64_t every) {
-    uint32_t stride = job.kmers.kmer_stride, k = job.kmers.kmer_k, phase = (first + stretch.begin - stretch.run) % stride;
+    uint32_t stride = job.kmers.kmer_stride, k = job.kmers.kmer_k;
+    uint32_t phase = (first + stretch.begin - stretch.run) % stride;
     uint32_t next = stretch.begin + (phase ? stride - phase : 0);
     uint32_t kmers_end = stretch.behind < k ? 0 : min_of(stretch.end, stretch.behind - k + 1);
     uint64_t starts = next < kmers_end ? every << next & bits_between(next, kmers_end) : 0;
@@ -230,7 +231,8 @@ DEVICE void letter_offsets_stage(const Job& job, uint32_t block, uint32_t num_bl
         if (lane) continue;
         job.answer.id_offsets[row] = job.kmers.letter_tile_ids[tile] + ids;
         if (row == job.batch.num_rows) continue;
-        bool is_open = is_circle(job, row) && (!job.kmers.can_wrap || job.kmers.letter_rows[row + 1] - begin < job.kmers.kmer_k);
+        bool is_open =
+            is_circle(job, row) && (!job.kmers.can_wrap || job.kmers.letter_rows[row + 1] - begin < job.kmers.kmer_k);
         if (is_open || is_no_sequence(job, row))
             note_fault(job.rows.row_refused, row, static_cast<uint32_t>(job.rows.row_begins[row]));
     }

@@ -76,7 +76,9 @@ DEVICE uint32_t codes_of_sixteen(const FourLetters& four, const uint32_t* table,
 
 // Fills a warp's tile; whether k-mers can be read from it.
 DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, StartTile& tile) {
-    if (job.kmers.letters || !job.kmers.four_letters || four.k < 2 || job.kmers.can_wrap || job.kmers.has_words || job.kmers.own_spans) return false;
+    if (job.kmers.letters || !job.kmers.four_letters || four.k < 2 || job.kmers.can_wrap || job.kmers.has_words ||
+        job.kmers.own_spans)
+        return false;
     uint32_t lane = threadIdx.x & 31;
     uint64_t end = num_letters(job);
     bool strange = false;
