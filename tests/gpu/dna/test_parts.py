@@ -164,7 +164,7 @@ def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
 
     def taken(self, fused):
         take_text(self, fused)
-        places.append(self.text[0])
+        places.append(self.text.address)
 
     monkeypatch.setattr(call.SmallCall, "take_text", taken)
     offsets = np.array([0, len(data)], np.int64)
