@@ -43,12 +43,10 @@ def encode_augmented(
         with resources.workspaces.lend(size, rows, resident.family.layout) as workspace:
             options = replace(options, augmented=True)
             pack_augmented(workspace, resident, batch, options, augmentation, resources.processors)
-            takes_bytes = bool(resident.fields.get("letters_are_bytes"))
             processors = resources.processors
             # A part may begin or end inside of a character.
-            launch_content(
-                workspace, resident, processors, validate=not takes_bytes, augmented=True
-            )
+            validate = not resident.family.takes_bytes
+            launch_content(workspace, resident, processors, validate=validate, augmented=True)
             launch(workspace, frame_kernels(resident.family, spans=False), processors)
             status = status_of(workspace)
             ids = fetch(workspace, "framed_ids", np.int32, int(status[STATUS["NUM_FRAMED"]]))

@@ -91,7 +91,7 @@ class Plan:
 def plan_of(resources: Resources, resident: Resident, batch: Batch, options: RowOptions) -> Plan:
     """The plan for a batch."""
     letters = bool(resident.family.fetch) and options.is_content
-    validate = not (batch.has_texts or resident.fields.get("letters_are_bytes"))
+    validate = not (batch.has_texts or resident.family.takes_bytes)
     num_bytes, num_rows = len(batch.data), batch.num_rows
     if options.spans is not None or not resources.workspaces.is_small(num_bytes, num_rows):
         return Plan(letters, fast=False, small=False, kernel="", validate=validate)

@@ -217,8 +217,7 @@ def _launch_content(
     workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
 ) -> None:
     """The ids of the rows; their places, too, where these do not follow from their numbers."""
-    takes_bytes = bool(resident.fields.get("letters_are_bytes"))
-    validate = not (batch.has_texts or takes_bytes)
+    validate = not (batch.has_texts or resident.family.takes_bytes)
     launch(workspace, first_kernels(workspace, resident, augmented=options.augmented), processors)
     rare = int(status_of(workspace)[STATUS["RARE"]])
     if rare:

@@ -54,6 +54,7 @@ class Family:
         fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
             "" where there is none.
         augments_rows: rows may ask for the other strand or a circle.
+        takes_bytes: a letter is a byte, whatever it is, so rows need not be UTF-8.
         answered: those that a small batch that is not framed has `answer` for: from the ids of
             each tile's parts to the answer. () where that is not so.
     """
@@ -71,6 +72,7 @@ class Family:
     fetch: str = ""
     write16: tuple[str, ...] = ()
     augments_rows: bool = False
+    takes_bytes: bool = False
     between: tuple[str, ...] = ()
     bases: str = ""
     answered: tuple[str, ...] = ()
@@ -119,6 +121,8 @@ CHARACTERS = Family(
     augments_rows=True,
 )
 """An id for each letter."""
+BYTES = replace(CHARACTERS, takes_bytes=True)
+"""The same where each byte is a letter; the workspaces are the same."""
 KMERS = replace(
     CHARACTERS,
     name="kmers",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
-from gpu.kernels.families import CHARACTERS, KMERS, STRIDED_KMERS, Family
+from gpu.kernels.families import BYTES, CHARACTERS, KMERS, STRIDED_KMERS, Family
 from gpu.kernels.job import constant
 from gpu.kmers.two_bit_letters import four_characters, four_letters
 from vocabularies.model.tables import (
@@ -50,16 +50,20 @@ MAX_WIDE = constant("MAX_WIDE")
 MAX_IDS = NOT_A_CODE
 NOTHING: Numbers = dict.fromkeys(
     (
-        *("kmer_count", "kmer_shared", "kmer_first_id", "kmer_unknown_id", "kmer_shift"),
-        *(
-            "keeps_remainder",
-            "has_words",
-            "can_wrap",
-            "wraps",
-            "piece_ids",
-            "four_letters",
-        ),
-        *("four_codes", "four_fold", "four_case_flags", "letters_are_bytes"),
+        "kmer_count",
+        "kmer_shared",
+        "kmer_first_id",
+        "kmer_unknown_id",
+        "kmer_shift",
+        "keeps_remainder",
+        "has_words",
+        "can_wrap",
+        "wraps",
+        "piece_ids",
+        "four_letters",
+        "four_codes",
+        "four_fold",
+        "four_case_flags",
     ),
     0,
 )
@@ -156,10 +160,10 @@ def _characters(vocabulary: Vocabulary, table: CharacterTable) -> tuple[Family, 
         "kmer_stride": 1,
         "kmer_base": MAX_IDS,
         "num_wide": len(wide),
-        "letters_are_bytes": int(table.by_byte),
         **four_characters(entries),
     }
-    return CHARACTERS, _arrays(entries, np.zeros(NUM_LETTERS, np.uint32), wide), numbers
+    family = BYTES if table.by_byte else CHARACTERS
+    return family, _arrays(entries, np.zeros(NUM_LETTERS, np.uint32), wide), numbers
 
 
 def _has_wide_ids(vocabulary: Vocabulary, table: CharacterTable, unknown: int) -> bool:

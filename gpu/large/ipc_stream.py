@@ -63,7 +63,7 @@ def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) 
         options = row_options(vocabulary, batch, resident.family)
         if options.framed and rows.id_bytes != 4:
             raise NotCovered("narrow ids with begin and end tokens")
-        validate = not resident.fields.get("letters_are_bytes")
+        validate = not resident.family.takes_bytes
         bits = 8 * rows.id_bytes
         work = Work(resident, rows.text, True, options, validate, bits)
         # A cut row's begin and end tokens would be the host's.

@@ -70,7 +70,6 @@ class BpeTables:
             pretoken and not for a part of one.
         rank_bounds: uint16[M], how far above each rank the first pair lies that what its merge
             gives is part of, rounded down, see `_rank_bounds`; 0 where a pair of lower rank has it.
-        ignore_merges: whether a pretoken that is a token is that token.
         seed: key of the hash functions.
     """
 
@@ -93,7 +92,6 @@ class BpeTables:
     token_begins: UInt32s
     max_token: int
     has_whole_only: bool
-    ignore_merges: bool
     seed: int
 
     @property
@@ -172,7 +170,6 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         token_begins=begins,
         max_token=max_token,
         has_whole_only=bool((ids[:num_tokens] & ONLY_WHOLE).any()),
-        ignore_merges=model.ignore_merges,
         seed=seed,
     )
 

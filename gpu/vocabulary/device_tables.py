@@ -120,7 +120,6 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
         "token_shift": shift_of(tables.token_places, 1),
         "max_token": tables.max_token,
         "has_whole_only": int(tables.has_whole_only),
-        "ignore_merges": int(tables.ignore_merges),
         "num_states": rule.num_certain,
         "num_classes": rule.num_classes,
         "composed_leads": composed_leads() if composes else 0,

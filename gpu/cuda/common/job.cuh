@@ -164,7 +164,6 @@ struct Text {
     uint64_t has_whole_only;         // Some ids have the bit ONLY_WHOLE, see text/lookup/lookup.cuh.
     const uint32_t* token_places;    // Hash table of tokens of more than 28 bytes: ids, NO_ID empty.
     uint64_t token_shift;
-    uint64_t ignore_merges;          // A pretoken that is a token is that token.
     uint32_t* records;               // uint32[num_tiles][TILE], see text/lookup/lookup.cuh.
     uint32_t* tile_pieces;           // uint32[num_tiles] pieces that begin in a tile.
     uint32_t* tile_counts;           // uint32[units] ids of a tile's or a part's pieces, see text/compact/compact.cuh.
@@ -196,7 +195,6 @@ struct Kmers {
     uint64_t kmer_first_id;
     uint64_t kmer_unknown_id;
     uint64_t kmer_shift;             // Where a k-mer wraps: letters that the first k-mer is ahead.
-    uint64_t letters_are_bytes;      // Not 0: a letter is a byte, whatever it is.
     uint64_t keeps_remainder;        // Letters that no k-mer covers have ids of their own.
     uint64_t has_words;              // K-mers may stand apart, see kmers/general/id_starts.cuh.
     uint64_t can_wrap;               // A sequence may be a circle.
