@@ -2,7 +2,7 @@
 
 cli/serve.py starts the supervisor, which starts the others (child.py). A front end answers HTTP on
 a socket of the shared port. It sends batches to the engine process (remote_runner.py), encodes
-small ones itself (local_encoders.py), reads the catalogue that the engine process tells
+small ones itself (local_encoders.py), follows the engine process's list of vocabularies
 (registry_replica.py), and forwards what is one for all (request_forwarding.py). engine_server.py
 answers it; link/ carries the messages.
 

@@ -79,7 +79,8 @@ class EngineServer:
             self.links[link] = message.values["name"]
             self.is_empty.clear()
             self._send_status()
-            link.call(Message("catalogue", self.catalogue())).add_done_callback(_note_failure)
+            call = link.call(Message("vocabulary_list", self.list_vocabularies()))
+            call.add_done_callback(_note_failure)
         elif message.kind == "load":
             self._waiting[link] = message.values["waiting"]
             self._charge(message.values["spent"], link)
@@ -170,7 +171,7 @@ class EngineServer:
         values = {"config": None if config is None else config.values}
         return Message("answer", values, [np.frombuffer(content, np.uint8)])
 
-    def catalogue(self) -> dict[str, Any]:
+    def list_vocabularies(self) -> dict[str, Any]:
         """Every name; of what is loaded the digest, a stamp of what came with it, how it is held.
 
         A front end reads a vocabulary anew when its digest or its stamp is another one.
@@ -224,15 +225,15 @@ class EngineServer:
 
     async def spread(self) -> None:
         """Return when every front end has followed the vocabularies that there are now."""
-        catalogue = self._last = self.catalogue()
-        calls = [link.call(Message("catalogue", catalogue)) for link in list(self.links)]
+        listed = self._last = self.list_vocabularies()
+        calls = [link.call(Message("vocabulary_list", listed)) for link in list(self.links)]
         if not calls:
             return
         done, late = await asyncio.wait(calls, timeout=FOLLOW_TIMEOUT_S)
         for call in done:
             _note_failure(call)
         if late:
-            logger.error("%d front ends do not follow the catalogue", len(late))
+            logger.error("%d front ends do not follow the list of vocabularies", len(late))
 
     async def keep_informing(self) -> None:
         """Tell the front ends how the engine is, and what has been loaded meanwhile."""
@@ -240,7 +241,7 @@ class EngineServer:
             await asyncio.sleep(STATUS_PERIOD_S)
             self._send_status()
             self._charge(self.service.guard.limits.take_spent(), None)
-            if self.catalogue() != self._last:
+            if self.list_vocabularies() != self._last:
                 await self.spread()
             await self._page_lock()
 

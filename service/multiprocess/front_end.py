@@ -127,7 +127,7 @@ class FrontEnd:
                 self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
             case "spent":
                 self.service.guard.limits.charge_elsewhere(message.values["spent"])
-            case "catalogue":
+            case "vocabulary_list":
                 reply.complete_by(self._follow(message))
             case _:
                 families = collect_families(self.service.metrics.registry)

@@ -1,7 +1,7 @@
-"""The catalogue of a front end: what has a name in the engine process, read there.
+"""The vocabularies of a front end: what has a name in the engine process, read there.
 
 What changes vocabularies is forwarded to the engine process (request_forwarding.py), which then
-sends its catalogue to every front end and answers when all of them have followed.
+sends its list to every front end and answers when all of them have followed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from service.core.errors import EngineLost, NotReady
 from service.engines.base import Residency
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine, residency_of
-from service.registry.catalogue import find_known
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import open_store
+from service.registry.vocabulary_view import find_known
 from vocabularies import builtin
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class RegistryReplica:
-    """A `Catalogue` of names and vocabularies as the engine process last told them.
+    """A `VocabularyView` of names and vocabularies as the engine process last told them.
 
     Attributes:
-        is_complete: the catalogue of an engine process that had loaded everything was followed.
+        is_complete: the list of an engine process that had loaded everything was followed.
     """
 
     def __init__(self, engine: RemoteEngine) -> None:
@@ -39,7 +39,7 @@ class RegistryReplica:
         self.failures: dict[str, str] = {}
         self.configs = TokenizerConfigs(open_store(None))
         self.is_complete = False
-        self._has_catalogue = False
+        self._has_list = False
         self._stamps: dict[str, tuple[str, int]] = {}
         self._following = asyncio.Lock()
 
@@ -50,7 +50,7 @@ class RegistryReplica:
             UnknownVocabulary: nothing; near names are suggested.
             EngineLost: the engine process has not told yet what there is.
         """
-        if not self._has_catalogue:
+        if not self._has_list:
             raise EngineLost("the engine process is being started", "/vocabulary")
         return find_known(self.known, name)
 
@@ -72,20 +72,20 @@ class RegistryReplica:
             raise NotReady(f"{name} was unloaded meanwhile", "/vocabulary")
         return entry
 
-    async def follow(self, catalogue: dict[str, Any]) -> None:
+    async def follow(self, listed: dict[str, Any]) -> None:
         """Become what the engine process says; what is not here yet is read first.
 
         Args:
-            catalogue: see `EngineServer.catalogue`.
+            listed: see `EngineServer.list_vocabularies`.
         """
         async with self._following:
             self.known = {
                 name: RegisteredVocabulary(name, source, licence, is_builtin)
-                for name, source, licence, is_builtin in catalogue["known"]
+                for name, source, licence, is_builtin in listed["known"]
             }
-            self.failures = catalogue["failures"]
-            self._has_catalogue = True
-            loaded = catalogue["entries"]
+            self.failures = listed["failures"]
+            self._has_list = True
+            loaded = listed["entries"]
             for name in self.entries.keys() - loaded.keys():
                 self.entries.pop(name)
                 self._stamps.pop(name)
@@ -94,7 +94,7 @@ class RegistryReplica:
                 if self._stamps.get(name) != (digest, stamp):
                     await self._read(name, digest, residency)
                     self._stamps[name] = digest, stamp
-            self.is_complete = self.is_complete or catalogue["is_complete"]
+            self.is_complete = self.is_complete or listed["is_complete"]
 
     async def _read(self, name: str, digest: str, residency: dict[str, Any]) -> None:
         """Take over one vocabulary; built-in ones are read from this installation's files."""

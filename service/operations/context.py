@@ -12,9 +12,9 @@ from service.observability.metrics import Metrics
 from service.observability.process_metrics import Processes
 from service.observability.request_observer import RequestObserver
 from service.operations.stream_budget import StreamBudget
-from service.registry.catalogue import Catalogue
 from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
+from service.registry.vocabulary_view import VocabularyView
 from service.security.guard import Guard
 
 
@@ -54,7 +54,7 @@ class Service:
 
     settings: Settings
     engine: Codec
-    registry: Catalogue
+    registry: VocabularyView
     batcher: Batcher
     metrics: Metrics
     guard: Guard

@@ -1,9 +1,9 @@
 """Keeps vocabularies by name, in memory and in the folder of uploads.
 
-`catalogue` is the read-only side, which a front end has too; `registry` adds loading and storing.
-`entries` describes what a name stands for; `vocabulary_store` is the folder on disk. `management`
-does what routes of every protocol ask for: put, delete, load, unload. `reports` describes
-vocabularies to clients, and `tokenizer_config` reads special tokens and chat templates.
+`vocabulary_view` is the read-only side, which a front end has too; `registry` adds loading and
+storing. `entries` describes what a name stands for; `vocabulary_store` is the folder on disk.
+`management` does what routes of every protocol ask for: put, delete, load, unload. `reports`
+describes vocabularies to clients, and `tokenizer_config` reads special tokens and chat templates.
 
 Called by operations and by the routes of all protocols.
 

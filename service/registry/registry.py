@@ -25,10 +25,10 @@ from service.core.settings import Settings
 from service.engines.base import Engine, Residency
 from service.engines.eviction import leaving
 from service.engines.fault_isolation import raise_if_not_the_engines
-from service.registry.catalogue import find_known
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store
+from service.registry.vocabulary_view import find_known
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical import add_checksum

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from service.engines.base import Residency
 from service.observability.metrics import VocabularySample
-from service.registry.catalogue import Catalogue
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
+from service.registry.vocabulary_view import VocabularyView
 
 DEFAULT_SAMPLES = 200
 
@@ -72,7 +72,7 @@ class VerifyResponse(BaseModel):
     )
 
 
-def report(registry: Catalogue, known: RegisteredVocabulary) -> VocabularyReport:
+def report(registry: VocabularyView, known: RegisteredVocabulary) -> VocabularyReport:
     """Describe one vocabulary."""
     made = _named(known)
     entry = registry.entries.get(known.name)
@@ -84,7 +84,7 @@ def report(registry: Catalogue, known: RegisteredVocabulary) -> VocabularyReport
     return made
 
 
-def report_put(registry: Catalogue, entry: LoadedVocabulary) -> VocabularyReport:
+def report_put(registry: VocabularyView, entry: LoadedVocabulary) -> VocabularyReport:
     """Describe the vocabulary that was put under a name, even if it was replaced since."""
     uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
     made = _named(registry.known.get(entry.name, uploaded))
@@ -121,7 +121,7 @@ def _fill(report: VocabularyReport, entry: LoadedVocabulary, residency: Residenc
     )
 
 
-def samples(registry: Catalogue) -> list[VocabularySample]:
+def samples(registry: VocabularyView) -> list[VocabularySample]:
     """List every vocabulary for the metrics."""
     rows = []
     for name in list(registry.known):

@@ -39,10 +39,10 @@ from service.observability.request_observer import CLIENT_CLOSED, RequestObserve
 from service.observability.tracing import make_tracer
 from service.operations.context import EngineHost, Service
 from service.operations.readiness import readiness
-from service.registry.catalogue import Catalogue
 from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
 from service.registry.reports import samples
+from service.registry.vocabulary_view import VocabularyView
 from service.runtime.memory_pool import Take
 from service.security.guard import Guard
 from service.server.lifespan import Close, preload, running
@@ -174,7 +174,7 @@ def make_template_pool(settings: Settings) -> TemplatePool:
 def make_service(
     settings: Settings,
     engine: Codec,
-    registry: Catalogue,
+    registry: VocabularyView,
     batcher: Batcher,
     metrics: Metrics,
     guard: Guard,

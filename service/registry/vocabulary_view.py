@@ -15,7 +15,7 @@ from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfigs
 
 
-class Catalogue(Protocol):
+class VocabularyView(Protocol):
     """Finds vocabularies by name."""
 
     @property
