@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.support.timing import clocked, summary, take_turns
 from gpu.embedding.layer import EmbeddingLayer
-from gpu.embedding.row_gather import gathered
+from gpu.embedding.row_gather import choose_embedder
 from gpu.embedding.tokenizer_discovery import Discovery, discover
 from vocabularies.builtin import load
 
@@ -164,7 +164,7 @@ def layer_cases(inputs: Inputs) -> Iterator[Case]:
     """List the paths from sequences to embeddings."""
     embedding, matrix, pinned = inputs.embedding, inputs.matrix, inputs.pinned.numpy()
 
-    gather, _ = gathered(embedding, embedding.weight.device)
+    gather, _ = choose_embedder(embedding, embedding.weight.device)
 
     def torchs(ids: Any) -> Any:
         return torch.nn.functional.embedding(ids, embedding.weight)

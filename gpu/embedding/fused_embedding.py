@@ -1,6 +1,6 @@
-"""Letters to ids and rows of an embedding by one kernel, which reads pinned text over the bus.
+"""Looks up letters and embeds them by one kernel, which reads pinned text over the bus.
 
-What `torch_lookup` says of ids holds here. Rows are of one length and have an id for each letter.
+All rows have one length and an id for each letter. Ids equal those of `torch_lookup`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,31 +17,50 @@ from torch import Tensor
 
 from gpu.embedding.kernel_lookup import next_mark
 from gpu.embedding.letter_rule import LetterRule
-from gpu.embedding.micro_batch import MAX_AHEAD, Run, is_too_large
+from gpu.embedding.micro_batch import MAX_AHEAD, MicroBatchPlan, is_too_large
 from gpu.embedding.pinned_text import TextMemory, current_stream, is_pinned, record_event
 from gpu.embedding.row_gather import WORD_BYTES, takes_rows_only
-from gpu.embedding.sequence_ids import RowIds
-from gpu.embedding.torch_kernels import RowKernels, row_kernels
-
-__all__ = ["Embedded", "EmbeddedRows", "LetterEmbedder", "letter_embedder"]
+from gpu.embedding.sequence_ids import SequenceIds
+from gpu.embedding.torch_kernels import TorchKernels, load_torch_kernels
 
 Bytes = NDArray[np.uint8]
-_cuda: Any = torch.cuda  # Partly without types.
-THREADS = 512  # EMBED_BLOCK of embedding/fused_embedding.cuh,
-BLOCK_LETTERS = 64  # and EMBED_LETTERS.
+_cuda: Any = torch.cuda  # torch.cuda is partly without types.
+THREADS = 512
+"""Threads of a block: EMBED_BLOCK of embedding/fused_embedding.cuh."""
+
+BLOCK_LETTERS = 64
+"""Letters of a block: EMBED_LETTERS of embedding/fused_embedding.cuh."""
+
+
+class EmbedFields(NamedTuple):
+    """Lists the fields of Embed in embedding/fused_embedding.cuh, in order."""
+
+    text: int
+    ids: int
+    num_letters: int
+    next_text: int
+    next_ids: int
+    num_next: int
+    codes: int
+    id_bytes: int
+    unknown: int
+    number: int
+    table: int
+    output: int
+    row_words: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """Rows whose kernels have been launched.
+class FusedResult:
+    """Holds the results of rows whose kernels have been launched.
 
     Attributes:
         ids: [b, width]; void if a letter has no code, as are the activations.
         activations: [b, width, D].
-        next_ids: as `ids`, of the rows behind these; None where they were not asked for.
-        has_unknown: whether a letter has no code, once `done` has passed.
-        done: an event of the stream that fills all this; the text is read until then.
-        stream: its address.
+        next_ids: the ids of the rows behind these; None where only these were looked up.
+        has_unknown: tells, once `done` has passed, whether a letter has no code.
+        done: the event after the kernels; they read the text until then.
+        stream: the address of their stream.
     """
 
     ids: Tensor
@@ -51,139 +70,181 @@ class Embedded:
     done: Any
     stream: int
 
-    def received(self) -> Self | None:
-        """Wait until the letters are known, for the current stream; None: one has no code."""
+    def receive(self) -> Self | None:
+        """Wait for the kernels and let the current stream use the results.
+
+        Returns None where a letter has no code.
+        """
         self.done.synchronize()
         if self.has_unknown():
             return None
         device = self.ids.device
         if current_stream(device) != self.stream:
-            stream, own = _cuda.current_stream(device), _cuda.ExternalStream(self.stream, device)
-            stream.wait_stream(own)
+            stream = _cuda.current_stream(device)
+            stream.wait_stream(_cuda.ExternalStream(self.stream, device))
             for tensor in (self.ids, self.activations):
                 tensor.record_stream(stream)
         return self
 
 
 class LetterEmbedder:
-    """The kernel of cuda/embedding/fused_embedding.cu for one rule and one `torch.nn.Embedding`.
-
-    Args:
-        kernels: its file's.
-        rule: ids of letters.
-        embedding: on the device.
-        dtype: of the ids, int32 or int64.
-        texts: memory that text is staged in.
-    """
+    """Launches the kernel of cuda/embedding/fused_embedding.cu for one rule and one embedding."""
 
     def __init__(
         self,
-        kernels: RowKernels,
+        kernels: TorchKernels,
         rule: LetterRule,
         embedding: torch.nn.Embedding,
         dtype: torch.dtype,
         texts: TextMemory,
     ) -> None:
-        self._kernels, self._embedding, self._dtype = kernels, embedding, dtype
-        self._device, self._texts = embedding.weight.device, texts
+        """Copy the codes of letters to the device.
+
+        Args:
+            kernels: embed_letters.
+            rule: the ids of letters.
+            embedding: an embedding on the device of the kernels.
+            dtype: int32 or int64, that of the ids.
+            texts: the memory that text is staged in.
+        """
+        self._kernels = kernels
+        self._embedding = embedding
+        self._dtype = dtype
+        self._device = embedding.weight.device
+        self._texts = texts
         self._codes = torch.tensor(rule.codes, dtype=torch.int32, device=self._device)
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the embedding does nothing now but take rows."""
+    def is_usable(self) -> bool:
+        """Whether the embedding now only takes rows, so that the kernel gives the same."""
         return takes_rows_only(self._embedding, self._device)
 
-    def __call__(self, data: Bytes, num_rows: int, behind: Bytes | None = None) -> Embedded:
-        """Embed letters, as many in each row, on the current stream, without waiting for it.
+    def __call__(self, data: Bytes, num_rows: int, behind: Bytes | None = None) -> FusedResult:
+        """Embed rows of one length on the current stream without waiting.
 
         Args:
             data: uint8[N], the letters.
-            num_rows: of these.
-            behind: letters of no more rows as long as these, of which ids alone are wanted; then
-                both are pinned. None: there are none.
+            num_rows: the number of rows in them.
+            behind: the letters of the rows behind these, at most as many, that are only looked up;
+                then both are pinned. None: there are none.
         """
-        device, weight, width = self._device, self._embedding.weight, len(data) // num_rows
+        device = self._device
+        weight = self._embedding.weight
+        width = len(data) // num_rows
         ids = torch.empty((num_rows, width), dtype=self._dtype, device=device)
         activations = torch.empty((*ids.shape, weight.shape[1]), dtype=weight.dtype, device=device)
-        next_ids, following = None, (0, 0, 0)
+        next_ids = None
         if behind is not None:
             next_ids = torch.empty((len(behind) // width, width), dtype=self._dtype, device=device)
-            following = behind.ctypes.data, next_ids.data_ptr(), len(behind)
-        stream, mark, id_bytes = current_stream(device), next_mark(), ids.element_size()
+        stream = current_stream(device)
+        mark = next_mark()
+        id_bytes = ids.element_size()
         row_bytes = weight.shape[1] * weight.element_size()
         held: list[Bytes] = []
-        for place, begin, end in self._texts.pieces(data, held):
-            letters = place, ids.data_ptr() + begin * id_bytes, end - begin
-            rule = self._codes.data_ptr(), id_bytes, mark.address, mark.number
-            rows = weight.data_ptr(), activations.data_ptr() + begin * row_bytes
-            fields = (*letters, *following, *rule, *rows, row_bytes // WORD_BYTES)
-            blocks = -(-(end - begin) // BLOCK_LETTERS)
-            self._kernels.launch("embed_letters", blocks, THREADS, stream, *fields)
+        for piece in self._texts.pieces(data, held):
+            fields = EmbedFields(
+                text=piece.address,
+                ids=ids.data_ptr() + piece.begin * id_bytes,
+                num_letters=piece.num_bytes,
+                next_text=0 if behind is None else behind.ctypes.data,
+                next_ids=0 if next_ids is None else next_ids.data_ptr(),
+                num_next=0 if behind is None else len(behind),
+                codes=self._codes.data_ptr(),
+                id_bytes=id_bytes,
+                unknown=mark.address,
+                number=mark.number,
+                table=weight.data_ptr(),
+                output=activations.data_ptr() + piece.begin * row_bytes,
+                row_words=row_bytes // WORD_BYTES,
+            )
+            num_blocks = -(-piece.num_bytes // BLOCK_LETTERS)
+            self._kernels.launch("embed_letters", num_blocks, THREADS, stream, fields)
         done = record_event(device)
         self._texts.keep(data, done)
         for memory in held:
             self._texts.hold(memory, done)
-        return Embedded(ids, activations, next_ids, mark.is_set, done, stream)
+        return FusedResult(ids, activations, next_ids, mark.is_set, done, stream)
 
 
-class EmbeddedRows:
-    """Rows of one length from run.begin on, a micro-batch at a time; some are under way ahead.
+class FusedMicroBatch(NamedTuple):
+    """Holds rows `begin` to `end` and their results; None: a letter among them has no code."""
 
-    The kernel of the last micro-batch but one looks the last one's letters up as well. So all text
-    has been read, and the last one is given out, while it is being embedded.
+    begin: int
+    end: int
+    result: FusedResult | None
+
+
+class _Launched(NamedTuple):
+    """Holds the row behind a micro-batch, and its results."""
+
+    end: int
+    result: FusedResult
+
+
+class FusedMicroBatches:
+    """Embeds the rows of a plan from `plan.begin` on, some micro-batches ahead.
+
+    The kernel of the last micro-batch but one also looks up the last one's letters. So all text has
+    been read when the last one is given out, while its embedding still runs.
     """
 
     def __init__(
-        self, embedder: LetterEmbedder, run: Run, embed_tokens: Callable[[Tensor], Any]
+        self, embedder: LetterEmbedder, plan: MicroBatchPlan, embed_tokens: Callable[[Tensor], Any]
     ) -> None:
-        """Rows of `run` by a kernel; ids that are there already by `embed_tokens`."""
-        self._embedder, self._run, self._embed_tokens = embedder, run, embed_tokens
-        self._width, self._is_pinned = run.width, is_pinned(run.batch.data)
+        """Embed letters by `embedder`, and ids that have been looked up by `embed_tokens`."""
+        self._embedder = embedder
+        self._plan = plan
+        self._embed_tokens = embed_tokens
+        self._is_pinned = is_pinned(plan.batch.data)
 
-    def __iter__(self) -> Iterator[tuple[int, int, Embedded | None]]:
-        """The first row, the one behind the last, and their embeddings.
-
-        None: a letter has no code.
-        """
-        run, ahead = self._run, deque[tuple[int, Embedded]]()
-        begin = ahead_end = run.begin
-        while begin < len(run.batch):
-            while ahead_end < len(run.batch) and len(ahead) < MAX_AHEAD:
-                most = run.most_rows(self._width)
+    def __iter__(self) -> Iterator[FusedMicroBatch]:
+        """Yield the micro-batches in order, each once its letters have been read."""
+        plan = self._plan
+        ahead: deque[_Launched] = deque()
+        begin = ahead_end = plan.begin
+        while begin < len(plan.batch):
+            while ahead_end < len(plan.batch) and len(ahead) < MAX_AHEAD:
+                num_rows = plan.count_rows(plan.width)
                 try:
-                    for launched in self._launch(ahead_end, most):
+                    for launched in self._launch(ahead_end, num_rows):
                         ahead.append(launched)
-                        ahead_end = launched[0]
+                        ahead_end = launched.end
                 except RuntimeError as error:
-                    if not is_too_large(error) or most == 1:
+                    if not is_too_large(error) or num_rows == 1:
                         raise
-                    run.halve(most, error)
-            end = ahead[0][0]
-            yield begin, end, ahead.popleft()[1].received()
-            begin = end
+                    plan.halve(num_rows, error)
+            first = ahead.popleft()
+            yield FusedMicroBatch(begin, first.end, first.result.receive())
+            begin = first.end
 
-    def _launch(self, begin: int, most: int) -> Iterator[tuple[int, Embedded]]:
-        """One micro-batch, or the last two: the row behind each, and its embeddings."""
-        data, width, last = self._run.batch.data, self._width, len(self._run.batch)
-        end = min(last, begin + most)
-        is_last_but_one = self._is_pinned and end < last <= end + most
+    def _launch(self, begin: int, num_rows: int) -> Iterator[_Launched]:
+        """Launch one micro-batch of `num_rows` at most, or the last two, and yield each."""
+        data = self._plan.batch.data
+        width = self._plan.width
+        last = len(self._plan.batch)
+        end = min(last, begin + num_rows)
+        is_last_but_one = self._is_pinned and end < last <= end + num_rows
         behind = data[end * width :] if is_last_but_one else None
-        embedded = self._embedder(data[begin * width : end * width], end - begin, behind)
-        yield end, embedded
-        if embedded.next_ids is not None:
-            activations = self._embed_tokens(embedded.next_ids)
-            yield last, replace(embedded, ids=embedded.next_ids, activations=activations)
+        result = self._embedder(data[begin * width : end * width], end - begin, behind)
+        yield _Launched(end, result)
+        if result.next_ids is not None:
+            activations = self._embed_tokens(result.next_ids)
+            yield _Launched(last, replace(result, ids=result.next_ids, activations=activations))
 
 
-def letter_embedder(
-    embed_tokens: Any, rule: LetterRule | None, device: torch.device, row_ids: RowIds
+def make_letter_embedder(
+    embed_tokens: Any, rule: LetterRule | None, device: torch.device, sequence_ids: SequenceIds
 ) -> LetterEmbedder | None:
-    """That of an embedder; None where it is no `torch.nn.Embedding` on CUDA, or there are words."""
-    if rule is None or rule.word_ids is not None or row_ids.texts is None:
+    """Make the fused kernel for an embedder.
+
+    None where the embedder is no `torch.nn.Embedding` on this device, where the rule has words, and
+    where the kernel cannot be loaded.
+    """
+    if rule is None or rule.word_ids is not None or sequence_ids.texts is None:
         return None
     if type(embed_tokens) is not torch.nn.Embedding or embed_tokens.weight.device != device:
         return None
-    kernels = row_kernels(device.index, "embedding/fused_embedding.cu", "embed_letters")
+    kernels = load_torch_kernels(device.index, "embedding/fused_embedding.cu", "embed_letters")
     if isinstance(kernels, str):
         return None
-    return LetterEmbedder(kernels, rule, embed_tokens, row_ids.dtype, row_ids.texts)
+    return LetterEmbedder(kernels, rule, embed_tokens, sequence_ids.dtype, sequence_ids.texts)

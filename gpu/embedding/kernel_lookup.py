@@ -1,148 +1,229 @@
-"""Ids of rows by look-up on a CUDA device, each batch by one kernel, on the current stream.
+"""Looks up the ids of rows by kernels on a CUDA device, on the current stream.
 
-What `torch_lookup` says of ids holds here. Text in pinned memory is read over the bus by the kernel
-where all rows are as long as the matrix is wide; else it is copied first. Other text is staged in
-pinned memory by several threads, and read or copied piece by piece meanwhile.
+Ids are laid out as `torch_lookup` lays them out. Where all rows are as long as the matrix is wide,
+the kernel reads pinned text over the bus; else text is copied to the device first. Text that is not
+pinned is staged in pinned memory by several threads, and read or copied piece by piece meanwhile.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gpu.embedding.letter_rule import LetterRule
-from gpu.embedding.pinned_text import TextMemory, current_stream, page_locked
-from gpu.embedding.torch_kernels import RowKernels, row_kernels
-from gpu.embedding.torch_lookup import Found, to_device
-
-__all__ = ["KernelLookUp", "Mark", "kernel_look_up", "next_mark"]
+from gpu.embedding.pinned_text import TextMemory, allocate_pinned, current_stream
+from gpu.embedding.torch_kernels import TorchKernels, load_torch_kernels
+from gpu.embedding.torch_lookup import LookUpResult, to_device
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-THREADS = 256  # LOOK_UP_BLOCK of embedding/look_up_rows.cuh,
-FLAT_BYTES = 16 * THREADS  # and what a block of look_up_flat reads.
+THREADS = 256
+"""Threads of a block: LOOK_UP_BLOCK of embedding/look_up_rows.cuh."""
+
+FLAT_BYTES = 16 * THREADS
+"""Letters that a block of look_up_flat reads."""
+
 NUM_MARKS = 1 << 14
-_numbers = count(1)
+"""Batches that have a mark of their own; a later batch shares the mark of an earlier one."""
+
+_batch_numbers = count(1)
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    """One batch: its ids, the stream, and where it is told that a letter has no code."""
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Locates the word in which kernels report that a batch has a letter without a code.
 
-    found: Found
-    stream: int
-    mark: Mark
+    Attributes:
+        address: address of an int64 in pinned memory.
+        number: the number of the batch, which kernels write there.
+    """
+
+    address: int
+    number: int
+
+    def is_set(self) -> bool:
+        """Whether the kernels of this batch, once complete, or of a much later one have written."""
+        return bool(get_batch_marks()[self.number % NUM_MARKS] >= self.number)
+
+
+def next_mark() -> Mark:
+    """Make the mark of a new batch."""
+    number = next(_batch_numbers)
+    return Mark(get_batch_marks().ctypes.data + 8 * (number % NUM_MARKS), number)
+
+
+@functools.cache
+def get_batch_marks() -> Int64s:
+    """Return the process's marks, int64[NUM_MARKS] in pinned memory.
+
+    The memory is never freed, because a kernel may still write to a mark after its batch was
+    dropped.
+    """
+    marks = allocate_pinned(8 * NUM_MARKS).view(np.int64)
+    marks[:] = 0
+    return marks
+
+
+class LookUpFields(NamedTuple):
+    """Lists the fields of LookUp in embedding/look_up_rows.cuh, in order."""
+
+    text: int
+    begins: int
+    ids: int
+    unknown: int
+    codes: int
+    word_ids: int
+    letter_ids: int
+    num_bytes: int
+    num_rows: int
+    width: int
+    num_words: int
+    k: int
+    stride: int
+    base: int
+    pad_id: int
+    id_bytes: int
+    number: int
 
 
 class KernelLookUp:
-    """The tables of a rule on one CUDA device."""
+    """Holds the tables of a rule on one CUDA device and looks up in them by kernels."""
 
     def __init__(
         self,
-        kernels: RowKernels,
+        kernels: TorchKernels,
         rule: LetterRule,
         pad_id: int,
         device: torch.device,
         dtype: torch.dtype,
         texts: TextMemory,
     ) -> None:
-        """Copy the tables; ids come as `dtype`, int32 or int64."""
-        self.rule, self.pad_id, self.device, self.dtype = rule, pad_id, device, dtype
-        self._kernels, self._texts = kernels, texts
-        tables = (rule.codes, rule.word_ids, rule.letter_ids)
-        self._tables = [
-            None if table is None else torch.tensor(table, dtype=torch.int32, device=device)
-            for table in tables
-        ]
-        self._places = [0 if table is None else table.data_ptr() for table in self._tables]
-        num_words = 0 if rule.word_ids is None else len(rule.word_ids)
-        id_bytes = torch.empty(0, dtype=dtype).element_size()
-        self._numbers = (num_words, rule.k, rule.stride, rule.base, pad_id, id_bytes)
-        self._id_bytes = id_bytes
+        """Copy the tables to the device.
 
-    def __call__(self, data: Bytes, offsets: Int64s, width: int) -> Found:
-        """As `LookUp`."""
+        Args:
+            kernels: look_up_flat and look_up_rows.
+            rule: the tables.
+            pad_id: the id of the padding.
+            device: the device of the kernels.
+            dtype: int32 or int64, that of the ids.
+            texts: the memory that text is staged in.
+        """
+        self.rule = rule
+        self.pad_id = pad_id
+        self.device = device
+        self.dtype = dtype
+        self._kernels = kernels
+        self._texts = texts
+        self._id_bytes = torch.empty(0, dtype=dtype).element_size()
+        self._codes = torch.tensor(rule.codes, dtype=torch.int32, device=device)
+        self._word_ids = self._copy_table(rule.word_ids)
+        self._letter_ids = self._copy_table(rule.letter_ids)
+
+    def _copy_table(self, table: NDArray[np.int32] | None) -> torch.Tensor | None:
+        """Copy a table to the device; None stays None."""
+        return None if table is None else torch.tensor(table, dtype=torch.int32, device=self.device)
+
+    def __call__(self, data: Bytes, offsets: Int64s, width: int) -> LookUpResult:
+        """Look up ids as TorchLookUp does."""
         num_rows = len(offsets) - 1
         ids = torch.empty((num_rows, width), dtype=self.dtype, device=self.device)
         if not len(data):
-            return Found(ids.fill_(self.pad_id))
-        # No row has more ids than the matrix is wide, so that all have as many if it has no more.
-        is_flat = self.rule.word_ids is None and num_rows * width == len(data)
-        stream = current_stream(self.device)
+            return LookUpResult(ids.fill_(self.pad_id))
         mark = next_mark()
-        found = Found(ids, None if self.rule.is_total else mark.is_set)
-        call = _Call(found, stream, mark)
-        run = self._flat if is_flat else self._rows
-        run(data, offsets, width, call)
-        return found
+        result = LookUpResult(ids, None if self.rule.is_total else mark.is_set)
+        # No row has more ids than the matrix is wide; equal sizes mean that all rows are that long.
+        if self.rule.word_ids is None and num_rows * width == len(data):
+            self._look_up_flat(data, width, result, mark)
+        else:
+            self._look_up_rows(data, offsets, width, result, mark)
+        return result
 
-    def _flat(self, data: Bytes, _: Int64s, width: int, call: _Call) -> None:
-        ids = call.found.ids.data_ptr()
-        for place, begin, end in self._texts.pieces(data, call.found.host):
-            size, at = end - begin, ids + begin * self._id_bytes
-            blocks = -(-size // FLAT_BYTES)
-            self._launch("look_up_flat", blocks, call, (place, 0, at), (size, 0, width))
+    def _look_up_flat(self, data: Bytes, width: int, result: LookUpResult, mark: Mark) -> None:
+        """Look up rows as long as the matrix is wide, piece by piece from pinned memory."""
+        stream = current_stream(self.device)
+        for piece in self._texts.pieces(data, result.host):
+            fields = self._make_fields(
+                mark,
+                text=piece.address,
+                begins=0,
+                ids=result.ids.data_ptr() + piece.begin * self._id_bytes,
+                num_bytes=piece.num_bytes,
+                num_rows=0,
+                width=width,
+            )
+            num_blocks = -(-piece.num_bytes // FLAT_BYTES)
+            self._kernels.launch("look_up_flat", num_blocks, THREADS, stream, fields)
 
-    def _rows(self, data: Bytes, offsets: Int64s, width: int, call: _Call) -> None:
-        d_data = torch.empty(len(data), dtype=torch.uint8, device=self.device)
-        for place, begin, end in self._texts.pieces(data, call.found.host):
-            self._kernels.copy_in(d_data.data_ptr() + begin, place, end - begin, call.stream)
-        d_begins, num_rows = to_device(offsets, self.device), len(offsets) - 1
-        blocks = -(-max(len(data), num_rows * width) // THREADS)
-        places = d_data.data_ptr(), d_begins.data_ptr(), call.found.ids.data_ptr()
-        self._launch("look_up_rows", blocks, call, places, (len(data), num_rows, width))
-
-    def _launch(
-        self, kernel: str, blocks: int, call: _Call, places: Sequence[int], sizes: Sequence[int]
+    def _look_up_rows(
+        self, data: Bytes, offsets: Int64s, width: int, result: LookUpResult, mark: Mark
     ) -> None:
-        """Run a kernel on text, begins and ids, of so many bytes and rows of a width."""
-        mark = call.mark
-        fields = (*places, mark.address, *self._places, *sizes, *self._numbers, mark.number)
-        self._kernels.launch(kernel, blocks, THREADS, call.stream, *fields)
+        """Copy rows of any lengths to the device and look up all of them by one kernel."""
+        stream = current_stream(self.device)
+        d_data = torch.empty(len(data), dtype=torch.uint8, device=self.device)
+        for piece in self._texts.pieces(data, result.host):
+            target = d_data.data_ptr() + piece.begin
+            self._kernels.copy_in(target, piece.address, piece.num_bytes, stream)
+        d_begins = to_device(offsets, self.device)
+        num_rows = len(offsets) - 1
+        fields = self._make_fields(
+            mark,
+            text=d_data.data_ptr(),
+            begins=d_begins.data_ptr(),
+            ids=result.ids.data_ptr(),
+            num_bytes=len(data),
+            num_rows=num_rows,
+            width=width,
+        )
+        num_blocks = -(-max(len(data), num_rows * width) // THREADS)
+        self._kernels.launch("look_up_rows", num_blocks, THREADS, stream, fields)
+
+    def _make_fields(
+        self,
+        mark: Mark,
+        *,
+        text: int,
+        begins: int,
+        ids: int,
+        num_bytes: int,
+        num_rows: int,
+        width: int,
+    ) -> LookUpFields:
+        """Make the argument of a kernel from addresses and sizes."""
+        rule = self.rule
+        return LookUpFields(
+            text=text,
+            begins=begins,
+            ids=ids,
+            unknown=mark.address,
+            codes=self._codes.data_ptr(),
+            word_ids=0 if self._word_ids is None else self._word_ids.data_ptr(),
+            letter_ids=0 if self._letter_ids is None else self._letter_ids.data_ptr(),
+            num_bytes=num_bytes,
+            num_rows=num_rows,
+            width=width,
+            num_words=0 if rule.word_ids is None else len(rule.word_ids),
+            k=rule.k,
+            stride=rule.stride,
+            base=rule.base,
+            pad_id=self.pad_id,
+            id_bytes=self._id_bytes,
+            number=mark.number,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Where kernels leave the number of a batch that has a letter without a code."""
-
-    address: int
-    number: int
-
-    def is_set(self) -> bool:
-        """Whether they have left it, once they are done; or a much later batch has in its place."""
-        return bool(marks_of_batches()[self.number % NUM_MARKS] >= self.number)
-
-
-def next_mark() -> Mark:
-    """That of a new batch."""
-    number = next(_numbers)
-    return Mark(marks_of_batches().ctypes.data + 8 * (number % NUM_MARKS), number)
-
-
-@functools.cache
-def marks_of_batches() -> Int64s:
-    """int64[NUM_MARKS] in pinned memory, where kernels leave the numbers of batches.
-
-    A batch gives its place to another when so many have followed it. Never freed: a kernel may
-    write here when nobody asks any more.
-    """
-    marks = page_locked(8 * NUM_MARKS).view(np.int64)
-    marks[:] = 0
-    return marks
-
-
-def kernel_look_up(
+def make_kernel_look_up(
     rule: LetterRule, pad_id: int, device: torch.device, dtype: torch.dtype, texts: TextMemory
 ) -> KernelLookUp | None:
-    """The look-up by kernels; None where there are none, and torch must do it."""
-    names = "look_up_flat", "look_up_rows"
-    kernels = row_kernels(device.index, "embedding/look_up_rows.cu", *names)
+    """Make the look-up by kernels; None where they cannot be loaded, so that torch must do it."""
+    kernels = load_torch_kernels(
+        device.index, "embedding/look_up_rows.cu", "look_up_flat", "look_up_rows"
+    )
     if isinstance(kernels, str):
         return None
     return KernelLookUp(kernels, rule, pad_id, device, dtype, texts)

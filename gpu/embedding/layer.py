@@ -1,9 +1,9 @@
-"""Sequences to embeddings without a tokenizer's help: DNATok's layer, for torch.
+"""Turns sequences into embeddings without a tokenizer: DNATok's layer, for torch.
 
-On a CUDA device bytes are copied and looked up on a stream of their own while the rows before them
-are embedded. Nothing that a stream may still read is written again: the ids of each micro-batch are
-a new tensor, and torch's allocators are told which streams use it. Knows no tokenizer:
-`tokenizer_discovery` says what one does.
+On a CUDA device, bytes are copied and looked up on a stream of their own while the rows before them
+are embedded. Memory that a stream may still read is not written again: the ids of each micro-batch
+are a new tensor, and torch's allocators are told which streams use it. `tokenizer_discovery` finds
+the tables in which ids are looked up.
 
 Source: Niktab and Patel, DNATok, Algorithm 2.
 """
@@ -13,36 +13,60 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gpu.embedding.fused_embedding import EmbeddedRows, letter_embedder
-from gpu.embedding.micro_batch import MAX_AHEAD, Part, Run, is_too_large
-from gpu.embedding.row_gather import gathered
-from gpu.embedding.sequence_ids import LookedUp, RowIds, Way
+from gpu.embedding.fused_embedding import FusedMicroBatches, make_letter_embedder
+from gpu.embedding.micro_batch import MAX_AHEAD, MicroBatchPlan, Part, is_too_large
+from gpu.embedding.row_gather import choose_embedder
+from gpu.embedding.sequence_ids import FinishedIds, IdSource, PendingIds, SequenceIds
 from gpu.embedding.tokenizer_discovery import Discovery
 from gpu.embedding.upstream_tokenizer import SequenceRefused
 
-__all__ = ["MAX_IDS", "EmbeddingLayer", "Part"]
-
 MAX_IDS = 1 << 20
-"""Ids of a micro-batch: some kernels index with 32 bits."""
+"""Ids of a micro-batch at most: some kernels index with 32 bits."""
 
-GROUP = 4  # Micro-batches of equal rows looked up at once: the host's work for each is less.
-STAGED_AHEAD = 2  # Groups looked up ahead: with one, the host would wait for its look-up.
-NO_LOCK = "bytes, at once"
+GROUP = 4
+"""Micro-batches of equal rows that are looked up together, which saves work of the host."""
+
+STAGED_AHEAD = 2
+"""Groups that are looked up ahead; with one, the host would wait for its look-up."""
+
 Path = Literal["auto", "ids", "bytes"]
-FALLBACKS = {"bytes": ("bytes", "ids", "upstream"), "ids": ("ids", "upstream")}
+_FALLBACKS: dict[IdSource, tuple[IdSource, ...]] = {
+    "bytes": ("bytes", "ids", "upstream"),
+    "ids": ("ids", "upstream"),
+}
 _log = logging.getLogger(__name__)
-_cuda: Any = torch.cuda  # Partly without types.
+_cuda: Any = torch.cuda  # torch.cuda is partly without types.
+
+
+class _Route(NamedTuple):
+    """Says how rows are embedded.
+
+    Attributes:
+        source: where ids come from.
+        mode: "pipelined": look-ups run on a side stream beside the embedding; "at once": one kernel
+            looks up and embeds; "": look-ups and embeddings follow each other.
+    """
+
+    source: IdSource
+    mode: Literal["", "pipelined", "at once"] = ""
+
+    @property
+    def path(self) -> str:
+        """The text of `Part.path`."""
+        return f"{self.source}, {self.mode}" if self.mode else self.source
+
+
+_FUSED = _Route("bytes", "at once")
 
 
 class EmbeddingLayer:
-    """Feeds an embedder with sequences; several iterators of one layer may be in use at once."""
+    """Embeds sequences by an embedder; several iterators of one layer may be in use at once."""
 
     def __init__(
         self,
@@ -56,225 +80,258 @@ class EmbeddingLayer:
         staging_dtype: torch.dtype = torch.int32,
         pipelined: bool = True,
     ) -> None:
-        """Put the tables on the device.
+        """Copy the tables to the device.
 
         Args:
-            embed_tokens: called with ids [b, T'] on the device. A faster kernel stands in for a
+            embed_tokens: called with ids [b, T'] on the device. A faster kernel replaces a
                 `torch.nn.Embedding` on CUDA whose weights need no gradient, see `row_gather`.
-            discovery: what is known of the tokenizer, see `tokenizer_discovery.discover`.
+            discovery: what `tokenizer_discovery.discover` returned for the tokenizer.
             device: where the embedder is; None: the GPU if there is one, else the CPU.
             max_rows: rows of a micro-batch at most (B_emb); None: as many as `max_ids` allows.
             max_ids: ids of a micro-batch at most (M), padding included; a single row may have more.
-            ids_dtype: int64 or int32, what the embedder gets.
-            staging_dtype: int64 or int32, what the path "ids" copies to the device.
-            pipelined: copy and look up on a second stream where the device is a GPU.
+            ids_dtype: int64 or int32, that of the ids which the embedder gets.
+            staging_dtype: int64 or int32, that of the ids which path "ids" copies to the device.
+            pipelined: whether to copy and look up on a second stream of a GPU.
 
         Raises:
-            TypeError: the embedder cannot be called, or the discovery is none.
-            ValueError: an argument is out of range, or the embedder has fewer rows than ids.
+            TypeError: the embedder cannot be called, or the discovery is no Discovery.
+            ValueError: an argument is out of range, or an id is beyond the embedder's rows.
         """
         if not callable(embed_tokens):
             raise TypeError(f"the embedder, a {type(embed_tokens).__name__}, cannot be called")
         if not hasattr(discovery, "use_ids_path"):
-            named = type(discovery).__name__
-            raise TypeError(f"the discovery is a {named}, and not what `discover` returns")
+            kind = type(discovery).__name__
+            raise TypeError(f"the discovery is a {kind}, and not what `discover` returns")
         if max_ids < 1 or (max_rows is not None and max_rows < 1):
             raise ValueError(f"max_ids is {max_ids}, max_rows {max_rows}; the least is 1")
-        self.device, self.discovery = device_of(device), discovery
-        self.max_rows, self.max_ids = max_rows or max_ids, max_ids
-        self.embed_tokens, self.embedded_by = gathered(embed_tokens, self.device)
+        self.device = device_of(device)
+        self.discovery = discovery
+        self.max_rows = max_rows or max_ids
+        self.max_ids = max_ids
+        chosen = choose_embedder(embed_tokens, self.device)
+        self.embed_tokens = chosen.embed
+        self.embedded_by = chosen.description
         num_ids = getattr(embed_tokens, "num_embeddings", None)
-        self._ids = RowIds(discovery, self.device, ids_dtype, staging_dtype, num_ids)
-        self._at_once = letter_embedder(embed_tokens, discovery.rule, self.device, self._ids)
-        self._side = _side_stream(self.device) if pipelined else None
+        self._sequence_ids = SequenceIds(discovery, self.device, ids_dtype, staging_dtype, num_ids)
+        self._fused = make_letter_embedder(
+            embed_tokens, discovery.rule, self.device, self._sequence_ids
+        )
+        self._side_stream = _make_side_stream(self.device) if pipelined else None
         if self.device.type == "cuda":
-            _cuda.synchronize(self.device)  # The side stream does not wait for the tables.
+            _cuda.synchronize(self.device)  # The side stream reads the tables.
 
     def embed_from_strings(self, sequences: Any, path: Path = "auto") -> Iterator[Part]:
         """Embed every row, in order, one micro-batch after the other.
 
         Args:
-            sequences: as for `inputs.as_batch`. Pinned memory is copied from where it lies, and
-                must stay as it is until the parts made of it are there.
+            sequences: see `inputs.as_batch`. Pinned memory is not copied on the host, so it must
+                not change until the parts made of it have been given out.
             path: "bytes" looks ids up on the device, "ids" on the host; "auto" takes "bytes" on a
                 GPU, else "ids".
 
         Returns:
-            Parts whose rows follow each other, none twice and none left out. Rows are padded to
-            the longest one of the micro-batches that are looked up together, and at least to
-            `token_len`. Everything is computed on the stream that is current when a part is taken.
+            Parts whose rows follow each other; each row is in one part. Rows are padded to the
+            longest one of the micro-batches that are looked up together, and at least to
+            `token_len`. The stream that is current when a part is taken computes it.
 
         Raises:
-            TypeError, ValueError: these are no sequences, or the path is none of these.
-            SequenceRefused: the upstream tokenizer refuses a row that only it knows; when its part
-                would be the next.
-            RuntimeError: of the embedder, when no path and no size is left to try.
+            TypeError: the sequences have no form that `inputs.as_batch` takes.
+            ValueError: the path is none of these, or `inputs.as_batch` refuses the sequences.
+            SequenceRefused: the upstream tokenizer refuses a row; raised after the parts before it.
+            RuntimeError: the embedder raises it, and no other path and no smaller size remains.
         """
-        batch, least_width = self._ids.batch(sequences), self.discovery.token_len or 0
-        run = Run(batch, self._ids.counts(batch), least_width, self.max_ids, self.max_rows)
-        return self._parts(run, self._paths(path))
+        batch = self._sequence_ids.make_batch(sequences)
+        plan = MicroBatchPlan(
+            batch,
+            self._sequence_ids.count_ids(batch),
+            least_width=self.discovery.token_len or 0,
+            max_ids=self.max_ids,
+            max_rows=self.max_rows,
+        )
+        return self._embed_parts(plan, self._list_routes(path))
 
     def ids_from_strings(self, sequences: Any, path: Path = "auto") -> Tensor:
-        """The ids of every row at once: [B, T'] on the device, padded on the left.
+        """Compute the ids of all rows at once, [B, T'] on the device, padded on the left.
 
-        The tensor goes to other libraries through DLPack without a copy. Arguments and errors as
-        for `embed_from_strings`.
+        Other libraries can take the tensor through DLPack without a copy. Arguments and errors are
+        those of `embed_from_strings`.
         """
-        batch = self._ids.batch(sequences)
-        way, _, _ = self._paths(path)[0].partition(",")
-        return self._receive(self._ids.look_up(batch, cast("Way", way)), 0)[0]
+        batch = self._sequence_ids.make_batch(sequences)
+        source = self._list_routes(path)[0].source
+        return self._receive(self._sequence_ids.look_up(batch, source), 0).ids
 
-    def _paths(self, path: Path) -> list[str]:
-        """What is tried, one after the other."""
+    def _list_routes(self, path: Path) -> list[_Route]:
+        """List the routes of a path: the first one, and those that follow where it fails."""
         if path not in ("auto", "ids", "bytes"):
             raise ValueError(f"path is {path!r}, neither auto nor ids nor bytes")
         if self.discovery.rule is None:
-            return ["upstream"]
+            return [_Route("upstream")]
         if path == "auto":
             path = "bytes" if self.device.type == "cuda" else "ids"
-        paths = [*([] if self._side is None else [f"{path}, pipelined"]), *FALLBACKS[path]]
-        return paths if self.discovery.upstream is not None else paths[:-1]
+        routes = [_Route(source) for source in _FALLBACKS[path]]
+        if self._side_stream is not None:
+            routes.insert(0, _Route(path, "pipelined"))
+        return routes if self.discovery.upstream is not None else routes[:-1]
 
-    def _parts(self, run: Run, paths: list[str]) -> Iterator[Part]:
-        if paths[0].startswith("bytes") and self._is_at_once(run):
-            paths = [NO_LOCK, *paths]
+    def _embed_parts(self, plan: MicroBatchPlan, routes: list[_Route]) -> Iterator[Part]:
+        """Embed the rows of a plan by the first route that does not fail.
+
+        A micro-batch that is too large is halved; any other RuntimeError leads to the next route.
+        """
+        if routes[0].source == "bytes" and self._may_fuse(plan):
+            routes = [_FUSED, *routes]
         while True:
-            path = paths[0]
-            stream = self._embedded if path == NO_LOCK else self._stream
+            route = routes[0]
+            embed = self._embed_fused if route == _FUSED else self._embed_looked_up
             try:
-                for part in stream(run, path):
-                    run.begin = part.end  # Before it is given out: it never comes again.
+                for part in embed(plan, route):
+                    plan.begin = part.end  # Set before the part is given out, so it comes once.
                     yield part
                 return
             except RuntimeError as error:
-                if is_too_large(error) and (most := run.rows_at_once()) > 1:
-                    run.halve(most, error)
+                if is_too_large(error) and (num_rows := plan.count_next_rows()) > 1:
+                    plan.halve(num_rows, error)
                     continue
-                if len(paths) == 1:
+                if len(routes) == 1:
                     raise
-                paths = paths[1:]
-                run.reason = f"{path} stopped at row {run.begin}: {error}"
-                _log.warning("%s; going on with %s", run.reason, paths[0])
+                routes = routes[1:]
+                plan.reason = f"{route.path} stopped at row {plan.begin}: {error}"
+                _log.warning("%s; going on with %s", plan.reason, routes[0].path)
 
-    def _is_at_once(self, run: Run) -> bool:
-        """Whether one kernel looks letters up and embeds them, and nothing else runs.
+    def _may_fuse(self, plan: MicroBatchPlan) -> bool:
+        """Whether one kernel can look up and embed these rows, and the current stream is idle.
 
-        Where something does, a call that waits for its embeddings would wait for that as well.
+        On a busy stream the fused kernel, for which the caller waits, would wait for other work.
         """
-        if self._at_once is None or not self._at_once.is_complete or not run.width:
+        if self._fused is None or not self._fused.is_usable or not plan.width:
             return False
         return bool(_cuda.current_stream(self.device).query())
 
-    def _embedded(self, run: Run, path: str) -> Iterator[Part]:
-        """The parts of rows that one kernel embeds; others among them are looked up first."""
-        assert self._at_once is not None
-        for begin, end, embedded in EmbeddedRows(self._at_once, run, self.embed_tokens):
-            if embedded is not None:
-                yield Part(begin, end, embedded.ids, embedded.activations, path, 0, run.reason)
+    def _embed_fused(self, plan: MicroBatchPlan, route: _Route) -> Iterator[Part]:
+        """Embed rows by the fused kernel; where a letter has no code, look the rows up instead."""
+        assert self._fused is not None
+        for begin, end, result in FusedMicroBatches(self._fused, plan, self.embed_tokens):
+            if result is not None:
+                yield Part(
+                    begin,
+                    end,
+                    result.ids,
+                    result.activations,
+                    route.path,
+                    num_upstream=0,
+                    reason=plan.reason,
+                )
                 continue
-            looked_up = self._ids.look_up(run.batch.part(begin, end), "bytes")
-            yield from self._embed(run, *self._receive(looked_up, begin), begin, "bytes")
+            pending = self._sequence_ids.look_up(plan.batch.part(begin, end), "bytes")
+            yield from self._embed_ids(plan, self._receive(pending, begin), begin, "bytes")
 
-    def _stream(self, run: Run, path: str) -> Iterator[Part]:
-        """The parts from run.begin on; look-ups on the side stream run ahead of the embedding.
+    def _embed_looked_up(self, plan: MicroBatchPlan, route: _Route) -> Iterator[Part]:
+        """Embed the rows from plan.begin on; look-ups on the side stream run ahead.
 
-        An error of a look-up comes when the parts before it have been given out.
+        An error of a look-up is raised after the parts before it.
         """
-        way, _, is_beside = path.partition(",")
-        staged: deque[LookedUp | RuntimeError] = deque()
+        is_pipelined = route.mode == "pipelined"
+        staged: deque[PendingIds | RuntimeError] = deque()
         in_flight: deque[Any] = deque()
-        begin = staged_end = run.begin
-        while begin < len(run.batch):
+        begin = staged_end = plan.begin
+        while begin < len(plan.batch):
             if not staged:
-                staged_end = self._stage(run, staged_end, way, is_beside, staged)
+                staged_end = self._stage(plan, staged_end, route, staged)
             try:
-                ids, rows = self._receive(staged.popleft(), begin)
+                finished = self._receive(staged.popleft(), begin)
             except SequenceRefused as refused:
-                staged_end = run.end_before(begin, refused.row)
+                staged_end = plan.find_end_before(begin, refused.row)
                 if staged_end == begin:
                     raise
-                before = run.batch.part(begin, staged_end)  # Whose parts come first.
-                staged = deque([self._ids.look_up(before, cast("Way", way))])
+                # The parts before the refused row come first.
+                before = plan.batch.part(begin, staged_end)
+                staged = deque([self._sequence_ids.look_up(before, route.source)])
                 continue
-            for part in self._embed(run, ids, rows, begin, path):
+            for part in self._embed_ids(plan, finished, begin, route.path):
                 begin = part.end
-                if is_beside:
-                    self._keep_near(in_flight)
-                    while staged_end < len(run.batch) and len(staged) < STAGED_AHEAD:
-                        staged_end = self._stage(run, staged_end, way, is_beside, staged)
+                if is_pipelined:
+                    self._limit_in_flight(in_flight)
+                    while staged_end < len(plan.batch) and len(staged) < STAGED_AHEAD:
+                        staged_end = self._stage(plan, staged_end, route, staged)
                 yield part
 
-    def _embed(
-        self, run: Run, ids: Tensor, upstream: NDArray[np.int64], begin: int, path: str
+    def _embed_ids(
+        self, plan: MicroBatchPlan, finished: FinishedIds, first: int, path: str
     ) -> Iterator[Part]:
-        """The parts of rows from `begin` on; `upstream` of these have been to the tokenizer."""
-        first, upstream = begin, upstream + begin
+        """Embed the ids of the rows from `first` on; a micro-batch that is too large is halved."""
+        ids = finished.ids
+        upstream_rows = finished.upstream_rows + first
+        begin = first
         while begin - first < len(ids):
-            some = ids[begin - first : begin - first + run.most_rows(ids.shape[1])]
+            num_rows = plan.count_rows(ids.shape[1])
+            micro_batch = ids[begin - first : begin - first + num_rows]
             try:
-                activations = self.embed_tokens(some)
+                activations = self.embed_tokens(micro_batch)
             except RuntimeError as error:
-                if not is_too_large(error) or len(some) == 1:
+                if not is_too_large(error) or len(micro_batch) == 1:
                     raise
-                run.halve(len(some), error)
+                plan.halve(len(micro_batch), error)
                 continue
-            end = begin + len(some)
-            num_upstream = int(np.count_nonzero((begin <= upstream) & (upstream < end)))
-            yield Part(begin, end, some, activations, path, num_upstream, run.reason)
+            end = begin + len(micro_batch)
+            is_inside = (begin <= upstream_rows) & (upstream_rows < end)
+            num_upstream = int(np.count_nonzero(is_inside))
+            yield Part(begin, end, micro_batch, activations, path, num_upstream, plan.reason)
             begin = end
 
     def _stage(
         self,
-        run: Run,
+        plan: MicroBatchPlan,
         begin: int,
-        way: str,
-        is_beside: str,
-        staged: deque[LookedUp | RuntimeError],
+        route: _Route,
+        staged: deque[PendingIds | RuntimeError],
     ) -> int:
-        """Start the look-up of the next group; the row behind it."""
-        side = self._side if is_beside else None
-        if begin == run.begin and side is not None and _cuda.current_stream(self.device).query():
-            side = None  # Nothing runs that the look-up could be beside.
-        end = run.next_rows(begin, GROUP)
+        """Start the look-up of the next group, append it to `staged`, and return its end."""
+        side = self._side_stream if route.mode == "pipelined" else None
+        if begin == plan.begin and side is not None and _cuda.current_stream(self.device).query():
+            side = None  # An idle stream has nothing that the first look-up could run beside.
+        end = plan.find_end(begin, GROUP)
         try:
-            looked_up = self._ids.look_up(run.batch.part(begin, end), cast("Way", way), side)
-            staged.append(looked_up)
+            pending = self._sequence_ids.look_up(plan.batch.part(begin, end), route.source, side)
+            staged.append(pending)
         except RuntimeError as error:
             staged.append(error)
         return end
 
-    def _receive(
-        self, staged: LookedUp | RuntimeError, begin: int
-    ) -> tuple[Tensor, NDArray[np.int64]]:
-        """Ids that the current stream may use, and whose memory is kept until it has done so."""
+    def _receive(self, staged: PendingIds | RuntimeError, begin: int) -> FinishedIds:
+        """Finish the look-up of rows from `begin` on, and let the current stream use the ids.
+
+        Raises:
+            RuntimeError: the look-up failed when it was started.
+            SequenceRefused: the upstream tokenizer refuses a row, which is counted from row 0.
+        """
         if isinstance(staged, RuntimeError):
             raise staged
         try:
-            ids, rows = self._ids.finish(staged)
+            finished = self._sequence_ids.finish(staged)
         except SequenceRefused as refused:
             raise SequenceRefused(begin + refused.row, refused.problem) from refused
-        if staged.is_beside:
+        if staged.is_on_side_stream:
             stream = _cuda.current_stream(self.device)
             stream.wait_event(staged.done)
-            cast("Any", ids).record_stream(stream)
-        return ids, rows
+            cast("Any", finished.ids).record_stream(stream)
+        return finished
 
-    def _keep_near(self, in_flight: deque[Any]) -> None:
-        """Wait for an earlier embedding, so that the host is never far ahead of the device."""
+    def _limit_in_flight(self, in_flight: deque[Any]) -> None:
+        """Note the last embedding, and wait for the one that was MAX_AHEAD before it."""
         in_flight.append(_cuda.current_stream(self.device).record_event())
         if len(in_flight) > MAX_AHEAD:
             in_flight.popleft().synchronize()
 
 
 def device_of(device: torch.device | str | None) -> torch.device:
-    """A device with its number; None: the GPU if there is one, else the CPU."""
+    """Return a device with its number; None: the GPU if there is one, else the CPU."""
     default = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.empty(0, device=device or default).device
 
 
-def _side_stream(device: torch.device) -> Any:
-    """A stream for look-ups; None on a CPU.
+def _make_side_stream(device: torch.device) -> Any:
+    """Make a stream for look-ups; None on a CPU.
 
-    Of higher priority, or its small kernels would wait for all blocks of the embedder's.
+    It has a higher priority, so that its small kernels do not wait for all blocks of the embedder.
     """
     return _cuda.Stream(device, priority=-1) if device.type == "cuda" else None

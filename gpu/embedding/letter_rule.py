@@ -1,7 +1,8 @@
-"""What a DNA tokenizer does with letters, as flat tables: an id for each letter, or words of k.
+"""Describes a DNA tokenizer by flat tables: an id for each letter, or for each word of k letters.
 
-Made from one of our vocabularies here and from any other tokenizer in `tokenizer_discovery`. Knows
-neither devices nor torch: `torch_lookup` looks up in these tables on any device.
+`read_letter_rule` makes the tables from one of our vocabularies; `tokenizer_discovery` makes them
+for any other tokenizer. This module uses neither devices nor torch; `torch_lookup` and
+`kernel_lookup` look up in the tables on a device.
 """
 
 from __future__ import annotations
@@ -15,26 +16,27 @@ from vocabularies.model.tables import ASCII, BASE, character_table, kmer_table
 from vocabularies.model.types import Characters, Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["ELSEWHERE", "LetterRule", "letter_rule"]
-
-ELSEWHERE = -1
-"""In a table: only the upstream tokenizer knows what a row with this byte becomes."""
+NEEDS_UPSTREAM = -1
+"""The code of a byte without an id of its own: the upstream tokenizer encodes rows that hold it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LetterRule:
-    """Ids of rows by look-up: exact for every row that has no byte whose code is ELSEWHERE.
+    """Holds the tables that give a row its ids.
 
-    Token t of a row stands for the k letters from t * stride on; what these leave over at the end
-    (fewer than k) has an id for each letter, or none.
+    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM. Token t of a row
+    stands for the k letters from t * stride on. Fewer than k letters may remain at the end of a
+    row; each of them has an id, or none.
 
     Attributes:
-        codes: int32[256]. For characters (k = 1 and no `word_ids`) a byte's id. For words its
-            digit 0 .. base - 1; base**k for a letter that makes any word unknown.
-        k, stride, base: letters of a word; from one word to the next; how many letters there are.
-        word_ids: int32[base**k + 1], by the number that a word's digits spell; the last entry is
-            the unknown word's. None for characters.
-        letter_ids: int32[256], ids of letters that are left over; None: they are dropped.
+        codes: int32[256]. For characters (k = 1 and no `word_ids`) the id of each byte. For words
+            the digit of each letter, 0 .. base - 1; base**k makes any word with it unknown.
+        k: letters of a word.
+        stride: letters from the begin of one word to the begin of the next.
+        base: the number of different letters.
+        word_ids: int32[base**k + 1], by the number that the digits of a word spell; the last entry
+            is the id of unknown words. None for characters.
+        letter_ids: int32[256], ids of letters behind the last word; None: they give no ids.
     """
 
     codes: NDArray[np.int32]
@@ -46,40 +48,40 @@ class LetterRule:
 
     @property
     def is_total(self) -> bool:
-        """Whether no row ever needs the upstream tokenizer."""
-        return int(self.codes.min()) != ELSEWHERE
+        """Whether the tables give the ids of every row."""
+        return int(self.codes.min()) != NEEDS_UPSTREAM
 
     @property
     def largest_id(self) -> int:
-        """The largest id that any row can get."""
+        """The largest id in the tables."""
         tables = (self.word_ids, self.letter_ids) if self.word_ids is not None else (self.codes,)
         return max(int(table.max()) for table in tables if table is not None)
 
-    def num_words(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[B]: whole words of rows of so many letters."""
+    def count_words(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count the whole words of rows, int64[B], from their lengths in letters, int64[B]."""
         return np.maximum((lengths - self.k) // self.stride + 1, 0)
 
-    def counts(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[B]: ids of rows of so many letters."""
+    def count_ids(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count the ids of rows, int64[B], from their lengths in letters, int64[B]."""
         if self.word_ids is None:
             return lengths
-        words = self.num_words(lengths)
+        words = self.count_words(lengths)
         if self.letter_ids is None:
             return words
         return words + lengths - np.where(words > 0, (words - 1) * self.stride + self.k, 0)
 
-    def ids(self, data: NDArray[np.uint8]) -> NDArray[np.int32] | None:
-        """The ids of one row, or None where only the upstream tokenizer knows them.
+    def encode(self, data: NDArray[np.uint8]) -> NDArray[np.int32] | None:
+        """Look up the ids of one row, int32[T]; None where a byte has the code NEEDS_UPSTREAM.
 
-        Example: words of 3 letters ACGT from id 6 on, letters left over from 70 on: ACGTA gives
-        ACG T A, that is 12 73 70.
+        Example: words of 3 letters ACGT have the ids from 6 on, letters behind them those from 70
+        on. ACGTA gives ACG T A, that is 12 73 70.
         """
         codes = self.codes[data]
-        if (codes == ELSEWHERE).any():
+        if (codes == NEEDS_UPSTREAM).any():
             return None
         if self.word_ids is None:
             return codes
-        num_words = int(self.num_words(np.array([len(data)]))[0])
+        num_words = int(self.count_words(np.array([len(data)]))[0])
         places = np.arange(num_words) * self.stride
         numbers = np.zeros(num_words, np.int64)
         for i in range(self.k):
@@ -91,10 +93,11 @@ class LetterRule:
         return np.concatenate([words, self.letter_ids[data[covered:]]])
 
 
-def letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
-    """The rule of one of our vocabularies, or why there is none.
+def read_letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
+    """Read the rule of one of our vocabularies; where it has none, return the reason in words.
 
-    The ids are those without begin and end tokens, with special tokens looked for in the text.
+    The ids have no begin and end tokens. A row that may hold a special token needs the upstream
+    tokenizer.
     """
     model = vocabulary.model
     if isinstance(model, Kmers):
@@ -106,9 +109,9 @@ def letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
         return f"a model of kind {vocabulary.kind} has no id for each letter"
     ids = table.ids[:256].copy()
     if not table.by_byte:
-        ids[ASCII:] = ELSEWHERE  # A byte of a character that takes several.
-    ids[table.needs_reference] = ELSEWHERE
-    # A character that gives no id (DROPPED is -1 too) shortens its row.
+        ids[ASCII:] = NEEDS_UPSTREAM  # These bytes belong to characters of several bytes.
+    ids[table.needs_reference] = NEEDS_UPSTREAM
+    # DROPPED equals NEEDS_UPSTREAM: a character without an id shortens its row, so upstream has it.
     return LetterRule(ids)
 
 
@@ -119,11 +122,11 @@ def _kmer_rule(vocabulary: Vocabulary, model: Kmers) -> LetterRule | str:
         return "its normalizers rewrite the letters"
     table = kmer_table(vocabulary)
     codes = table.codes.copy()
-    codes[table.needs_reference] = ELSEWHERE
+    codes[table.needs_reference] = NEEDS_UPSTREAM
     if model.frame == "run":
-        codes[table.classes != BASE] = ELSEWHERE
+        codes[table.classes != BASE] = NEEDS_UPSTREAM
     elif model.whitespace != "letter":
-        codes[table.is_space] = ELSEWHERE
+        codes[table.is_space] = NEEDS_UPSTREAM
     word_ids = np.arange(model.first_id, model.first_id + table.num_kmers + 1, dtype=np.int32)
     word_ids[-1] = model.unknown_id
     letter_ids = table.letter_ids if model.remainder == "letters" else None

@@ -1,6 +1,6 @@
-"""One call of DNATok's layer: the micro-batches that are left, and what comes of each.
+"""Plans the micro-batches of one call of the layer, and holds what the embedder made of each.
 
-Knows neither streams nor devices.
+Nothing here uses streams or devices.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpu.embedding.inputs import next_rows
 from vocabularies.batch.batch import Batch
-
-__all__ = ["MAX_AHEAD", "Part", "Run", "is_too_large"]
 
 MAX_AHEAD = 3
 """Micro-batches whose embedding may be outstanding; bounds the memory of their ids."""
 
 TOO_LARGE = ("out of memory", "canuse32bitindexmath", "conv1d index", "can't allocate memory")
+"""Words in the errors of embedders that were given too much at once, in lower case."""
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Neighbouring rows and what the embedder made of them.
+    """Holds neighbouring rows and what the embedder made of them.
 
     Attributes:
-        begin, end: the rows.
-        ids: [end - begin, T'] on the device, padded on the left; never written again by the layer.
-        activations: what `embed_tokens` gave for these ids.
-        path: how the ids came: "bytes", "ids" or "upstream", with ", pipelined" where copies and
-            look-ups ran beside the embedding, ", at once" where one kernel did both.
-        num_upstream: rows that had to go to the upstream tokenizer.
-        reason: why another path ran than was asked for; "" where it did.
+        begin: the first row.
+        end: the row behind the last one.
+        ids: [end - begin, T'] on the device, padded on the left; the layer does not write to it.
+        activations: what `embed_tokens` returned for these ids.
+        path: how the ids were found: "bytes", "ids" or "upstream"; with ", pipelined" where copies
+            and look-ups ran beside the embedding, with ", at once" where one kernel did both.
+        num_upstream: the number of rows that the upstream tokenizer encoded.
+        reason: why another path ran than the chosen one; "" where the chosen one ran.
     """
 
     begin: int
@@ -49,17 +49,18 @@ class Part:
 
 
 @dataclass(slots=True)
-class Run:
-    """What is left to do of a call, and how many rows the embedder bears at once.
+class MicroBatchPlan:
+    """Holds what remains to be done of a call, and how many rows are embedded at once.
 
     Attributes:
         batch: all rows.
-        counts: int64[B], ids of each.
+        counts: int64[B], the ids of each row.
         least_width: every row is padded to so many ids at least.
-        max_ids, max_rows: of a micro-batch.
+        max_ids: ids of a micro-batch at most; a single row may have more.
+        max_rows: rows of a micro-batch at most.
         begin: the first row that has not been given out.
-        reason: why another path runs than was asked for.
-        width: letters of every row; 0 where rows differ, or are padded, or there are none.
+        reason: why another path runs than the chosen one.
+        width: letters of every row; 0 where rows differ, are padded, or are none.
     """
 
     batch: Batch
@@ -72,35 +73,49 @@ class Run:
     width: int = field(init=False)
 
     def __post_init__(self) -> None:
-        width, num_letters = int(self.counts.max(initial=0)), len(self.batch.data)
-        is_even = width >= self.least_width and width * len(self.counts) == num_letters
-        self.width = width if is_even else 0
+        width = int(self.counts.max(initial=0))
+        is_even = width * len(self.counts) == len(self.batch.data)
+        self.width = width if is_even and width >= self.least_width else 0
 
-    def next_rows(self, begin: int, group: int) -> int:
-        """The row behind the next micro-batches, so many at most."""
-        return next_rows(self.counts, begin, self.least_width, self.max_ids, self.max_rows, group)
+    def find_end(self, begin: int, group: int = 1) -> int:
+        """Find the row behind the next `group` micro-batches from a row on, at least one row on.
 
-    def end_before(self, begin: int, row: int) -> int:
-        """The end of the last micro-batch from `begin` on that is over before a row."""
-        while (end := self.next_rows(begin, 1)) <= row:
+        Rows are padded to the longest of them, so b rows of equal length T' are min(max_rows,
+        max(1, max_ids // T')), as in DNATok's Algorithm 2. A group ends early at a row that is
+        longer than the first one.
+        """
+        first = max(int(self.counts[begin]), self.least_width, 1)
+        num_rows = max(1, min(self.max_rows, self.max_ids // first))
+        nearest = self.counts[begin : begin + group * num_rows]
+        if int(nearest.max()) <= first:
+            return begin + len(nearest)
+        nearest = nearest[:num_rows]
+        widths = np.maximum(np.maximum.accumulate(nearest), self.least_width)
+        # Both factors grow from row to row, so the rows that fit come first.
+        fits = widths * np.arange(1, len(nearest) + 1) <= self.max_ids
+        return begin + max(1, int(np.count_nonzero(fits)))
+
+    def find_end_before(self, begin: int, row: int) -> int:
+        """Find the end of the last micro-batch from `begin` on that ends before a row."""
+        while (end := self.find_end(begin)) <= row:
             begin = end
         return begin
 
-    def most_rows(self, width: int) -> int:
-        """Rows of so many ids that are embedded at once."""
+    def count_rows(self, width: int) -> int:
+        """Count the rows of `width` ids that are embedded at once."""
         return min(self.max_rows, max(1, self.max_ids // max(1, width)))
 
-    def rows_at_once(self) -> int:
-        """Rows of the next micro-batch at most."""
-        return self.next_rows(self.begin, 1) - self.begin
+    def count_next_rows(self) -> int:
+        """Count the rows of the next micro-batch."""
+        return self.find_end(self.begin) - self.begin
 
     def halve(self, num_rows: int, error: RuntimeError) -> None:
-        """Half as many rows at once from now on."""
+        """Embed at most half of `num_rows` at once from now on, because of an error."""
         self.max_rows = max(1, num_rows // 2)
         _log.warning("%d rows are too many at once (%s): now %d", num_rows, error, self.max_rows)
 
 
 def is_too_large(error: RuntimeError) -> bool:
-    """Whether an embedder says that it was given too much at once."""
+    """Whether an error means that an embedder was given too much at once."""
     message = str(error).lower()
     return any(words in message for words in TOO_LARGE)

@@ -1,7 +1,8 @@
-"""Page-locked memory for joined strings: what the device still reads is not used for others.
+"""Allocates page-locked memory for text and keeps it while a device may read it.
 
-torch gives such memory out again when nothing holds it. It waits for copies that began at its first
-byte, not for those of a part: whoever copies says when the device is done.
+torch reuses a pinned block when no tensor holds it. It waits for the copies that began at the
+block's first byte, but not for copies of a part or for kernels that read the block. So the caller
+says by an event when the device is done.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,90 +19,112 @@ from numpy.typing import NDArray
 
 from gpu.host.copy_pool import CopyPool
 
-__all__ = [
-    "TextMemory",
-    "current_stream",
-    "is_pinned",
-    "page_locked",
-    "record_event",
-    "staging",
-]
-
 Bytes = NDArray[np.uint8]
-PIECE_BYTES = 1 << 20  # Of text, that is staged before the device reads it.
+PIECE_BYTES = 1 << 20
+"""Bytes of text that are staged before the device starts to read them."""
 
 
-def page_locked(num_bytes: int) -> Bytes:
-    """uint8[N]."""
+def allocate_pinned(num_bytes: int) -> Bytes:
+    """Allocate pinned memory, uint8[num_bytes]."""
     memory: Bytes = torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True).numpy()
     return memory
 
 
 def current_stream(device: torch.device) -> int:
-    """The address of torch's current stream; an object for it takes longer than a launch."""
+    """Return the address of torch's current stream, without making a Stream object."""
     address: int = torch._C._cuda_getCurrentRawStream(device.index)
     return address
 
 
 def record_event(device: torch.device) -> Any:
-    """An event of torch's current stream."""
+    """Record an event on torch's current stream."""
     return torch.cuda.current_stream(device).record_event()
 
 
 def is_pinned(data: Bytes) -> bool:
-    """Whether the device can read rows where they lie."""
+    """Whether the device can read an array directly."""
     return data.flags.writeable and data.flags.c_contiguous and torch.from_numpy(data).is_pinned()
 
 
 @functools.cache
-def staging() -> CopyPool:
-    """The threads that copy into it, of the whole process."""
+def copy_pool() -> CopyPool:
+    """Return the process's threads that copy text into pinned memory."""
     return CopyPool()
 
 
-class TextMemory:
-    """Gives memory and keeps it until the device has read it."""
+class TextPiece(NamedTuple):
+    """Locates a piece of text in pinned memory.
 
-    def __init__(self, allocate: Callable[[int], Bytes] = page_locked) -> None:
+    Attributes:
+        address: where the piece lies.
+        begin: its first byte, counted from the begin of the text.
+        end: the byte behind its last one.
+    """
+
+    address: int
+    begin: int
+    end: int
+
+    @property
+    def num_bytes(self) -> int:
+        """The length of the piece."""
+        return self.end - self.begin
+
+
+class _HeldMemory(NamedTuple):
+    """Keeps memory until the event `done` has passed."""
+
+    done: Any
+    memory: Bytes
+
+
+class TextMemory:
+    """Allocates memory for text and keeps it until the device has read it."""
+
+    def __init__(self, allocate: Callable[[int], Bytes] = allocate_pinned) -> None:
+        """Allocate by a function that makes uint8[N]."""
         self._allocate = allocate
-        self._given: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
-        self._kept: deque[tuple[Any, Bytes]] = deque()
+        self._allocated: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
+        self._held: deque[_HeldMemory] = deque()
 
     def take(self, num_bytes: int) -> Bytes:
-        """uint8[N] for the strings of a call."""
-        self._forget()
+        """Allocate uint8[num_bytes] for text."""
+        self._release_passed()
         memory = self._allocate(num_bytes)
-        self._given[id(memory)] = memory
+        self._allocated[id(memory)] = memory
         return memory
 
-    def pieces(self, data: Bytes, held: list[Bytes]) -> Iterator[tuple[int, int, int]]:
-        """Address, begin and end of pieces that lie in pinned memory, as soon as they do.
+    def pieces(self, data: Bytes, held: list[Bytes]) -> Iterator[TextPiece]:
+        """Yield the pieces of text in pinned memory, each as soon as it lies there.
 
-        What must stay until the device has read them is added to `held`.
+        Pinned text is one piece. Other text is copied into new memory by the copy pool. The memory
+        is appended to `held`; the caller keeps it until the device has read all pieces.
         """
         if is_pinned(data):
             held.append(data)
-            yield data.ctypes.data, 0, len(data)
+            yield TextPiece(data.ctypes.data, 0, len(data))
             return
         block = self.take(len(data))
         held.append(block)
-        copy, place = staging().start(block, data), block.ctypes.data
+        copy = copy_pool().start(block, data)
         for begin in range(0, len(data), PIECE_BYTES):
-            copy.wait(end := min(begin + PIECE_BYTES, len(data)))
-            yield place + begin, begin, end
+            end = min(begin + PIECE_BYTES, len(data))
+            copy.wait(end)
+            yield TextPiece(block.ctypes.data + begin, begin, end)
 
     def keep(self, data: Bytes, done: Any) -> None:
-        """Keep the memory that rows lie in, if it was given here, until an event has passed."""
-        self._forget()
+        """Hold the memory under `data` until an event has passed, if this object allocated it."""
+        self._release_passed()
         while isinstance(data.base, np.ndarray):
             data = data.base
-        if self._given.get(id(data)) is data:
-            self._kept.append((done, data))
+        if self._allocated.get(id(data)) is data:
+            self.hold(data, done)
 
     def hold(self, memory: Bytes, done: Any) -> None:
-        """Keep any memory until an event has passed: its owner does not know that it is read."""
-        self._kept.append((done, memory))
+        """Hold any memory until an event has passed."""
+        self._held.append(_HeldMemory(done, memory))
 
-    def _forget(self) -> None:
-        while self._kept and self._kept[0][0].query():
-            self._kept.popleft()
+    def _release_passed(self) -> None:
+        """Release held memory whose event has passed, the oldest first."""
+        while self._held and self._held[0].done.query():
+            self._held.popleft()

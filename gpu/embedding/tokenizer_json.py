@@ -1,6 +1,7 @@
-"""What a tokenizer of Hugging Face says of itself that texts to try might not show.
+"""Reads from a tokenizer.json whether patterns may take several letters at once.
 
-Knows the form of tokenizer.json only, neither rules nor how the tokenizer is asked.
+Such patterns may not show in the texts of `probe_texts`. This module uses the format of
+tokenizer.json only.
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["pattern_fault"]
-
-# Each looks at one character, of ASCII, or at a run of characters of one kind.
+# Each of these looks at one ASCII character, or at a run of characters of one kind.
 _NORMALIZERS = frozenset(
     "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Prepend Strip StripAccents".split()
 )
@@ -26,15 +25,16 @@ _SIGN = (
 )
 _TIMES = r"(?:(?:[*+?]|\{(?:[12]?\d|3[0-2])?(?:,(?:[12]?\d|3[0-2])?)?\})[?+]?)?"
 _ONE_SIGN = re.compile(rf"(?:\(\?[ms]+\))?(?:{_SIGN}{_TIMES}(?:\|{_SIGN}{_TIMES})*)?")
-"""A regular expression that takes one character, or one kind of character up to 32 times."""
+"""Matches regular expressions that take one character, or one kind of character up to 32 times."""
 
 
-def pattern_fault(tokenizer: Any) -> str:
-    """Why a tokenizer may take several letters at once that no test shows; "" where it may not.
+def find_pattern_fault(tokenizer: Any) -> str:
+    """Find the step that may take several letters at once unseen by tests, and say which in words.
 
-    A tokenizer that does not describe itself has no fault here. Known steps look at one character
-    at a time, and a pattern of one sign shows in single characters, pairs or runs. A longer
-    pattern, such as AUG, is found in few texts, and a charsmap or a step in Python may hold any.
+    Returns "" where there is none, and for a tokenizer without `to_str`. Known steps look at one
+    character at a time, and a pattern of one sign shows in single characters, pairs or runs. A
+    longer pattern, such as AUG, occurs in few texts; a charsmap or a step in Python may hold any
+    pattern.
     """
     whole = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not callable(to_str := getattr(whole, "to_str", None)):
@@ -45,15 +45,15 @@ def pattern_fault(tokenizer: Any) -> str:
         return "it has parts that it does not describe"
     for step in _steps(parts.get("normalizer"), "normalizers"):
         if step["type"] not in _NORMALIZERS and not _takes_one_sign(step):
-            return f"its normalizer {_shown(step)} may rewrite several letters at once"
+            return f"its normalizer {_describe(step)} may rewrite several letters at once"
     for step in _steps(parts.get("pre_tokenizer"), "pretokenizers"):
         if step["type"] not in _PRETOKENIZERS and not _splits_harmlessly(step, parts):
-            return f"its pretokenizer {_shown(step)} may take several letters at once"
+            return f"its pretokenizer {_describe(step)} may take several letters at once"
     return ""
 
 
 def _steps(step: dict[str, Any] | None, within: str) -> Iterator[dict[str, Any]]:
-    """A step, or those of a sequence of steps, one after the other."""
+    """Yield a step, or those of a sequence of steps in their order."""
     if step is not None and step["type"] == "Sequence":
         for part in step[within]:
             yield from _steps(part, within)
@@ -62,11 +62,12 @@ def _steps(step: dict[str, Any] | None, within: str) -> Iterator[dict[str, Any]]
 
 
 def _takes_one_sign(step: dict[str, Any]) -> bool:
+    """Whether a step's pattern takes one character, or one kind of character."""
     if step["type"] not in ("Replace", "Split"):
         return False
     pattern: dict[str, str] = step["pattern"]
     content: str = step.get("content", "")
-    # A letter that others stand for would hide them in the strings of the vocabulary.
+    # Content beyond ASCII may stand for letters, which the vocabulary's strings would not show.
     if not content.replace("\u2581", "").isascii():
         return False
     if "String" in pattern:
@@ -75,7 +76,10 @@ def _takes_one_sign(step: dict[str, Any]) -> bool:
 
 
 def _splits_harmlessly(step: dict[str, Any], parts: dict[str, Any]) -> bool:
-    """Whether the pieces do not matter, for each token is a character, or show in short texts."""
+    """Whether a split leaves ids as they are, or shows in short texts.
+
+    A split at one sign shows. Others leave ids as they are where every token is one character.
+    """
     if step["type"] != "Split":
         return False
     if _takes_one_sign(step):
@@ -87,7 +91,8 @@ def _splits_harmlessly(step: dict[str, Any], parts: dict[str, Any]) -> bool:
     return all(len(token) == 1 for token in model["vocab"] if token not in named)
 
 
-def _shown(step: dict[str, Any]) -> str:
+def _describe(step: dict[str, Any]) -> str:
+    """Return a step's type and the begin of its pattern."""
     pattern = step.get("pattern")
     name: str = step["type"]
     if not isinstance(pattern, dict):

@@ -1,6 +1,6 @@
-"""Ids of rows by look-up in a rule's tables, on any torch device.
+"""Looks up the ids of rows in a rule's tables by torch, on any torch device.
 
-Knows no upstream tokenizer, no embedder and no stream of its own: all runs on the current one.
+Everything runs on the current stream. This module uses no upstream tokenizer and no embedder.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpu.embedding.letter_rule import ELSEWHERE, LetterRule
+from gpu.embedding.letter_rule import NEEDS_UPSTREAM, LetterRule
 
-__all__ = ["Found", "LookUp", "to_device"]
-
-PIECE_BYTES = 1 << 16  # Of letters that NumPy looks up at a time.
+PIECE_BYTES = 1 << 16
+"""Letters that NumPy looks up at a time."""
 
 
 @dataclass(slots=True, eq=False)
-class Found:
-    """Ids of some rows, perhaps still being looked up.
+class LookUpResult:
+    """Holds the ids of some rows; a device may still be computing them.
 
     Attributes:
-        ids: [b, width], padded on the left; of a row that has a byte whose code is ELSEWHERE they
-            may be anything.
-        has_unknown: whether it has such a byte, once the ids are there; None: there can be none.
-        host: memory that the device uses meanwhile.
+        ids: [b, width], padded on the left. Rows with a byte whose code is NEEDS_UPSTREAM have
+            arbitrary ids.
+        has_unknown: tells, once the ids are complete, whether any byte has that code; None where
+            the rule has an id for every byte.
+        host: host memory that the device reads until then.
     """
 
     ids: Tensor
@@ -38,10 +38,10 @@ class Found:
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
-    """An array on a device, copied there without waiting; no copy on the CPU if it can be written.
+    """Copy an array to a device without waiting; on the CPU a writable array is not copied.
 
-    Pinned memory is copied from where it lies, other memory is first copied into pinned memory.
-    torch gives a pinned block out again only when the copies that read it are done.
+    Pinned memory is copied to the device directly, other memory through pinned memory. torch reuses
+    a pinned block only after the copies that read it.
     """
     is_cuda = device.type == "cuda"
     if array.flags.writeable and array.flags.c_contiguous:
@@ -54,12 +54,12 @@ def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    named: torch.dtype = getattr(torch, dtype.name)
-    return named
+    torch_dtype: torch.dtype = getattr(torch, dtype.name)
+    return torch_dtype
 
 
-class LookUp:
-    """The tables of a rule on one device."""
+class TorchLookUp:
+    """Holds the tables of a rule on one device and looks up in them."""
 
     def __init__(
         self,
@@ -69,38 +69,52 @@ class LookUp:
         dtype: torch.dtype,
         memory: Callable[[int], NDArray[np.uint8]] | None = None,
     ) -> None:
-        """Copy the tables; ids come as `dtype`, int32 or int64.
+        """Copy the tables to the device.
 
-        On a CPU letters are looked up into `memory`, which gives uint8[N]; None: any will do.
+        Args:
+            rule: the tables.
+            pad_id: the id of the padding.
+            device: where ids are looked up.
+            dtype: int32 or int64, that of the ids.
+            memory: allocates uint8[N] for the codes of letters on a CPU; None: NumPy does.
         """
 
         def table(ids: NDArray[np.int32] | None, dtype: torch.dtype = dtype) -> Any:
             return None if ids is None else torch.tensor(ids, dtype=dtype, device=device)
 
-        self.rule, self.pad_id, self.device, self._memory = rule, pad_id, device, memory
-        # Digits of a word are added up to numbers that need not fit into 32 bits.
+        self.rule = rule
+        self.pad_id = pad_id
+        self.device = device
+        self._memory = memory
+        # The digits of a word spell a number that may not fit into 32 bits.
         self._codes = table(rule.codes, dtype if rule.word_ids is None else torch.int64)
         self._host_codes = self._codes.numpy() if device.type == "cpu" else None
-        self._word_ids, self._letter_ids = table(rule.word_ids), table(rule.letter_ids)
+        self._word_ids = table(rule.word_ids)
+        self._letter_ids = table(rule.letter_ids)
 
-    def __call__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int) -> Found:
-        """The ids of some rows.
+    def __call__(
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int
+    ) -> LookUpResult:
+        """Look up the ids of some rows.
 
         Args:
             data: uint8[N], the rows joined.
-            offsets: int64[b + 1], where each begins.
+            offsets: int64[b + 1], where each row begins.
             width: ids of each row, padding included; no row may have more.
         """
         lengths = offsets[1:] - offsets[:-1]
         if not len(data):
             shape = len(lengths), width
             dtype = self._codes.dtype if self._word_ids is None else self._word_ids.dtype
-            return Found(torch.full(shape, self.pad_id, dtype=dtype, device=self.device))
-        d_data, host, is_total = to_device(data, self.device), [], self.rule.is_total
+            return LookUpResult(torch.full(shape, self.pad_id, dtype=dtype, device=self.device))
+        d_data = to_device(data, self.device)
+        is_total = self.rule.is_total
+        host: list[NDArray[Any]] = []
         least: Any = None
         if self._host_codes is not None:
             codes, least = self._look_up_on_host(self._host_codes, data)
-            host, d_codes = [codes], torch.from_numpy(codes)
+            host.append(codes)
+            d_codes = torch.from_numpy(codes)
         else:
             d_codes = self._codes.index_select(0, d_data.int())
             if not is_total:
@@ -112,31 +126,33 @@ class LookUp:
                 d_ids = torch.nn.functional.pad(d_ids, (left, 0), value=self.pad_id)
         else:
             d_ids = self._right_aligned(d_data, d_codes, offsets, width)
-        return Found(d_ids, None if is_total else lambda: int(least) == ELSEWHERE, host)
+        return LookUpResult(d_ids, None if is_total else lambda: int(least) == NEEDS_UPSTREAM, host)
 
     def _look_up_on_host(
         self, table: NDArray[Any], data: NDArray[np.uint8]
     ) -> tuple[NDArray[Any], int]:
-        """The code of every byte, and the least of them, or 0.
+        """Look up the code of every byte; return the codes and the least of them, at most 0.
 
-        NumPy does this in a tenth of torch's time; its indices are longer than these bytes, so that
-        it gets what the caches hold.
+        NumPy looks up faster than torch. It widens bytes to indices, so it gets pieces that stay in
+        the caches.
         """
-        num_bytes, least = len(data) * table.itemsize, 0
+        num_bytes = len(data) * table.itemsize
+        least = 0
         memory = np.empty(num_bytes, np.uint8) if self._memory is None else self._memory(num_bytes)
         codes = memory.view(table.dtype)
         for begin in range(0, len(data), PIECE_BYTES):
-            part = np.take(table, data[begin : begin + PIECE_BYTES])
-            codes[begin : begin + len(part)] = part
-            least = least if self.rule.is_total else min(least, int(part.min()))
+            piece = np.take(table, data[begin : begin + PIECE_BYTES])
+            codes[begin : begin + len(piece)] = piece
+            if not self.rule.is_total:
+                least = min(least, int(piece.min()))
         return codes, least
 
     def _right_aligned(
         self, d_data: Tensor, d_codes: Tensor, offsets: NDArray[np.int64], width: int
     ) -> Tensor:
-        """Column c of a row with n ids holds its id c - (width - n), or padding."""
+        """Look up ids [b, width]; column c of a row of n ids has id c - (width - n), or padding."""
         rule, last, lengths = self.rule, len(d_data) - 1, np.diff(offsets)
-        counts = rule.counts(lengths)
+        counts = rule.count_ids(lengths)
         d_begins = to_device(offsets[:-1, None], self.device)
         d_columns = torch.arange(width, device=self.device)
         d_numbers = d_columns - to_device(width - counts[:, None], self.device)
@@ -151,6 +167,6 @@ class LookUp:
         if self._letter_ids is not None:
             d_rest = to_device((offsets[1:] - counts)[:, None], self.device) + d_numbers
             d_letters = self._letter_ids[d_data[d_rest.clamp_(0, last)].int()]
-            d_is_word = d_numbers < to_device(rule.num_words(lengths)[:, None], self.device)
+            d_is_word = d_numbers < to_device(rule.count_words(lengths)[:, None], self.device)
             d_ids = torch.where(d_is_word, d_ids, d_letters)
         return d_ids.masked_fill_(d_numbers < 0, self.pad_id)

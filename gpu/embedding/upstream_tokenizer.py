@@ -1,8 +1,8 @@
-"""Other people's tokenizers, and ours, under one face: texts in, ragged ids out.
+"""Gives other libraries' tokenizers, and ours, one interface: a batch in, ragged ids out.
 
-Duck typing only: neither `tokenizers` nor `transformers` is imported. Ids are those without begin
-and end tokens, padding and truncation, but of an `encode` that cannot be told so. Knows no tables
-and no devices.
+Tokenizers are recognized by their methods; neither `tokenizers` nor `transformers` is imported.
+Ids come without begin and end tokens, padding and truncation, unless the tokenizer's `encode` has
+no option for that. This module uses no tables and no devices.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,30 +21,32 @@ from vocabularies.model.types import Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
 
-__all__ = [
-    "EncodeBatch",
-    "Engine",
-    "Ragged",
-    "SequenceRefused",
-    "first_number",
-    "special_tokens",
-    "upstream_encoder",
-]
+CONTENT = EncodeOptions(add_special_tokens=False)
+MAX_ID = (1 << 31) - 1
 
-Ragged = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""ids int32[T] of all rows, and offsets int64[B + 1]: where each row's begin."""
+
+class Ragged(NamedTuple):
+    """Holds the ids of the rows of a batch.
+
+    Attributes:
+        ids: int32[T], the ids of all rows.
+        offsets: int64[B + 1], where the ids of each row begin.
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
 
 EncodeBatch = Callable[[Batch], Ragged]
-CONTENT = EncodeOptions(add_special_tokens=False)
-MOST_ID = (1 << 31) - 1
+"""Encodes a batch; raises SequenceRefused where a row cannot be encoded."""
 
 
 class SequenceRefused(ValueError):
-    """A row cannot be encoded.
+    """Reports a row that cannot be encoded.
 
     Attributes:
-        row: its number in the batch.
-        problem: why, without the number.
+        row: the number of the row in the batch.
+        problem: why it cannot, without the number.
     """
 
     def __init__(self, row: int, problem: str) -> None:
@@ -53,64 +55,67 @@ class SequenceRefused(ValueError):
 
 
 class Engine(Protocol):
-    """What encodes batches for one of our vocabularies, such as GpuEngine."""
+    """Encodes batches for one of our vocabularies, as GpuEngine does."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of a batch."""
+        """Encode a batch."""
 
 
-def upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> EncodeBatch:
-    """How a tokenizer is asked for the ids of a batch.
+def make_upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> EncodeBatch:
+    """Make the function that encodes batches by a tokenizer.
 
     Args:
-        tokenizer: a Vocabulary; a `tokenizers.Tokenizer`; one in the manner of `transformers`,
-            called with a list of texts; or any object with `encode(text)`, which gives a list of
-            ids or an object with `ids`.
+        tokenizer: a Vocabulary; a `tokenizers.Tokenizer`; a tokenizer with the interface of
+            `transformers`, called with a list of texts; or any object with `encode(text)`, which
+            returns a list of ids or an object with `ids`.
         engine: encodes for a Vocabulary instead of the reference.
 
     Raises:
-        TypeError: it is nothing of this.
+        TypeError: the tokenizer is none of these.
 
-    The encoder raises SequenceRefused where a row is not UTF-8, is refused, has an error of the
-    tokenizer's, or an id below 0 or of more than 31 bits.
+    The encoder raises SequenceRefused where a row is not UTF-8, where the tokenizer refuses a row
+    or raises an error for it, and where an id is below 0 or has more than 31 bits.
     """
     if isinstance(tokenizer, Vocabulary):
-        return _vocabulary_encoder(tokenizer, engine)
+        return _make_vocabulary_encoder(tokenizer, engine)
     if callable(getattr(tokenizer, "encode_batch", None)) and hasattr(tokenizer, "no_padding"):
-        plain = _without_padding(tokenizer)
-        return _texts_encoder(
+        plain = _copy_without_padding(tokenizer)
+        return _make_text_encoder(
             lambda texts: (e.ids for e in plain.encode_batch(texts, add_special_tokens=False))
         )
     if callable(tokenizer) and hasattr(tokenizer, "convert_tokens_to_ids"):
-        return _texts_encoder(lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"])
+        return _make_text_encoder(
+            lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"]
+        )
     if callable(encode := getattr(tokenizer, "encode", None)):
         options = {"add_special_tokens": False} if _takes_special_tokens(encode) else {}
-        return _texts_encoder(lambda texts: (_ids(encode(text, **options)) for text in texts))
+        return _make_text_encoder(lambda texts: (_ids(encode(text, **options)) for text in texts))
     raise TypeError(f"a {type(tokenizer).__name__} has no encode, and is not called with texts")
 
 
-def _vocabulary_encoder(vocabulary: Vocabulary, engine: Engine | None) -> EncodeBatch:
+def _make_vocabulary_encoder(vocabulary: Vocabulary, engine: Engine | None) -> EncodeBatch:
     if engine is not None:
 
         def encode(batch: Batch) -> Ragged:
             encoded = engine.encode(vocabulary, batch.select(range(len(batch)), CONTENT))
             _refuse_first(encoded.errors)
-            return encoded.ids.astype(np.int32, copy=False), encoded.offsets
+            return Ragged(encoded.ids.astype(np.int32, copy=False), encoded.offsets)
 
         return encode
     if isinstance(vocabulary.model, Upstream):
         raise TypeError(f"this vocabulary needs an engine: {vocabulary.model.reason}")
-    return _texts_encoder(lambda texts: _reference_ids(vocabulary, texts))
+    return _make_text_encoder(lambda texts: _encode_by_reference(vocabulary, texts))
 
 
 def _refuse_first(errors: Mapping[int, RowError]) -> None:
+    """Raise SequenceRefused for the first row that has an error."""
     if errors:
         row = min(errors)
         where = f" ({errors[row].where})" if errors[row].where else ""
         raise SequenceRefused(row, errors[row].message + where)
 
 
-def _reference_ids(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Sequence[int]]:
+def _encode_by_reference(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Sequence[int]]:
     for row, text in enumerate(texts):
         try:
             yield reference.encode(vocabulary, text, CONTENT).ids
@@ -118,42 +123,42 @@ def _reference_ids(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Seq
             raise SequenceRefused(row, refused.error.message) from refused
 
 
-def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> EncodeBatch:
+def _make_text_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> EncodeBatch:
     def encode_batch(batch: Batch) -> Ragged:
         texts, errors = batch.texts()
         _refuse_first(errors)
-        rows = _asked(encode, list(texts)) if texts else []  # Some cannot take none.
+        rows = _encode_texts(encode, list(texts)) if texts else []  # Some raise for an empty list.
         if len(rows) != len(texts):
             raise ValueError(f"the tokenizer gave {len(rows)} rows of ids for {len(texts)} texts")
         offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
         ids = np.fromiter((i for row in rows for i in row), np.int64, int(offsets[-1]))
-        wrong = np.flatnonzero((ids < 0) | (ids > MOST_ID))
+        wrong = np.flatnonzero((ids < 0) | (ids > MAX_ID))
         if len(wrong):
             row = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
             raise SequenceRefused(row, f"the tokenizer gives the id {ids[wrong[0]]}")
-        return ids.astype(np.int32), offsets
+        return Ragged(ids.astype(np.int32), offsets)
 
     return encode_batch
 
 
-def _asked(
+def _encode_texts(
     encode: Callable[[list[str]], Iterable[Sequence[int]]], texts: list[str]
 ) -> list[Sequence[int]]:
-    """The rows of ids.
+    """Encode texts one batch at a time; after an error, text by text to find the row.
 
     Raises:
-        SequenceRefused: the tokenizer has an error for a row, the first of these.
-        RuntimeError: the tokenizer's, as it may be the device that fails.
+        SequenceRefused: the tokenizer raises an error for a row; the first such row.
+        RuntimeError: the tokenizer raises it; it may be the device's, so it belongs to no row.
     """
     try:
         return list(encode(texts))
     except (SequenceRefused, RuntimeError, MemoryError):
         raise
-    except Exception as error:  # Foreign code: KeyError, and a bare Exception by `tokenizers`.
+    except Exception as error:  # Foreign code; `tokenizers` raises a bare Exception.
         if len(texts) > 1:
             for row, text in enumerate(texts):
                 try:
-                    _asked(encode, [text])
+                    _encode_texts(encode, [text])
                 except SequenceRefused as refused:
                     raise SequenceRefused(row, refused.problem) from error
             raise
@@ -161,20 +166,21 @@ def _asked(
         raise SequenceRefused(0, problem) from error
 
 
-def _without_padding(tokenizer: Any) -> Any:
-    """A copy without padding and truncation, whatever the caller asks of the tokenizer later.
+def _copy_without_padding(tokenizer: Any) -> Any:
+    """Copy a `tokenizers.Tokenizer` without padding and truncation.
 
-    One with parts in Python cannot be copied, nor can one whose strings share ids, as T and U may;
-    such a one is taken as it is.
+    Later changes of the caller's tokenizer do not reach the copy. A tokenizer with parts in Python
+    cannot be copied, nor one in which several strings share an id, as T and U may; it is returned
+    itself where it neither pads nor truncates.
 
     Raises:
-        TypeError: it would have to be copied, for it pads or truncates, and cannot be.
+        TypeError: the tokenizer pads or truncates, and cannot be copied.
     """
     try:
         plain = copy.deepcopy(tokenizer)
         if plain.get_vocab() != tokenizer.get_vocab():
             raise ValueError("of strings that share an id, a copy has one")
-    except Exception as error:  # A bare Exception is what tokenizers raises.
+    except Exception as error:  # tokenizers raises a bare Exception.
         if tokenizer.padding is None and tokenizer.truncation is None:
             return tokenizer
         message = (
@@ -183,15 +189,16 @@ def _without_padding(tokenizer: Any) -> Any:
         raise TypeError(message) from error
     plain.no_padding()
     plain.no_truncation()
-    if hasattr(tokenizer, "encode_special_tokens"):  # The one setting that a copy loses.
+    if hasattr(tokenizer, "encode_special_tokens"):  # deepcopy loses this setting.
         plain.encode_special_tokens = tokenizer.encode_special_tokens
     return plain
 
 
 def _takes_special_tokens(encode: Callable[..., Any]) -> bool:
+    """Whether a function has the parameter `add_special_tokens`."""
     try:
         return "add_special_tokens" in inspect.signature(encode).parameters
-    except ValueError:  # A function of an extension that does not say its parameters.
+    except ValueError:  # Some functions of extensions have no signature.
         return False
 
 
@@ -200,8 +207,8 @@ def _ids(encoded: Any) -> Sequence[int]:
     return ids
 
 
-def special_tokens(tokenizer: Any) -> list[str] | None:
-    """The texts that a tokenizer finds as a whole; None where it does not say."""
+def list_special_tokens(tokenizer: Any) -> list[str] | None:
+    """List the texts that a tokenizer encodes as one token; None where it does not list them."""
     if callable(added := getattr(tokenizer, "get_added_tokens_decoder", None)):
         return [str(token.content) for token in added().values()]
     for name in ("added_tokens_decoder", "all_special_tokens"):
@@ -210,11 +217,17 @@ def special_tokens(tokenizer: Any) -> list[str] | None:
     return None
 
 
-def first_number(places: Iterable[tuple[Any, str]], least: int, most: int) -> int | None:
-    """The first of some attributes that is a whole number in a range; names may have dots."""
-    for thing, name in places:
-        for part in name.split("."):
-            thing = getattr(thing, part, None)
-        if isinstance(thing, int) and not isinstance(thing, bool) and least <= thing <= most:
-            return thing
+def find_number(source: Any, names: Iterable[str], least: int, most: int) -> int | None:
+    """Find the first attribute that is an integer from `least` to `most`; names may have dots."""
+    for name in names:
+        value = find_attribute(source, name)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
     return None
+
+
+def find_attribute(source: Any, name: str) -> Any:
+    """Find an attribute by a name that may have dots; None where there is none."""
+    for step in name.split("."):
+        source = getattr(source, step, None)
+    return source

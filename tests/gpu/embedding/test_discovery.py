@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from gpu.embedding.letter_rule import LetterRule, letter_rule
-from gpu.embedding.tokenizer_discovery import SELF_TEST, Discovery, discover
+from gpu.embedding.letter_rule import LetterRule, read_letter_rule
+from gpu.embedding.probe_texts import SELF_TEST
+from gpu.embedding.tokenizer_discovery import Discovery, discover
 from gpu.embedding.upstream_tokenizer import SequenceRefused
 from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import DATA
@@ -47,7 +48,7 @@ def check(found: Discovery, encode: Callable[[str], list[int]], alphabet: str) -
         text = "".join(source.choices(alphabet, k=length))
         ids, _ = found.upstream(Batch([text]))
         assert ids.tolist() == encode(text)
-        known = None if found.rule is None else found.rule.ids(data_of(text))
+        known = None if found.rule is None else found.rule.encode(data_of(text))
         if known is not None:
             assert known.tolist() == encode(text), text
             num_known += 1
@@ -132,9 +133,9 @@ def test_a_tokenizer_of_hugging_face_keeps_its_settings() -> None:
     assert tokenizer.padding["length"] == 50
     assert tokenizer.truncation["max_length"] == 3
     assert found.rule is not None
-    assert found.rule.ids(data_of("ACGTNxA")).tolist() == [1, 2, 3, 4, 5, 0, 1]
+    assert found.rule.encode(data_of("ACGTNxA")).tolist() == [1, 2, 3, 4, 5, 0, 1]
     # One sign of a special token has no code, so that its text goes to the tokenizer.
-    assert found.rule.ids(data_of("AC[PAD]")) is None
+    assert found.rule.encode(data_of("AC[PAD]")) is None
     assert found.upstream is not None
     assert found.upstream(Batch(["AC[PAD]"]))[0].tolist() == [1, 2, 7]
 
@@ -158,16 +159,16 @@ def test_white_space_that_gives_no_id_has_no_code() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     rule = discover(tokenizer).rule
     assert rule is not None
-    assert rule.ids(data_of("AC GT")) is None
-    assert rule.ids(data_of("ACGT")).tolist() == [1, 2, 3, 4]
+    assert rule.encode(data_of("AC GT")) is None
+    assert rule.encode(data_of("ACGT")).tolist() == [1, 2, 3, 4]
 
 
 def test_letters_that_a_tokenizer_raises_for_are_left_to_it() -> None:
     table = dict(zip("ACGTN", range(5), strict=True))
     found = discover(Plain(lambda text: [table[letter] for letter in text]))
     assert found.rule is not None
-    assert found.rule.ids(data_of("GATTACAN")).tolist() == [2, 0, 3, 3, 0, 1, 0, 4]
-    assert found.rule.ids(data_of("acgt")) is None
+    assert found.rule.encode(data_of("GATTACAN")).tolist() == [2, 0, 3, 3, 0, 1, 0, 4]
+    assert found.rule.encode(data_of("acgt")) is None
 
 
 def words_of(k: int, *more: str) -> dict[str, int]:
@@ -242,7 +243,7 @@ def test_embedders_say_what_they_know() -> None:
     found = discover(without)
     assert (found.pad_id, found.unknown_id) == (9, 0)
     assert found.rule is not None
-    assert found.rule.ids(data_of("ACGTNacgtn?\xff")).tolist() == [1, 2, 3, 4, 0] * 2 + [0, 0, 0]
+    assert found.rule.encode(data_of("ACGTNacgtn?\xff")).tolist() == [1, 2, 3, 4, 0] * 2 + [0, 0, 0]
 
 
 @pytest.mark.parametrize("source", [7, object()])
@@ -288,11 +289,11 @@ def test_random_tokenizers(
 
 @pytest.mark.parametrize("name", RULED)
 def test_the_rules_counts_are_the_numbers_of_ids(name: str) -> None:
-    rule = letter_rule(load(name))
+    rule = read_letter_rule(load(name))
     assert isinstance(rule, LetterRule)
     lengths = np.arange(40)
-    known = [rule.ids(data_of("A" * length)) for length in lengths]
-    assert rule.counts(lengths).tolist() == [len(ids) for ids in known if ids is not None]
+    known = [rule.encode(data_of("A" * length)) for length in lengths]
+    assert rule.count_ids(lengths).tolist() == [len(ids) for ids in known if ids is not None]
 
 
 def test_a_vocabulary_of_the_library_alone_needs_an_engine() -> None:

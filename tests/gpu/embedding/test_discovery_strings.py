@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from gpu.embedding.probe_texts import known_strings
+from gpu.embedding.probe_texts import list_vocabulary_strings
 from gpu.embedding.tokenizer_discovery import discover
-from gpu.embedding.tokenizer_json import pattern_fault
+from gpu.embedding.tokenizer_json import find_pattern_fault
 from service.cli.parser import main
 
 MOTIF = "TGAGGTAGTAGGTT"
@@ -28,7 +28,7 @@ def ids_are_its_own(source: Any, encode: Any, *texts: str) -> bool:
     rule = discover(source).rule
     for text in texts if rule is not None else ():
         assert rule is not None
-        known = rule.ids(np.frombuffer(text.encode(), np.uint8))
+        known = rule.encode(np.frombuffer(text.encode(), np.uint8))
         assert known is None or known.tolist() == encode(text), text
     return rule is not None
 
@@ -196,9 +196,9 @@ def test_what_lists_no_strings_is_taken_as_it_is() -> None:
         def get_vocab(self, kind: str) -> list[str]:
             return [kind]
 
-    assert known_strings(Odd()) == []
-    assert known_strings(object()) == []
-    assert pattern_fault(Odd()) == ""
+    assert list_vocabulary_strings(Odd()) == []
+    assert list_vocabulary_strings(object()) == []
+    assert find_pattern_fault(Odd()) == ""
 
 
 def test_a_step_in_python_is_left_to_itself() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.embedding.letter_rule import ELSEWHERE, LetterRule, letter_rule
+from gpu.embedding.letter_rule import NEEDS_UPSTREAM, LetterRule, read_letter_rule
 from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
 from tests.support.torch_or_skip import torch_or_skip
@@ -56,7 +56,7 @@ def library() -> ctypes.CDLL:
 @pytest.fixture(autouse=True)
 def _without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = np.zeros(kernel_lookup.NUM_MARKS, np.int64)
-    monkeypatch.setattr(kernel_lookup, "marks_of_batches", lambda: marks)
+    monkeypatch.setattr(kernel_lookup, "get_batch_marks", lambda: marks)
     monkeypatch.setattr(fused_embedding, "current_stream", lambda device: 0)
     monkeypatch.setattr(fused_embedding, "record_event", lambda device: Passed())
     monkeypatch.setattr(embedding._cuda, "current_stream", lambda device: Passed())
@@ -83,7 +83,7 @@ def test_ids_and_rows_are_the_tables(monkeypatch, dtype, width, is_pinned):
     monkeypatch.setattr(pinned_text, "is_pinned", lambda data: is_pinned)
     monkeypatch.setattr(pinned_text, "PIECE_BYTES", 1024)
     vocabulary = load("hyenadna")
-    rule, rows = letter_rule(vocabulary), table(len(vocabulary), width)
+    rule, rows = read_letter_rule(vocabulary), table(len(vocabulary), width)
     for shape, begin in (((1, 1), 0), ((3, 7), 1), ((2, BLOCK_LETTERS), 2), ((5, 331), 3)):
         text = np.concatenate([np.zeros(begin, np.uint8), matrix(*shape).ravel()])[begin:]
         embed = embedder(rule, rows, dtype)
@@ -99,7 +99,7 @@ def test_ids_and_rows_are_the_tables(monkeypatch, dtype, width, is_pinned):
 def test_letters_behind_have_ids_alone(dtype):
     """Wherever they lie, and however many are left over."""
     vocabulary = load("hyenadna")
-    rule, rows = letter_rule(vocabulary), table(len(vocabulary), 8)
+    rule, rows = read_letter_rule(vocabulary), table(len(vocabulary), 8)
     for first, more, length in ((1, 1, 1), (5, 5, 67), (9, 2, 331), (3, 1, 128)):
         text = matrix(first + more, length).ravel()
         embed = embedder(rule, rows, dtype)
@@ -113,8 +113,8 @@ def test_letters_behind_have_ids_alone(dtype):
 
 
 def test_a_letter_without_a_code_is_seen_wherever_it_stands():
-    rule = letter_rule(load("hyenadna"))
-    assert rule.codes[ord("[")] == ELSEWHERE
+    rule = read_letter_rule(load("hyenadna"))
+    assert rule.codes[ord("[")] == NEEDS_UPSTREAM
     embed = embedder(rule, table(12, 4))
     for place in (0, 1, 3, BLOCK_LETTERS - 1, BLOCK_LETTERS, 299, 300):
         text = matrix(1, 301).ravel()
@@ -127,12 +127,12 @@ def test_a_letter_without_a_code_is_seen_wherever_it_stands():
 def layer_of(rows: Any, **settings: Any) -> EmbeddingLayer:
     found = discover(load("hyenadna"))
     layer = EmbeddingLayer(rows, found, device="cpu", **settings)
-    layer._at_once = embedder(found.rule, rows)  # type: ignore[arg-type]
+    layer._fused = embedder(found.rule, rows)  # type: ignore[arg-type]
     return layer
 
 
 def check(parts: list, texts: np.ndarray, rows: Any) -> None:
-    rule = letter_rule(load("hyenadna"))
+    rule = read_letter_rule(load("hyenadna"))
     expected = torch.from_numpy(rule.codes[texts].astype(np.int64))  # type: ignore[union-attr]
     assert [0, *(part.end for part in parts)] == [*(part.begin for part in parts), len(texts)]
     assert torch.equal(torch.cat([part.ids for part in parts]), expected)

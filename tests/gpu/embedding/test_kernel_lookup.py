@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.embedding.letter_rule import ELSEWHERE, letter_rule
+from gpu.embedding.letter_rule import NEEDS_UPSTREAM, read_letter_rule
 from gpu.embedding.tokenizer_discovery import discover
 from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
@@ -24,8 +24,8 @@ torch = torch_or_skip()
 from gpu.embedding import kernel_lookup, pinned_text  # noqa: E402
 from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
 from gpu.embedding.pinned_text import TextMemory  # noqa: E402
-from gpu.embedding.sequence_ids import RowIds  # noqa: E402
-from gpu.embedding.torch_lookup import LookUp  # noqa: E402
+from gpu.embedding.sequence_ids import SequenceIds  # noqa: E402
+from gpu.embedding.torch_lookup import TorchLookUp  # noqa: E402
 
 LAUNCH = """
 #include "embedding/look_up_rows.cuh"
@@ -50,23 +50,23 @@ def library() -> ctypes.CDLL:
 def _without_a_device(monkeypatch):
     monkeypatch.setattr(kernel_lookup, "current_stream", lambda device: 0)
     marks = np.zeros(kernel_lookup.NUM_MARKS, np.int64)
-    monkeypatch.setattr(kernel_lookup, "marks_of_batches", lambda: marks)
+    monkeypatch.setattr(kernel_lookup, "get_batch_marks", lambda: marks)
 
 
 def looked_up(
     rule, batch: Batch, dtype=torch.int64, extra: int = 0
 ) -> tuple[list, bool, list[str]]:
     """What the kernels give, held to torch's look-up, and what was launched."""
-    counts = rule.counts(np.diff(batch.offsets))
+    counts = rule.count_ids(np.diff(batch.offsets))
     width = int(counts.max(initial=0)) + extra
-    right = LookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
+    right = TorchLookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
     kernels = EmulatedKernels(library(), kernel_lookup.THREADS)
     cpu = torch.device("cpu")
     look_up = KernelLookUp(kernels, rule, 77, cpu, dtype, TextMemory(memory))
     found = look_up(batch.data, batch.offsets, width)
     assert found.ids.dtype == dtype
     assert found.ids.shape == (len(batch), width)
-    is_unknown = rule.codes[batch.data] == ELSEWHERE
+    is_unknown = rule.codes[batch.data] == NEEDS_UPSTREAM
     rows = np.unique(np.searchsorted(batch.offsets, np.flatnonzero(is_unknown), side="right") - 1)
     known = np.setdiff1d(np.arange(len(batch)), rows)
     assert torch.equal(found.ids[known], right.ids[known])
@@ -86,7 +86,7 @@ def looked_up(
     extra=st.integers(0, 2),
 )
 def test_any_rows_have_the_ids_of_torchs_look_up(vocabulary, texts, wide, extra):
-    rule = letter_rule(vocabulary)
+    rule = read_letter_rule(vocabulary)
     if not isinstance(rule, str):
         dtype = torch.int64 if wide else torch.int32
         looked_up(rule, Batch.from_bytes([text.encode() for text in texts]), dtype, extra)
@@ -99,7 +99,7 @@ def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned,
     """Wherever that is, and however many letters there are behind the last word of four."""
     monkeypatch.setattr(pinned_text, "is_pinned", lambda data: is_pinned)
     monkeypatch.setattr(pinned_text, "PIECE_BYTES", 4096)
-    rule = letter_rule(load("hyenadna"))
+    rule = read_letter_rule(load("hyenadna"))
     letters = np.frombuffer(b"ACGTN", np.uint8)
     for rows, length in ((1, 1), (3, 1), (5, 7), (2, 2048), (70, 150), (9, 4099)):
         text = np.random.default_rng(rows).choice(letters, begin + rows * length)
@@ -111,7 +111,7 @@ def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned,
 
 
 def test_a_letter_without_a_code_is_seen_anywhere():
-    rule = letter_rule(load("nt_v2"))
+    rule = read_letter_rule(load("nt_v2"))
     for text in ("N", "ACGTACN", "ACGTANACGTAC", "ACGTACGTACGT?"):
         _, seen, launches = looked_up(rule, Batch.from_bytes([b"ACGTAC", text.encode(), b"A"]))
         assert (seen, launches) == (True, ["look_up_rows"])
@@ -120,7 +120,7 @@ def test_a_letter_without_a_code_is_seen_anywhere():
 def test_what_one_batch_has_seen_is_not_said_of_the_next(monkeypatch):
     """Even where so many follow that their marks lie in the same place."""
     monkeypatch.setattr(kernel_lookup, "NUM_MARKS", 2)
-    rule = letter_rule(load("nt_v2"))
+    rule = read_letter_rule(load("nt_v2"))
     for text in (b"ACGTN", b"ACGTACGT", b"ACGTACGT", b"ACGN", b"ACGTAC", b"N", b"N", b"ACG"):
         _, seen, _ = looked_up(rule, Batch.from_bytes([text]))
         assert seen == (b"N" in text)
@@ -143,9 +143,9 @@ def test_a_batch_that_waits_is_told_whatever_batches_follow():
     assert not waiting.is_set() and not later.is_set()
     place = waiting.number % kernel_lookup.NUM_MARKS
     for number, told in ((waiting.number, (True, False)), (later.number, (True, True))):
-        kernel_lookup.marks_of_batches()[place] = number
+        kernel_lookup.get_batch_marks()[place] = number
         assert (waiting.is_set(), later.is_set()) == told
-    row_ids = RowIds(
+    row_ids = SequenceIds(
         discover(load("hyenadna")), torch.device("cpu"), torch.int64, torch.int64, None
     )
     looked_up = replace(row_ids.look_up(Batch(["ACGT"]), "bytes"), has_unknown=waiting.is_set)

@@ -30,9 +30,9 @@ torch = torch_or_skip()
 from benchmarks.dna import embedding as benchmark  # noqa: E402
 from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
 from gpu.embedding.layer import EmbeddingLayer, Part  # noqa: E402
-from gpu.embedding.sequence_ids import RowIds  # noqa: E402
+from gpu.embedding.sequence_ids import SequenceIds  # noqa: E402
 from gpu.embedding.tokenizer_discovery import Discovery, discover  # noqa: E402
-from gpu.embedding.torch_lookup import LookUp  # noqa: E402
+from gpu.embedding.torch_lookup import TorchLookUp  # noqa: E402
 from gpu.embedding.upstream_tokenizer import SequenceRefused  # noqa: E402
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -328,14 +328,14 @@ def test_micro_batches_are_halved_until_their_look_up_fits(
     vocabulary, texts = load("hyenadna"), sequences(50, 8)
     embed = embedding(device=device)
     layer = EmbeddingLayer(lambda ids: embed.weight[ids], discovered("hyenadna"), device=device)
-    look_up = layer._ids.look_up
+    look_up = layer._sequence_ids.look_up
 
     def fussy(batch: Batch, *way: Any) -> Any:
         if len(batch) > 7:
             raise RuntimeError(MESSAGES[0])
         return look_up(batch, *way)
 
-    monkeypatch.setattr(layer._ids, "look_up", fussy)
+    monkeypatch.setattr(layer._sequence_ids, "look_up", fussy)
     parts = list(layer.embed_from_strings(texts, path))
     check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight)
     assert {part.reason for part in parts} == {""}
@@ -381,7 +381,7 @@ def test_look_ups_that_fail_end_with_the_upstream_tokenizer(
 
         return look_up
 
-    for kind in (LookUp, KernelLookUp):
+    for kind in (TorchLookUp, KernelLookUp):
         monkeypatch.setattr(kind, "__call__", fails_later(kind.__call__))
     embed = embedding(device=device)
     layer = EmbeddingLayer(embed, discovered("nt_v2"), device=device, max_rows=3)
@@ -437,7 +437,7 @@ def test_ids_have_the_dtype_that_was_asked_for(dtype: str) -> None:
         for path in ("ids", "bytes"):
             assert layer.ids_from_strings([text], path).dtype == wanted
     with pytest.raises(ValueError, match="int32 or int64"):
-        RowIds(layer.discovery, layer.device, torch.int16, torch.int32, None)
+        SequenceIds(layer.discovery, layer.device, torch.int16, torch.int32, None)
 
 
 def test_the_limits_are_checked() -> None:
@@ -480,7 +480,7 @@ def test_streams_that_run_far_apart_mix_no_rows(num_parts: int, path: Any, slow:
         parts = []
         for part in layer.embed_from_strings(texts, path):
             if slow == "copies":
-                with torch.cuda.stream(layer._side):
+                with torch.cuda.stream(layer._side_stream):
                     torch.cuda._sleep(20_000_000)
             parts.append(part)
         assert len(parts) == num_parts

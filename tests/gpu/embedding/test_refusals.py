@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from gpu.embedding.layer import EmbeddingLayer  # noqa: E402
 from gpu.embedding.tokenizer_discovery import discover  # noqa: E402
-from gpu.embedding.upstream_tokenizer import SequenceRefused, upstream_encoder  # noqa: E402
+from gpu.embedding.upstream_tokenizer import SequenceRefused, make_upstream_encoder  # noqa: E402
 
 
 class Plain:
@@ -70,7 +70,7 @@ def test_an_error_of_a_foreign_tokenizer_names_the_row():
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        upstream_encoder(Plain(fails))(Batch(["A", "C"]))
+        make_upstream_encoder(Plain(fails))(Batch(["A", "C"]))
 
 
 @pytest.mark.parametrize("source", [None, "hyenadna", b"ACGT", Plain, 5])

@@ -85,10 +85,10 @@ def test_the_kernel_compiles_for_a_device() -> None:
 @pytest.mark.torch
 def test_other_embedders_are_left_alone() -> None:
     torch = torch_or_skip()
-    from gpu.embedding.row_gather import gathered
+    from gpu.embedding.row_gather import choose_embedder
 
     for embedder in (torch.nn.Embedding(3, 4), lambda ids: ids):
-        assert gathered(embedder, torch.device("cpu")) == (embedder, "the embedder itself")
+        assert choose_embedder(embedder, torch.device("cpu")) == (embedder, "the embedder itself")
 
 
 @pytest.mark.torch
@@ -132,10 +132,10 @@ def test_whatever_does_more_than_take_rows_is_left_to_torch(
 @pytest.mark.torch
 def test_rows_are_torchs(width: int, dtype: str) -> None:
     torch = torch_or_skip()
-    from gpu.embedding.row_gather import gathered
+    from gpu.embedding.row_gather import choose_embedder
 
     embedding = torch.nn.Embedding(77, width, dtype=getattr(torch, dtype), device="cuda")
-    embed, named = gathered(embedding, torch.device("cuda", 0))
+    embed, named = choose_embedder(embedding, torch.device("cuda", 0))
     assert named.startswith("gather_rows")
     for shape in ((0,), (1,), (5, 0), (3, 333), (2, 3, 5)):
         ids = torch.randint(0, 77, shape, device="cuda")
@@ -151,11 +151,11 @@ def test_rows_are_torchs(width: int, dtype: str) -> None:
 @pytest.mark.torch
 def test_gradients_hooks_and_norms_are_torchs() -> None:
     torch = torch_or_skip()
-    from gpu.embedding.row_gather import gathered
+    from gpu.embedding.row_gather import choose_embedder
 
     ids = torch.tensor([[1, 2, 2]], device="cuda")
     embedding = torch.nn.Embedding(5, 4, device="cuda")
-    embed, _ = gathered(embedding, ids.device)
+    embed, _ = choose_embedder(embedding, ids.device)
     embed(ids).sum().backward()
     assert embedding.weight.grad.sum(1).tolist() == [0, 4, 8, 0, 0]
     calls: list[Any] = []

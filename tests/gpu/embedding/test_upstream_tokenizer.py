@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.implementations import CharBPETokenizer
 
 from gpu.embedding.tokenizer_discovery import discover
-from gpu.embedding.upstream_tokenizer import upstream_encoder
+from gpu.embedding.upstream_tokenizer import make_upstream_encoder
 from vocabularies.batch.batch import Batch
 
 LETTERS = {letter: i for i, letter in enumerate("?ACGT[]M")}
@@ -79,6 +79,6 @@ class Fast:
 
 
 def test_no_texts_give_no_ids_and_no_error() -> None:
-    flat, offsets = upstream_encoder(Fast())(Batch([]))
+    flat, offsets = make_upstream_encoder(Fast())(Batch([]))
     assert (flat.tolist(), offsets.tolist()) == ([], [0])
-    assert upstream_encoder(Fast())(Batch(["AC"]))[0].tolist() == [1, 2]
+    assert make_upstream_encoder(Fast())(Batch(["AC"]))[0].tolist() == [1, 2]

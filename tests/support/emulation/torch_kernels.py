@@ -6,6 +6,7 @@ import ctypes
 import functools
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -39,7 +40,9 @@ class EmulatedKernels:
         self.library, self.threads = library, threads
         self.launches: list[str] = []
 
-    def launch(self, name: str, blocks: int, threads: int, stream: int, *fields: int) -> None:
+    def launch(
+        self, name: str, blocks: int, threads: int, stream: int, fields: Sequence[int]
+    ) -> None:
         assert threads == self.threads
         self.launches.append(name)
         words = np.array(fields, np.int64)
