@@ -4,8 +4,8 @@ Here is which kernel does all of a batch, and the fast path: of batches that ask
 unusual all that the host does is one call of C++. Others, and such a batch where its kernel finds
 that there is more to do, go by way of `call.SmallCall`.
 
-The stages of such a kernel take some microseconds (common/one_launch.cuh, and
-text/one_launch/stages.cuh or dna/parts/part.cuh), so that what counts is everything around them:
+The stages of such a kernel take some microseconds (cuda/text/one_launch/stages.cuh,
+cuda/dna/parts/part.cuh), so that what counts is everything around them:
 nothing is made anew, no field of the Job is written but those that differ from batch to batch, and
 every function that is called counts.
 """

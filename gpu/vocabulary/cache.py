@@ -48,7 +48,7 @@ class Resident:
         is_pinned: it is not given up to make room.
         users: calls that use it now.
         wanted: False once it was unloaded or given up; its last user frees it.
-        is_fused: a small batch is one launch (cuda/common/one_launch.cuh).
+        is_fused: a small batch is one launch (cuda/text/one_launch, cuda/dna/parts).
         words: intp[F], which of the Job's 8-byte words the fields are; `values`, uint64[F], are
             what they hold, so that a workspace gets all at once.
     """

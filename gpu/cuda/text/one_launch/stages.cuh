@@ -19,7 +19,7 @@
 #include "text/compact/compact_to_host.cuh"
 #include "text/split/certain_boundaries.cuh"
 #include "text/split/find_long.cuh"
-#include "common/one_launch.cuh"
+#include "text/one_launch/shared_stages.cuh"
 #include "text/pretokenize/first_pass.cuh"
 
 namespace warptok::text {

@@ -1,4 +1,4 @@
-// What batches share whose stages are all in one launch, whatever their vocabulary.
+// The stages of one launch in front of those of byte-level BPE and behind them, by one block, a cluster or a grid.
 //
 // Where a stage needs what other threads wrote before it, all threads wait for each other: those of
 // one block; those of a cluster, which are up to sixteen blocks that the device runs side by side; or
@@ -13,6 +13,8 @@
 #include "special/accept.cuh"
 #include "batch/load_batch.cuh"
 #include "batch/utf8.cuh"
+
+namespace warptok::text {
 
 constexpr uint32_t CLUSTER = 16;           // Blocks.
 constexpr uint32_t GRID_BLOCKS = 2;        // A multiprocessor.
@@ -29,9 +31,8 @@ struct OneGrid {
     static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.launch.grid_arrivals); }
 };
 
-// Out of line, as most batches need none of them: with special tokens and frames in its midst a kernel of 16,000
-// instructions took 6 % more of a call with 200 bytes, and its loads were made one by one, each in front of where it
-// is used.
+// Out of line, as most batches need none of them: with special tokens and frames in its midst the compiler makes a
+// kernel's loads one by one, each in front of where it is used.
 template <class Threads>
 DEVICE_NOINLINE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
     enter_special_stage<0>(job, block, num_blocks);
@@ -41,7 +42,7 @@ DEVICE_NOINLINE void accept_special(const Job& job, OrbitShared& shared, uint32_
 }
 
 DEVICE_NOINLINE void check_composed(const Job& job, uint32_t block, uint32_t num_blocks) {
-    warptok::text::check_composed_stage(job, block, num_blocks);
+    check_composed_stage(job, block, num_blocks);
 }
 
 template <class Threads>
@@ -52,7 +53,7 @@ DEVICE_NOINLINE void frame_all(const Job& job, ScanShared& shared, uint32_t bloc
     Threads::wait(job);
 }
 
-// The stages in front of a family's own and behind them. `Shared` has `special`, `orbits` and `frame`.
+// The stages in front of encode_small's own and behind them. `Shared` has `special`, `orbits` and `frame`.
 template <class Threads, class Shared> struct OneLaunch {
     const Job& job;
     Shared& shared;
@@ -88,3 +89,5 @@ template <class Threads, class Shared> struct OneLaunch {
 
     DEVICE_METHOD void frame() const { frame_all<Threads>(job, shared.frame, block, num_blocks); }
 };
+
+}  // namespace warptok::text
