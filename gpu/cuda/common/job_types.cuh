@@ -36,12 +36,19 @@ constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
 constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
 constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
-constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to.
+constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to. See RARE_*.
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
 // Not 0: a character that the kernels do not know, or a text that would take them too long.
 constexpr uint32_t STATUS_NOT_COVERED = 6;
 constexpr uint32_t STATUS_ROWS = 7;        // What plain kernels know of all rows:
 constexpr uint32_t ROWS_ADD_UP = 1;        // ids of rows have to be added up (kmers/row_offsets.cuh),
 constexpr uint32_t ROWS_ARE_RIGHT = 2;     // none is at fault, and no kernel has written row_errors and row_refused.
-constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE, text: chunks are unresolved,
-constexpr uint32_t RARE_PIECES = 2;        // or pieces are long and no tokens.
+
+// The bits of STATUS_RARE, by family: RARE_* of k-mers are in kmers/letters.cuh, of DNA in dna/windows/stitch.cuh and
+// dna/parts/part.cuh, of text here, as the kernels that report a batch look for them.
+namespace warptok::text {
+
+constexpr uint32_t RARE_RUNS = 1;          // Chunks are unresolved.
+constexpr uint32_t RARE_PIECES = 2;        // Pieces are long and no tokens.
+
+}  // namespace warptok::text

@@ -98,12 +98,14 @@ DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blo
     note_rare(job, letters_to_ids(job, job.batch.text, ids_out<Id>(job), block, num_blocks));
 }
 
-// Text in pinned memory of the host becomes ids wherever the device writes; the host has cleared its STATUS_RARE.
+// Text in pinned memory of the host becomes ids wherever the device writes. The host has cleared its STATUS_RARE; some
+// thread's flags are there at the end if any thread has some.
 template <class Id>
 DEVICE void fetch_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t seen =
         letters_to_ids(job, job.host.host_text, reinterpret_cast<Id*>(job.host.host_ids), block, num_blocks);
-    if (seen >> RARE_SHIFT & RARE_FLAGS) job.host.host_status[STATUS_RARE] = 1;
+    uint32_t rare = seen >> RARE_SHIFT & RARE_FLAGS;
+    if (rare) job.host.host_status[STATUS_RARE] = rare;
 }
 
 }  // namespace warptok::kmers

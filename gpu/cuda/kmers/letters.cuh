@@ -20,7 +20,7 @@ constexpr uint32_t NUM_LETTERS = 260;
 
 constexpr uint32_t NOT_A_CODE = 1u << 25;  // No k-mer that holds it has a number.
 constexpr uint32_t VALUE_BITS = NOT_A_CODE - 1;
-constexpr uint32_t RARE_SHIFT = 26;        // Three flags, for STATUS_RARE: the plain kernels cannot ...
+constexpr uint32_t RARE_SHIFT = 26;        // Three flags, of STATUS_RARE: the plain kernels cannot ...
 constexpr uint32_t RARE_BREAK = 1;         // ... what ends a run,
 constexpr uint32_t RARE_WIDE = 2;          // ... characters that are not ASCII,
 constexpr uint32_t RARE_MARK = 4;          // ... a byte that special tokens have.
