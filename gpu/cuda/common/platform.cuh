@@ -2,6 +2,10 @@
 //
 // Functions marked DEVICE that use no cooperation compile with any C++17 compiler. Whole kernels
 // compile as C++ too when WARPTOK_EMULATION names a header that runs a block's threads as fibers.
+//
+// All folders include this one, common/, which includes none of them: the Job (job.cuh), what threads of a block or of
+// several blocks do together (block_reduce.cuh, grid_steps.cuh, lookback_scan.cuh), copies to and from shared memory
+// (async_load.cuh, bulk_store.cuh), bits and hashes. It has no kernels.
 #pragma once
 
 #ifdef __CUDACC__

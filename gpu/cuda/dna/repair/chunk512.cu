@@ -1,5 +1,8 @@
 // Repair of windows that begin at large chunks. Each size is a module of its own, as the compiler takes much
 // longer for both in one kernel; of a batch of another size this one does nothing.
+//
+// Launch: blocks of BLOCK threads, any number; they need not all run at a time.
+// Invariant: behind it every window of this size meets the one before, or STATUS_FAULT is not 0.
 #include "dna/repair/sequential.cuh"
 
 using namespace warptok::dna;

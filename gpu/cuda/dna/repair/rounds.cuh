@@ -27,7 +27,10 @@
 //     meet       all meetings are checked
 //
 // and from where one still fails a thread walks through one window after the other (dna/repair/sequential.cuh). All of
-// it is one launch.
+// it is one launch, repair_small or repair_large (chunk128.cu, chunk512.cu), behind meet_windows; its steps are those
+// of common/grid_steps.cuh. repeats.cuh has the borders of a run.
+//
+// Invariant: the launch ends when every window meets the one before, or with STATUS_FAULT, and no id is used.
 #pragma once
 #include "dna/repair/repeats.cuh"
 #include "common/grid_steps.cuh"

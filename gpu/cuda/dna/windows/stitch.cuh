@@ -8,8 +8,14 @@
 //     window w + 1           | . . . | . . . | . .
 //                            0       4       8
 //
-// Only the lowest 64 places behind the second one's begin are asked, so that a chunk's first word
+// Only the lowest 64 places behind the second one's begin are looked at, so that a chunk's first word
 // alone has pieces of two windows.
+//
+// The folder has the kernels that find these paths, which dna/kernels.cu declares. A batch launches, one behind the
+// other, forward_windows or forward_windows_copied (last_tokens.cuh; not for every vocabulary), walk_windows for the
+// windows that it leaves or for all (walk.cuh), and meet_windows.
+//
+// Invariant: behind walk_windows the bits of each window are a path through it: neighbouring tokens are compatible.
 #pragma once
 #include "dna/windows/walk.cuh"
 #include "common/lookback_scan.cuh"
