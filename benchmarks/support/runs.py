@@ -115,12 +115,12 @@ FASTA = Run("fasta", "fasta.json", "benchmarks.service.long_fasta --gigabytes 10
 TRAINING = Run(
     "training",
     "training.json",
-    "benchmarks.learning.training --data FOLDER --largest 16 --rounds 3",
+    "benchmarks.training.trainers --data FOLDER --largest 16 --rounds 3",
 )
 TRAINING_GPU = Run(
     "training_gpu",
     "training_gpu.json",
-    "benchmarks.learning.training --data FOLDER --device cuda --rounds 1",
+    "benchmarks.training.trainers --data FOLDER --device cuda --rounds 1",
 )
 RUNS = (
     ENGINE,

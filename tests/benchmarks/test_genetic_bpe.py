@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
-import benchmarks.learning.genetic_bpe
-from benchmarks.learning.genetic_bpe import measure
-from benchmarks.learning.mature_mirnas import (
+import benchmarks.training.genetic_bpe
+from benchmarks.training.genetic_bpe import measure
+from benchmarks.training.mature_mirnas import (
     SPECIES,
     Matures,
     read_family_seeds,
@@ -18,8 +18,8 @@ from benchmarks.learning.mature_mirnas import (
     split,
     task,
 )
-from benchmarks.learning.mirna_lookup import lookups
-from benchmarks.learning.mirna_tables import tables
+from benchmarks.training.mirna_lookup import lookups
+from benchmarks.training.mirna_tables import tables
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.motifs.bank import MotifBank
 
@@ -144,7 +144,7 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
     cells.write_text("".join(others))
     asked = []
     monkeypatch.setattr(
-        benchmarks.learning.genetic_bpe,
+        benchmarks.training.genetic_bpe,
         "results",
         lambda cells, *_, **__: asked.extend(cells) or [(cells[0], json.loads(last)["measured"])],
     )
@@ -155,7 +155,7 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
 @pytest.mark.torch
 def test_a_stack_is_as_many_transformers_of_torch():
     torch = torch_or_skip()
-    from benchmarks.learning.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
+    from benchmarks.training.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
 
     chances = [torch.Generator().manual_seed(seed) for seed in (3, 4)]
     models = Classifiers(chances, num_ids=9, max_length=6, num_classes=5).eval()

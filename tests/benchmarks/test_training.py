@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.learning import training_gpu
-from benchmarks.learning.corpora import copies
 from benchmarks.support.corpora import numbers
+from benchmarks.training import trainers_gpu
+from benchmarks.training.corpora import copies
 from gpu.training.merger import DeviceMerger
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.sequences.corpus import Corpus
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
-PLAN = training_gpu.Plan(40, 50, 6, 2_000, (500, 1_500), 500, 1)
+PLAN = trainers_gpu.Plan(40, 50, 6, 2_000, (500, 1_500), 500, 1)
 
 
 def sequences(number: int, lengths: list[int]) -> Corpus:
@@ -32,11 +32,11 @@ def corpora():
 
 @pytest.fixture(autouse=True)
 def _short_copies(monkeypatch):
-    monkeypatch.setattr(training_gpu, "COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(trainers_gpu, "COPY_BYTES", 1 << 16)
 
 
 def test_every_case_is_proved_and_every_size_timed(corpora):
-    document = training_gpu.run(EmulatedDevice(), corpora, PLAN)
+    document = trainers_gpu.run(EmulatedDevice(), corpora, PLAN)
     assert len(document["proved"]) == 14
     assert all(row["equal"] for row in document["proved"])
     assert {row.get("ending") for row in document["proved"]} >= {"size", "no pair"}
@@ -62,7 +62,7 @@ def test_nothing_is_timed_where_a_merge_differs(corpora, monkeypatch):
 
     monkeypatch.setattr(DeviceMerger, "best", wrong)
     with pytest.raises(SystemExit, match="matures: merge 0 is"):
-        training_gpu.run(EmulatedDevice(), corpora, replace(PLAN, bases=()))
+        trainers_gpu.run(EmulatedDevice(), corpora, replace(PLAN, bases=()))
 
 
 def test_copies_are_the_same_however_many_are_made_at_once(corpora, monkeypatch):
@@ -70,6 +70,6 @@ def test_copies_are_the_same_however_many_are_made_at_once(corpora, monkeypatch)
     whole = copies(genome, 5_000)
     assert (whole.data[:1_000] == genome.data).all()
     assert 0.05 < (whole.data != np.resize(genome.data, 5_000)).mean() < 0.1
-    monkeypatch.setattr("benchmarks.learning.corpora.AT_ONCE", 300)
+    monkeypatch.setattr("benchmarks.training.corpora.AT_ONCE", 300)
     assert copies(genome, 5_000).digest == whole.digest
     assert (numbers(7, 5, 3) == numbers(7, 8)[3:]).all()

@@ -1,6 +1,6 @@
 """Learning on a GPU: every merge compared with the processor's, then the time up to 1 G bases.
 
-Run by `python -m benchmarks.learning.training --device cuda`. Seconds are of the whole call of
+Run by `python -m benchmarks.training.trainers --device cuda`. Seconds are of the whole call of
 `train`, from
 arrays to a Vocabulary, in three parts: `host` until the corpus lies there as ids, motifs found;
 `copied` until it is on the device and its pairs are counted; `merged` until the end. The first call
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.dna.symbols import copy_rate
-from benchmarks.learning.corpora import MILLION, bank_of, copies
 from benchmarks.support.gpu_clock import Clock
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.timing import Seconds, summary
+from benchmarks.training.corpora import MILLION, bank_of, copies
 from gpu.runtime.device import Device
 from gpu.training.merger import DeviceMerger
 from vocabularies.motifs.bank import MotifBank

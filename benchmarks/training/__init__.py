@@ -1,5 +1,5 @@
 """Learning vocabularies, and the experiments of the GeneticBPE paper.
 
-`training` times ours beside the trainer of `tokenizers`, on the CPU or with `training_gpu` on a
+`trainers` times ours beside the trainer of `tokenizers`, on the CPU or with `trainers_gpu` on a
 GPU; `genetic_bpe` makes the tables of the paper with modules `mirna_*` and `mature_mirnas`.
 """

@@ -1,6 +1,6 @@
 r"""The experiments of the GeneticBPE paper on MirGeneDB's mature miRNAs, its figures beside ours.
 
-    python -m benchmarks.learning.genetic_bpe --data FOLDER --out FOLDER \
+    python -m benchmarks.training.genetic_bpe --data FOLDER --out FOLDER \
         [--device cuda --processes 8]
 
 FOLDER of --data holds dna/mirgenedb_2.1_ALL-mat.fa, 17,599 sequences of 75 species, where the paper
@@ -19,12 +19,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.learning.mature_mirnas import TASKS, Matures, read_family_seeds, read_matures, task
-from benchmarks.learning.mirna_lookup import lookups
-from benchmarks.learning.mirna_runs import EVERYWHERE, HUMAN, Cell, Encoded, Kept, Plan, results
-from benchmarks.learning.mirna_tables import tables
-from benchmarks.learning.mirna_tokenizers import VARIANTS, cut_out, seed_bank, tokenized
 from benchmarks.support.machine import machine
+from benchmarks.training.mature_mirnas import TASKS, Matures, read_family_seeds, read_matures, task
+from benchmarks.training.mirna_lookup import lookups
+from benchmarks.training.mirna_runs import EVERYWHERE, HUMAN, Cell, Encoded, Kept, Plan, results
+from benchmarks.training.mirna_tables import tables
+from benchmarks.training.mirna_tokenizers import VARIANTS, cut_out, seed_bank, tokenized
 from vocabularies.motifs.bank import MotifBank, find_spans
 
 MATURES, FAMILIES = "dna/mirgenedb_2.1_ALL-mat.fa", "dna/mirna_family_seeds_mirmachine.tsv"

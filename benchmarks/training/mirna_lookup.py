@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.learning.mature_mirnas import TASKS, Matures, task
-from benchmarks.learning.mirna_runs import EVERYWHERE, HUMAN, labels_of, parts
-from benchmarks.learning.mirna_tokenizers import SEED_REGION
+from benchmarks.training.mature_mirnas import TASKS, Matures, task
+from benchmarks.training.mirna_runs import EVERYWHERE, HUMAN, labels_of, parts
+from benchmarks.training.mirna_tokenizers import SEED_REGION
 
 Ints = NDArray[np.int64]
 

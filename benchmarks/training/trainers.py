@@ -1,7 +1,7 @@
 """Learning vocabularies: the figures asked for, `tokenizers`' trainer beside it, and the growth.
 
-    python -m benchmarks.learning.training --data FOLDER [--largest 64] [--out FILE]
-    python -m benchmarks.learning.training --data FOLDER --device cuda      # see training_gpu.py
+    python -m benchmarks.training.trainers --data FOLDER [--largest 64] [--out FILE]
+    python -m benchmarks.training.trainers --data FOLDER --device cuda      # see trainers_gpu.py
 
 FOLDER holds the files of `corpora.FILES`. Merges are compared with `tokenizers`' before
 anything is timed. Seconds are of the whole call of `train`, from arrays to a Vocabulary, in turns
@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, trainers
 
-from benchmarks.learning import training_gpu
-from benchmarks.learning.corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
 from benchmarks.support.machine import machine
 from benchmarks.support.timing import clocked, summary, take_turns
+from benchmarks.training import trainers_gpu
+from benchmarks.training.corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
 from gpu.runtime.cuda_device import CudaDevice
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
@@ -47,11 +47,11 @@ def main() -> None:
     arguments = parser.parse_args()
     corpora = read_files(arguments.data)
     if arguments.device == "cuda":
-        plan = training_gpu.FULL
+        plan = trainers_gpu.FULL
         largest = MILLION * (arguments.largest or 1000)
         bases = tuple(each for each in plan.bases if each <= largest)
         plan = replace(plan, bases=bases, rounds=arguments.rounds or plan.rounds)
-        document = training_gpu.run(CudaDevice(), corpora, plan)
+        document = trainers_gpu.run(CudaDevice(), corpora, plan)
         out = RESULTS / "training_gpu.json"
     else:
         rounds = arguments.rounds or 5

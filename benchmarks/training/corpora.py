@@ -18,7 +18,7 @@ FILES = {
 }
 MILLION = 1_000_000
 NUM_MOTIFS, SHORTEST_MOTIF = 10_000, 8
-NO_LOCK = 1 << 24  # Letters, each of which takes tens of bytes while it is made.
+AT_ONCE = 1 << 24  # Letters, each of which takes tens of bytes while it is made.
 
 
 def read_files(folder: Path) -> dict[str, Corpus]:
@@ -33,8 +33,8 @@ def copies(genome: Corpus, num_bases: int) -> Corpus:
     """One sequence: the genome repeated, a tenth of each copy changed."""
     letters = np.frombuffer(b"ACGT", np.uint8)
     data = np.resize(genome.data, num_bases)
-    for begin in range(0, num_bases, NO_LOCK):
-        part = data[begin : begin + NO_LOCK]
+    for begin in range(0, num_bases, AT_ONCE):
+        part = data[begin : begin + AT_ONCE]
         drawn = numbers(7, len(part), begin)
         changed = drawn % 10 == 0
         changed[: max(0, len(genome.data) - begin)] = False

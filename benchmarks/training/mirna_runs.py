@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.learning.mature_mirnas import SPECIES, Matures, Task, split, task
+from benchmarks.training.mature_mirnas import SPECIES, Matures, Task, split, task
 
 EVERYWHERE, HUMAN = "everywhere", "human"
 CONSERVED = 1
@@ -114,7 +114,7 @@ def _begin(*common: Any) -> None:
 
 
 def _measure(cell: Cell) -> Measured:
-    from benchmarks.learning.mirna_training import Places, Rows, Schedule, fit
+    from benchmarks.training.mirna_training import Places, Rows, Schedule, fit
 
     matures, encoded, plan = _COMMON
     asked, tokens = task(matures, cell.task), encoded[cell.tokenizer]
