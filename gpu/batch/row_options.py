@@ -44,8 +44,7 @@ class RowOptions:
     """What the rows of a batch ask for.
 
     Attributes:
-        flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh and cuda/kmers/letters.cuh; empty where
-            `is_default`.
+        flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty where `is_default`.
         max_length: uint32[B], NO_LIMIT where a row has none; None where no row has one.
         spans: bool[B], rows that ask for spans; None where none does.
         framed: whether any row gets begin and end tokens or may be cut.

@@ -1,4 +1,6 @@
-// Begin and end tokens and truncation: from a batch's ids to the rows as they are answered.
+// Framing: the begin and end tokens of rows (a vocabulary's prefix and suffix) and truncation to max_length, from
+// a batch's ids to the rows as they are answered. The options of each row are bits of row_flags (batch/rows.cuh) and
+// row_max_length; host side: gpu/batch/row_options.py.
 //
 //     frame_rows    what is kept of each row, and where it begins in the answer
 //     frame_ids     the answer, four ids a thread
