@@ -23,7 +23,7 @@ DEVICE uint32_t bases_behind(const PartShared& shared, uint32_t place) {
 }
 
 // The id of up to dna_k bases before a place; NO_TOKEN where they are no token.
-DEVICE uint32_t id_of_few(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
+DEVICE uint32_t id_of_short(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
     uint32_t first = ((1u << 2 * length) - 4) / 3;
     return __ldg(job.dna.dna_spelled + first + (codes_before(shared, place) >> (32 - 2 * length)));
 }
@@ -53,8 +53,8 @@ DEVICE_NOINLINE uint32_t id_of_mixed(const Job& job, const PartShared& shared, u
 DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t place, uint64_t number) {
     if (number < 32) {
         uint32_t length = static_cast<uint32_t>(number) + 1;
-        return length <= bases_behind(shared, place) && length <= job.dna.dna_k ? id_of_few(job, shared, place, length)
-                                                                                : NO_TOKEN;
+        if (length > bases_behind(shared, place) || length > job.dna.dna_k) return NO_TOKEN;
+        return id_of_short(job, shared, place, length);
     }
     if (number - 32 >= job.parts.num_bases_mixed) return NO_TOKEN;
     ulonglong2 token = job.parts.bases_mixed[number - 32];

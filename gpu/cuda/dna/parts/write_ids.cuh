@@ -31,7 +31,7 @@ DEVICE uint32_t id_of_piece(const Job& job, const PartShared& shared, uint32_t p
     if (length == RUN_BEGINS) return static_cast<uint32_t>(job.dna.run_id);
     if (length >= GAP_LENGTH) return __ldg(job.dna.dna_letter_ids + (length - GAP_LENGTH));
     if (length > bases_behind(shared, place)) return id_of_mixed(job, shared, place, length);
-    return length > job.dna.dna_k ? id_of_long(job, shared, place, length) : id_of_few(job, shared, place, length);
+    return length > job.dna.dna_k ? id_of_long(job, shared, place, length) : id_of_short(job, shared, place, length);
 }
 
 // Lists pieces, so that neighbouring threads write neighbouring ids: id << 16 | the place where it ends. The whole
