@@ -20,8 +20,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
 from vocabularies.preprocessing.unicode_classes import class_mask, normalizer_code_points
 
-__all__ = ["BASES", "Letters", "letters_of"]
-
 BASES = 4
 MIXED, GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
 DROPPED, UNKNOWN = constant("LETTER_DROPPED"), constant("LETTER_UNKNOWN")

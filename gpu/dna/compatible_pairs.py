@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from vocabularies.reference.bpe import BpeRules, merge
 
-__all__ = ["Pairs", "Run", "compatible_pairs", "in_order", "run_of"]
-
 NEVER = 1 << 40  # The rank at which a whole token is merged any further.
 MAX_TRIED = 256  # Tokens of a list out of order, of which every pair is tried.
 Spine = tuple[tuple[int, int], ...]

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from gpu.dna.compatible_pairs import Pairs
 from gpu.kernels.job import constant
 
-__all__ = ["DENSE", "LATEST", "LastTokens"]
-
 UInt16s = NDArray[np.uint16]
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from gpu.dna.alphabet import BASES
 from gpu.kernels.job import constant
 
-__all__ = ["Longest", "longest_tokens", "spelled_tokens"]
-
 UInt16s = NDArray[np.uint16]
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]

@@ -17,8 +17,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.preprocessing.unicode_classes import lowercase_mapping
 
-__all__ = ["Steps", "steps_of"]
-
 MAX_RUN = 16
 ASCII = 128
 _RUN = re.compile(r"([!-~])\{(\d+),\}")

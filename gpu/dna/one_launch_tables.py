@@ -16,8 +16,6 @@ from gpu.dna.suffix_tables import Endings
 from gpu.kernels.job import constant
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Bases", "bases_of"]
-
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 

@@ -15,8 +15,6 @@ from gpu.dna.compatible_pairs import Pairs
 from gpu.dna.last_tokens import DENSE, LATEST, LastTokens
 from gpu.kernels.job import constant
 
-__all__ = ["Endings", "endings_of"]
-
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 Int64s = NDArray[np.int64]

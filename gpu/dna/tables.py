@@ -25,8 +25,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import make_bpe_rules
 from vocabularies.sequences.strand import COMPLEMENT
 
-__all__ = ["DnaTables", "dna_tables", "prepare_dna"]
-
 UInt16s = NDArray[np.uint16]
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]

@@ -17,8 +17,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
 from vocabularies.reference.bpe import make_bpe_rules
 
-__all__ = ["whole_tokens"]
-
 MAX_BYTES = constant("MAX_SPECIAL")
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from gpu.kernels.families import Family
 from gpu.kernels.job import constant
 
-__all__ = ["KmerRule", "even_length", "even_numbers", "set_even_rows"]
-
 SAMPLE = 32
 MOST = (1 << 32) - 1
 ROW_CIRCLE = constant("ROW_CIRCLE")

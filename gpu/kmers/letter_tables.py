@@ -32,8 +32,6 @@ from vocabularies.preprocessing.normalizers import Normalizer, normalize
 from vocabularies.preprocessing.unicode_classes import class_mask
 from vocabularies.sequences.strand import COMPLEMENT
 
-__all__ = ["symbol_tables"]
-
 UInt32s = NDArray[np.uint32]
 Arrays = dict[str, NDArray[np.generic]]
 Numbers = dict[str, int]
@@ -105,7 +103,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
         classes = np.where(table.is_space, SPACE, classes)
     space = SPACE if apart else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
-    # What takes words apart is the CPU engine's: contents.rare_kernels.
+    # What takes words apart is the CPU engine's: gpu.batch.plan.rare_kernels.
     marks = table.needs_reference if has_words else mark_special_bytes(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)

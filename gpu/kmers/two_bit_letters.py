@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from gpu.kernels.job import constant
 from vocabularies.model.types import Kmers
 
-__all__ = ["four_characters", "four_letters"]
-
 UInt32s = NDArray[np.uint32]
 Numbers = dict[str, int]
 
