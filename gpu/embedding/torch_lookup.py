@@ -151,7 +151,9 @@ class TorchLookUp:
         self, d_data: Tensor, d_codes: Tensor, offsets: NDArray[np.int64], width: int
     ) -> Tensor:
         """Look up ids [b, width]; column c of a row of n ids has id c - (width - n), or padding."""
-        rule, last, lengths = self.rule, len(d_data) - 1, np.diff(offsets)
+        rule = self.rule
+        last = len(d_data) - 1
+        lengths = np.diff(offsets)
         counts = rule.count_ids(lengths)
         d_begins = to_device(offsets[:-1, None], self.device)
         d_columns = torch.arange(width, device=self.device)

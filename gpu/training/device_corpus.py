@@ -102,9 +102,10 @@ def compute_pair_sizes(capacity: int, has_spans: bool, has_places: bool) -> dict
     """
     table = 8 * capacity * capacity
     num_sums = constant("SUMS_OF_PLACED") if has_places else 1
+    span_tables = {"bonuses": table, "penalties": table} if has_spans else {}
     return {
         "frequencies": table,
-        **({"bonuses": table, "penalties": table} if has_spans else {}),
+        **span_tables,
         "lengths": 4 * capacity,
         "neighbours": 2 * 8 * capacity * num_sums,
         "row_is_stale": 4 * capacity,

@@ -1,4 +1,4 @@
-"""What is found out about tokenizers is what they do, and what they do not say is not assumed."""
+"""`discover` finds the ids that tokenizers give, and leaves to them whatever it cannot prove."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def reference_ids(vocabulary: Vocabulary, text: str) -> list[int]:
 
 
 class Plain:
-    """A tokenizer of somebody's own: encode and nothing else."""
+    """A tokenizer that has `encode` and nothing else."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         self.encode = encode
 
 
-def check(found: Discovery, encode: Callable[[str], list[int]], alphabet: str) -> int:
-    """Where the rule knows a text, it gives the tokenizer's ids; how many texts it knew."""
+def check(discovery: Discovery, encode: Callable[[str], list[int]], alphabet: str) -> int:
+    """Check that the rule gives the tokenizer's ids; return how many texts it has ids for."""
     source, num_known = random.Random(0), 0
-    assert found.upstream is not None
+    assert discovery.upstream is not None
     for length in [*range(30), 200]:
         text = "".join(source.choices(alphabet, k=length))
-        ids, _ = found.upstream(Batch([text]))
+        ids, _ = discovery.upstream(Batch([text]))
         assert ids.tolist() == encode(text)
-        known = None if found.rule is None else found.rule.encode(data_of(text))
-        if known is not None:
-            assert known.tolist() == encode(text), text
+        ids_of_rule = None if discovery.rule is None else discovery.rule.encode(data_of(text))
+        if ids_of_rule is not None:
+            assert ids_of_rule.tolist() == encode(text), text
             num_known += 1
     return num_known
 
@@ -68,13 +68,13 @@ def test_published_tokenizers_are_looked_up(name: str, face: str) -> None:
     def encode(text: str) -> list[int]:
         return reference_ids(vocabulary, text)
 
-    found = discover(vocabulary if face == "vocabulary" else Plain(encode))
-    assert found.use_ids_path
-    assert check(found, encode, "ACGT") == 31
+    discovery = discover(vocabulary if face == "vocabulary" else Plain(encode))
+    assert discovery.use_ids_path
+    assert check(discovery, encode, "ACGT") == 31
     for alphabet in ("ACGTN", "ACGTacgtnRY", "ACGTé[]MASK"):
-        check(found, encode, alphabet)
+        check(discovery, encode, alphabet)
     if face == "vocabulary":
-        assert found.pad_id == vocabulary.roles["pad"]
+        assert discovery.pad_id == vocabulary.roles["pad"]
 
 
 @pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k"])
@@ -91,22 +91,22 @@ def test_tokenizers_that_merge_are_left_to_themselves(
         if not path.is_file():
             pytest.skip(f"no {path.name} of {name} in the data folder (set WARPTOK_DATA)")
         source = Tokenizer.from_file(str(path))
-    found = discover(source)
-    assert not found.use_ids_path
+    discovery = discover(source)
+    assert not discovery.use_ids_path
     assert "come from the upstream tokenizer" in caplog.text
-    assert found.reason in caplog.text
+    assert discovery.reason in caplog.text
     if face != "vocabulary":
-        assert SELF_TEST in found.reason
-    assert check(found, lambda text: reference_ids(vocabulary, text), "ACGTN") == 0
+        assert SELF_TEST in discovery.reason
+    assert check(discovery, lambda text: reference_ids(vocabulary, text), "ACGTN") == 0
 
 
 def test_an_engine_takes_the_references_place() -> None:
     engine, vocabulary = CpuEngine(), load("dnabert2")
-    found = discover(vocabulary, engine=engine)
-    check(found, lambda text: reference_ids(vocabulary, text), "ACGTNR")
-    assert found.upstream is not None
+    discovery = discover(vocabulary, engine=engine)
+    check(discovery, lambda text: reference_ids(vocabulary, text), "ACGTNR")
+    assert discovery.upstream is not None
     with pytest.raises(SequenceRefused, match=r"row 1: .*UTF-8") as refused:
-        found.upstream(Batch.from_bytes([b"A", b"\xff"]))
+        discovery.upstream(Batch.from_bytes([b"A", b"\xff"]))
     assert refused.value.row == 1
 
 
@@ -127,17 +127,17 @@ def test_a_tokenizer_of_hugging_face_keeps_its_settings() -> None:
     tokenizer.add_special_tokens([AddedToken("[PAD]"), AddedToken("[CLS]")])
     tokenizer.enable_padding(pad_id=7, length=50)
     tokenizer.enable_truncation(3)
-    found = discover(tokenizer)
-    assert found.use_ids_path
-    assert (found.pad_id, found.unknown_id) == (7, 5)
+    discovery = discover(tokenizer)
+    assert discovery.use_ids_path
+    assert (discovery.pad_id, discovery.unknown_id) == (7, 5)
     assert tokenizer.padding["length"] == 50
     assert tokenizer.truncation["max_length"] == 3
-    assert found.rule is not None
-    assert found.rule.encode(data_of("ACGTNxA")).tolist() == [1, 2, 3, 4, 5, 0, 1]
+    assert discovery.rule is not None
+    assert discovery.rule.encode(data_of("ACGTNxA")).tolist() == [1, 2, 3, 4, 5, 0, 1]
     # One sign of a special token has no code, so that its text goes to the tokenizer.
-    assert found.rule.encode(data_of("AC[PAD]")) is None
-    assert found.upstream is not None
-    assert found.upstream(Batch(["AC[PAD]"]))[0].tolist() == [1, 2, 7]
+    assert discovery.rule.encode(data_of("AC[PAD]")) is None
+    assert discovery.upstream is not None
+    assert discovery.upstream(Batch(["AC[PAD]"]))[0].tolist() == [1, 2, 7]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_tokenizer_of_hugging_face_keeps_its_settings() -> None:
     ],
 )
 def test_what_letters_alone_do_not_show_is_found(tokenizer: Tokenizer, reason: str) -> None:
-    found = discover(tokenizer)
-    assert not found.use_ids_path
-    assert reason in found.reason
+    discovery = discover(tokenizer)
+    assert not discovery.use_ids_path
+    assert reason in discovery.reason
 
 
 def test_white_space_that_gives_no_id_has_no_code() -> None:
@@ -165,10 +165,10 @@ def test_white_space_that_gives_no_id_has_no_code() -> None:
 
 def test_letters_that_a_tokenizer_raises_for_are_left_to_it() -> None:
     table = dict(zip("ACGTN", range(5), strict=True))
-    found = discover(Plain(lambda text: [table[letter] for letter in text]))
-    assert found.rule is not None
-    assert found.rule.encode(data_of("GATTACAN")).tolist() == [2, 0, 3, 3, 0, 1, 0, 4]
-    assert found.rule.encode(data_of("acgt")) is None
+    discovery = discover(Plain(lambda text: [table[letter] for letter in text]))
+    assert discovery.rule is not None
+    assert discovery.rule.encode(data_of("GATTACAN")).tolist() == [2, 0, 3, 3, 0, 1, 0, 4]
+    assert discovery.rule.encode(data_of("acgt")) is None
 
 
 def words_of(k: int, *more: str) -> dict[str, int]:
@@ -179,9 +179,9 @@ def words_of(k: int, *more: str) -> dict[str, int]:
 def test_a_word_that_a_tokenizer_raises_for_is_found_among_4096() -> None:
     table = words_of(6)
     del table["TAGACC"]
-    found = discover(Plain(lambda text: [table[text[i : i + 6]] for i in range(len(text) - 5)]))
-    assert not found.use_ids_path
-    assert "'TAGACC'" in found.reason
+    discovery = discover(Plain(lambda text: [table[text[i : i + 6]] for i in range(len(text) - 5)]))
+    assert not discovery.use_ids_path
+    assert "'TAGACC'" in discovery.reason
 
 
 @pytest.mark.parametrize("adapter", ["AGATCGGAAGAGC", "agatcggaagagc"])
@@ -191,9 +191,9 @@ def test_an_added_token_of_bases_may_be_anywhere_among_words(adapter: str) -> No
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(".{3}|."), "isolated")
     assert discover(tokenizer).use_ids_path
     tokenizer.add_tokens([AddedToken(adapter)])
-    found = discover(tokenizer)
-    assert not found.use_ids_path
-    assert repr(adapter) in found.reason
+    discovery = discover(tokenizer)
+    assert not discovery.use_ids_path
+    assert repr(adapter) in discovery.reason
 
 
 @pytest.mark.parametrize("limit", [2_500, 5_000, 100_000])
@@ -234,16 +234,20 @@ def test_embedders_say_what_they_know() -> None:
         tokenizer: Any = Wrapper()
         embed_tokens: Any = staticmethod(lambda ids: ids)
 
-    found = discover(Embedder())
-    assert (found.pad_id, found.unknown_id, found.token_len) == (4, 11, 1024)
-    assert check(found, lambda text: reference_ids(load("hyenadna"), text), "ACGTNxyz") == 31
+    discovery = discover(Embedder())
+    assert (discovery.pad_id, discovery.unknown_id, discovery.token_len) == (4, 11, 1024)
+    assert check(discovery, lambda text: reference_ids(load("hyenadna"), text), "ACGTNxyz") == 31
     assert discover(Embedder(), token_len=7).token_len == 7
     without = Embedder()
     without.tokenizer = None
-    found = discover(without)
-    assert (found.pad_id, found.unknown_id) == (9, 0)
-    assert found.rule is not None
-    assert found.rule.encode(data_of("ACGTNacgtn?\xff")).tolist() == [1, 2, 3, 4, 0] * 2 + [0, 0, 0]
+    discovery = discover(without)
+    assert (discovery.pad_id, discovery.unknown_id) == (9, 0)
+    assert discovery.rule is not None
+    assert discovery.rule.encode(data_of("ACGTNacgtn?\xff")).tolist() == [1, 2, 3, 4, 0] * 2 + [
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("source", [7, object()])
@@ -278,11 +282,11 @@ def test_random_tokenizers(
         rest = text[len(text) // k * k :] if keeps_rest and not overlapping else ""
         return [number(word) for word in [*words, *rest]]
 
-    found = discover(Plain(encode))
-    num_known = check(found, encode, "ACGT")
+    discovery = discover(Plain(encode))
+    num_known = check(discovery, encode, "ACGT")
     if merges:
         assert num_known == 0
-        assert not found.use_ids_path
+        assert not discovery.use_ids_path
     else:
         assert num_known == 31
 
@@ -292,8 +296,8 @@ def test_the_rules_counts_are_the_numbers_of_ids(name: str) -> None:
     rule = read_letter_rule(load(name))
     assert isinstance(rule, LetterRule)
     lengths = np.arange(40)
-    known = [rule.encode(data_of("A" * length)) for length in lengths]
-    assert rule.count_ids(lengths).tolist() == [len(ids) for ids in known if ids is not None]
+    rows = [rule.encode(data_of("A" * length)) for length in lengths]
+    assert rule.count_ids(lengths).tolist() == [len(ids) for ids in rows if ids is not None]
 
 
 def test_a_vocabulary_of_the_library_alone_needs_an_engine() -> None:
@@ -312,8 +316,8 @@ def test_a_rule_that_differs_from_its_witness_is_not_used(caplog: pytest.LogCapt
             return encoded
 
     with caplog.at_level(logging.WARNING):
-        found = discover(load("hyenadna"), engine=Wrong())
-    assert not found.use_ids_path
-    assert found.reason == f"{SELF_TEST!r} is not its letters' ids: upstream gives ids " + str(
+        discovery = discover(load("hyenadna"), engine=Wrong())
+    assert not discovery.use_ids_path
+    assert discovery.reason == f"{SELF_TEST!r} is not its letters' ids: upstream gives ids " + str(
         [8, 8, 9, 10, 11, 6, 6, 6, 6, 11]
     )

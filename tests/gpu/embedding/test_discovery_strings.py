@@ -24,12 +24,12 @@ WORDS = ["".join(word) for word in itertools.product("ACGT", repeat=3)]
 
 
 def ids_are_its_own(source: Any, encode: Any, *texts: str) -> bool:
-    """Whether there is a rule; the ids that it knows are the tokenizer's."""
+    """Whether there is a rule, whose ids are checked to be the tokenizer's."""
     rule = discover(source).rule
     for text in texts if rule is not None else ():
         assert rule is not None
-        known = rule.encode(np.frombuffer(text.encode(), np.uint8))
-        assert known is None or known.tolist() == encode(text), text
+        ids = rule.encode(np.frombuffer(text.encode(), np.uint8))
+        assert ids is None or ids.tolist() == encode(text), text
     return rule is not None
 
 
@@ -151,7 +151,7 @@ def test_a_special_token_that_a_normalizer_may_write_is_left_to_the_tokenizer() 
 
 
 class Listed:
-    """A tokenizer of somebody's own that takes what it lists, the longest first."""
+    """A tokenizer that lists its strings and takes the longest one first."""
 
     def __init__(self, vocab: dict[Any, int], name: str, mark: str = "") -> None:
         self.table = vocab
@@ -242,8 +242,8 @@ def test_random_vocabularies(
         "pieces": lambda: models.Unigram([(s, -source.random() * 9) for s in vocab], 0, False),
     }
     tokenizer = Tokenizer(made[model]())
-    found = "|".join([*(longer if cuts else ()), f".{{{k}}}", "."])
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(found), "isolated")
+    pattern = "|".join([*(longer if cuts else ()), f".{{{k}}}", "."])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     if case is not None:
         tokenizer.normalizer = case
     texts = ["".join(source.choices([*alphabet, *longer], k=size)) for size in range(30)]

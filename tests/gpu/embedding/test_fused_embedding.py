@@ -87,12 +87,12 @@ def test_ids_and_rows_are_the_tables(monkeypatch, dtype, width, is_pinned):
     for shape, begin in (((1, 1), 0), ((3, 7), 1), ((2, BLOCK_LETTERS), 2), ((5, 331), 3)):
         text = np.concatenate([np.zeros(begin, np.uint8), matrix(*shape).ravel()])[begin:]
         embed = embedder(rule, rows, dtype)
-        found = embed(text, shape[0])
+        result = embed(text, shape[0])
         expected = torch.from_numpy(rule.codes[text].reshape(shape).astype(np.int64))
-        assert found.ids.dtype == dtype
-        assert torch.equal(found.ids.long(), expected)
-        assert torch.equal(found.activations, rows(expected))
-        assert not found.has_unknown()
+        assert result.ids.dtype == dtype
+        assert torch.equal(result.ids.long(), expected)
+        assert torch.equal(result.activations, rows(expected))
+        assert not result.has_unknown()
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -103,11 +103,11 @@ def test_letters_behind_have_ids_alone(dtype):
     for first, more, length in ((1, 1, 1), (5, 5, 67), (9, 2, 331), (3, 1, 128)):
         text = matrix(first + more, length).ravel()
         embed = embedder(rule, rows, dtype)
-        found = embed(text[: first * length], first, text[first * length :])
+        result = embed(text[: first * length], first, text[first * length :])
         ids = torch.from_numpy(rule.codes[text].reshape(-1, length)).to(dtype)
-        assert torch.equal(found.ids, ids[:first])
-        assert torch.equal(found.next_ids, ids[first:])
-        assert torch.equal(found.activations, rows(found.ids))
+        assert torch.equal(result.ids, ids[:first])
+        assert torch.equal(result.next_ids, ids[first:])
+        assert torch.equal(result.activations, rows(result.ids))
         text[-1] = ord("[")
         assert embed(text[: first * length], first, text[first * length :]).has_unknown()
 
@@ -125,9 +125,9 @@ def test_a_letter_without_a_code_is_seen_wherever_it_stands():
 
 
 def layer_of(rows: Any, **settings: Any) -> EmbeddingLayer:
-    found = discover(load("hyenadna"))
-    layer = EmbeddingLayer(rows, found, device="cpu", **settings)
-    layer._fused = embedder(found.rule, rows)  # type: ignore[arg-type]
+    discovery = discover(load("hyenadna"))
+    layer = EmbeddingLayer(rows, discovery, device="cpu", **settings)
+    layer._fused = embedder(discovery.rule, rows)  # type: ignore[arg-type]
     return layer
 
 
@@ -157,12 +157,12 @@ def test_a_row_that_only_the_tokenizer_knows_goes_there():
     assert len(texts[4]) == 16
     vocabulary = load("hyenadna")
     parts = list(layer_of(rows, max_ids=3 * 16).embed_from_strings(texts, "bytes"))
-    found = discover(vocabulary)
+    discovery = discover(vocabulary)
     for part in parts:
-        ids, offsets = found.upstream(Batch(texts[part.begin : part.end]))
+        ids, offsets = discovery.upstream(Batch(texts[part.begin : part.end]))
         own = [ids[begin:end].tolist() for begin, end in itertools.pairwise(offsets)]
         width = part.ids.shape[1]
-        assert part.ids.tolist() == [[found.pad_id] * (width - len(row)) + row for row in own]
+        assert part.ids.tolist() == [[discovery.pad_id] * (width - len(row)) + row for row in own]
         assert torch.equal(part.activations, rows(part.ids))
     assert [(part.path, part.num_upstream) for part in parts] == [
         ("bytes, at once", 0),
@@ -207,7 +207,8 @@ def test_what_is_too_large_is_halved(monkeypatch, caplog):
 
 def test_a_kernel_that_fails_leaves_the_rest_to_other_paths(monkeypatch):
     texts, rows = matrix(20, 8), table(12, 8)
-    layer, real, calls = layer_of(rows, max_rows=3), LetterEmbedder.__call__, []
+    layer, real = layer_of(rows, max_rows=3), LetterEmbedder.__call__
+    calls: list[int] = []
 
     def fails(self, data, num_rows, behind=None):
         calls.append(num_rows)

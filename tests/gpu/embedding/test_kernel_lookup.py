@@ -53,29 +53,29 @@ def _without_a_device(monkeypatch):
     monkeypatch.setattr(kernel_lookup, "get_batch_marks", lambda: marks)
 
 
-def looked_up(
+def look_up_and_check(
     rule, batch: Batch, dtype=torch.int64, extra: int = 0
 ) -> tuple[list, bool, list[str]]:
-    """What the kernels give, held to torch's look-up, and what was launched."""
+    """Look up by the kernels, compare with torch's look-up; return ids, mark and launches."""
     counts = rule.count_ids(np.diff(batch.offsets))
     width = int(counts.max(initial=0)) + extra
-    right = TorchLookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
+    expected = TorchLookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
     kernels = EmulatedKernels(library(), kernel_lookup.THREADS)
     cpu = torch.device("cpu")
     look_up = KernelLookUp(kernels, rule, 77, cpu, dtype, TextMemory(memory))
-    found = look_up(batch.data, batch.offsets, width)
-    assert found.ids.dtype == dtype
-    assert found.ids.shape == (len(batch), width)
+    result = look_up(batch.data, batch.offsets, width)
+    assert result.ids.dtype == dtype
+    assert result.ids.shape == (len(batch), width)
     is_unknown = rule.codes[batch.data] == NEEDS_UPSTREAM
     rows = np.unique(np.searchsorted(batch.offsets, np.flatnonzero(is_unknown), side="right") - 1)
-    known = np.setdiff1d(np.arange(len(batch)), rows)
-    assert torch.equal(found.ids[known], right.ids[known])
-    has_unknown = found.has_unknown is not None and found.has_unknown()
+    complete = np.setdiff1d(np.arange(len(batch)), rows)
+    assert torch.equal(result.ids[complete], expected.ids[complete])
+    has_unknown = result.has_unknown is not None and result.has_unknown()
     assert has_unknown == is_unknown.any()
-    assert has_unknown == (right.has_unknown is not None and right.has_unknown())
-    # Until the device has read it somebody must know what it reads.
-    assert not len(batch.data) or len(found.host) == 1
-    return found.ids.tolist(), has_unknown, kernels.launches
+    assert has_unknown == (expected.has_unknown is not None and expected.has_unknown())
+    # The result holds the text that the device reads.
+    assert not len(batch.data) or len(result.host) == 1
+    return result.ids.tolist(), has_unknown, kernels.launches
 
 
 @settings(max_examples=200)
@@ -89,7 +89,7 @@ def test_any_rows_have_the_ids_of_torchs_look_up(vocabulary, texts, wide, extra)
     rule = read_letter_rule(vocabulary)
     if not isinstance(rule, str):
         dtype = torch.int64 if wide else torch.int32
-        looked_up(rule, Batch.from_bytes([text.encode() for text in texts]), dtype, extra)
+        look_up_and_check(rule, Batch.from_bytes([text.encode() for text in texts]), dtype, extra)
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
@@ -104,7 +104,7 @@ def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned,
     for rows, length in ((1, 1), (3, 1), (5, 7), (2, 2048), (70, 150), (9, 4099)):
         text = np.random.default_rng(rows).choice(letters, begin + rows * length)
         batch = Batch(data=text[begin:], offsets=np.arange(0, rows * length + 1, length))
-        ids, _, launches = looked_up(rule, batch, dtype)
+        ids, _, launches = look_up_and_check(rule, batch, dtype)
         assert ids == rule.codes[text[begin:]].reshape(rows, length).tolist()
         pieces = 1 if is_pinned else -(-rows * length // 4096)
         assert launches == ["look_up_flat"] * pieces
@@ -113,16 +113,18 @@ def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned,
 def test_a_letter_without_a_code_is_seen_anywhere():
     rule = read_letter_rule(load("nt_v2"))
     for text in ("N", "ACGTACN", "ACGTANACGTAC", "ACGTACGTACGT?"):
-        _, seen, launches = looked_up(rule, Batch.from_bytes([b"ACGTAC", text.encode(), b"A"]))
+        _, seen, launches = look_up_and_check(
+            rule, Batch.from_bytes([b"ACGTAC", text.encode(), b"A"])
+        )
         assert (seen, launches) == (True, ["look_up_rows"])
 
 
-def test_what_one_batch_has_seen_is_not_said_of_the_next(monkeypatch):
+def test_a_mark_of_one_batch_is_not_read_by_the_next(monkeypatch):
     """Even where so many follow that their marks lie in the same place."""
     monkeypatch.setattr(kernel_lookup, "NUM_MARKS", 2)
     rule = read_letter_rule(load("nt_v2"))
     for text in (b"ACGTN", b"ACGTACGT", b"ACGTACGT", b"ACGN", b"ACGTAC", b"N", b"N", b"ACG"):
-        _, seen, _ = looked_up(rule, Batch.from_bytes([text]))
+        _, seen, _ = look_up_and_check(rule, Batch.from_bytes([text]))
         assert seen == (b"N" in text)
 
 
@@ -134,7 +136,7 @@ def test_the_kernels_compile_for_a_device():
     compile_for_device("embedding/look_up_rows.cu")
 
 
-def test_a_batch_that_waits_is_told_whatever_batches_follow():
+def test_a_mark_is_not_taken_back_by_later_batches():
     """One that gets its place does not take it back, and has letters of its own."""
     waiting = kernel_lookup.next_mark()
     for _ in range(kernel_lookup.NUM_MARKS):
@@ -142,9 +144,9 @@ def test_a_batch_that_waits_is_told_whatever_batches_follow():
     assert waiting.address == later.address
     assert not waiting.is_set() and not later.is_set()
     place = waiting.number % kernel_lookup.NUM_MARKS
-    for number, told in ((waiting.number, (True, False)), (later.number, (True, True))):
+    for number, are_set in ((waiting.number, (True, False)), (later.number, (True, True))):
         kernel_lookup.get_batch_marks()[place] = number
-        assert (waiting.is_set(), later.is_set()) == told
+        assert (waiting.is_set(), later.is_set()) == are_set
     row_ids = SequenceIds(
         discover(load("hyenadna")), torch.device("cpu"), torch.int64, torch.int64, None
     )

@@ -1,4 +1,4 @@
-"""DNATok's layer: rows in, embeddings out, each once, whatever the path and whatever fails."""
+"""The layer embeds every row once and in order, on every path and after every failure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,18 @@ from gpu.embedding.upstream_tokenizer import SequenceRefused  # noqa: E402
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 DEVICES = pytest.mark.parametrize("device", ["cpu", CUDA])
-FAMILIES = ["hyenadna", "caduceus", "gpn", "evo_bytes", "ntv3", "nt_v1", "nt_v2", "mtdna6"]
-FAMILIES += ["dnabert1_3mer", "dnabert1_6mer"]
+FAMILIES = [
+    "hyenadna",
+    "caduceus",
+    "gpn",
+    "evo_bytes",
+    "ntv3",
+    "nt_v1",
+    "nt_v2",
+    "mtdna6",
+    "dnabert1_3mer",
+    "dnabert1_6mer",
+]
 LETTERS = np.frombuffer(b"ACGTN", np.uint8)
 COUNTS = [1, 2, 3, 4, 5, 33]  # Micro-batches: DNATok's own are right up to two.
 
@@ -100,7 +110,7 @@ def test_every_family_with_ragged_rows(device: str, name: str, path: Any, stagin
     texts += ["", "ACGTNacgtN", "ACGTRYKM", "acgt", "A", "", "GATTACA" * 9, "é A[MASK]C", ""]
     layer = EmbeddingLayer(
         embed,
-        found := discovered(name),
+        discovery := discovered(name),
         device=device,
         max_ids=100,
         staging_dtype=getattr(torch, staging),
@@ -108,11 +118,11 @@ def test_every_family_with_ragged_rows(device: str, name: str, path: Any, stagin
     if name.startswith("dnabert"):
         texts = [text.replace(" ", "") for text in texts]  # A blank means k-mers that are apart.
     parts = list(layer.embed_from_strings(texts, path))
-    check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight, found.pad_id)
+    check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight, discovery.pad_id)
     assert all(part.reason == "" and part.path.startswith(path) for part in parts)
-    assert (sum(part.num_upstream for part in parts) == 0) == found.rule.is_total
+    assert (sum(part.num_upstream for part in parts) == 0) == discovery.rule.is_total
     whole = layer.ids_from_strings(texts, path)
-    assert whole.tolist() == padded([ids_of(vocabulary, text) for text in texts], found.pad_id)
+    assert whole.tolist() == padded([ids_of(vocabulary, text) for text in texts], discovery.pad_id)
 
 
 @settings(max_examples=60)
@@ -135,7 +145,7 @@ def test_random_rows(
     vocabulary, embed = load(name), embedding()
     layer = EmbeddingLayer(
         embed,
-        found := replace(discovered(name), token_len=token_len),
+        discovery := replace(discovered(name), token_len=token_len),
         device="cpu",
         max_ids=max_ids,
         max_rows=max_rows,
@@ -144,7 +154,7 @@ def test_random_rows(
     if not texts:
         assert parts == []
         return
-    check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight, found.pad_id)
+    check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight, discovery.pad_id)
     for part in parts:
         assert part.ids.shape[1] >= (token_len or 0)
         assert part.end - part.begin <= (max_rows or len(texts))
@@ -179,9 +189,11 @@ def test_random_vocabularies(
 
 def test_micro_batches_are_as_algorithm_2_says() -> None:
     """b = min(B_emb, max(1, M // T')), T' the length or the token length above it."""
-    found = replace(discovered("hyenadna"), token_len=64)
+    discovery = replace(discovered("hyenadna"), token_len=64)
     for max_ids, max_rows, size in ((640, None, 10), (640, 3, 3), (63, None, 1)):
-        layer = EmbeddingLayer(embedding(), found, device="cpu", max_ids=max_ids, max_rows=max_rows)
+        layer = EmbeddingLayer(
+            embedding(), discovery, device="cpu", max_ids=max_ids, max_rows=max_rows
+        )
         parts = list(layer.embed_from_strings(sequences(20, 50)))
         assert {part.end - part.begin for part in parts[:-1]} == {size}
         assert {part.ids.shape[1] for part in parts} == {64}
@@ -200,11 +212,18 @@ def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None
     with file.open("rb") as opened:
         mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     forms = [
-        *(texts, tuple(rows), Batch(texts), Batch.from_bytes(rows), (b"".join(rows), offsets)),
-        *(pa.array(texts), pa.array(rows, pa.large_binary())),
+        texts,
+        tuple(rows),
+        Batch(texts),
+        Batch.from_bytes(rows),
+        (b"".join(rows), offsets),
+        pa.array(texts),
+        pa.array(rows, pa.large_binary()),
         pa.chunked_array([pa.array(texts[:4]), pa.array(texts[4:])]),
-        *((mapped, offsets), np.memmap(file, np.uint8, "r").reshape(9, 20)),
-        *(np.array(texts), np.array(rows)),
+        (mapped, offsets),
+        np.memmap(file, np.uint8, "r").reshape(9, 20),
+        np.array(texts),
+        np.array(rows),
         torch.from_numpy(np.fromfile(file, np.uint8).reshape(9, 20)),
         tuple(torch.from_numpy(array) for array in (np.fromfile(file, np.uint8), offsets)),
         [memoryview(row.replace(b"", b".")[1:])[::2] for row in rows],
@@ -284,7 +303,10 @@ class Fussy:
     """An embedder that refuses more than so many rows, or fails at chosen calls."""
 
     def __init__(self, weight: Any, most: int, message: str, fails: tuple[int, ...] = ()) -> None:
-        self.weight, self.most, self.message, self.fails = weight, most, message, fails
+        self.weight = weight
+        self.most = most
+        self.message = message
+        self.fails = fails
         self.num_calls = 0
 
     def __call__(self, ids: Any) -> Any:
@@ -394,9 +416,9 @@ def test_look_ups_that_fail_end_with_the_upstream_tokenizer(
 
 def test_a_tokenizer_without_a_rule_gives_all_ids(caplog: pytest.LogCaptureFixture) -> None:
     vocabulary, texts = load("dnabert2"), ["ACGTACGTTT", "", "GATTACA", "TTNTT"]
-    found = discovered("dnabert2")
+    discovery = discovered("dnabert2")
     assert "a model of kind bpe has no id for each letter" in caplog.text
-    layer = EmbeddingLayer(embed := embedding(), found, device="cpu", max_rows=3)
+    layer = EmbeddingLayer(embed := embedding(), discovery, device="cpu", max_rows=3)
     parts = list(layer.embed_from_strings(texts))
     check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight, 3)
     assert [(part.path, part.num_upstream) for part in parts] == [("upstream", 3), ("upstream", 1)]
@@ -431,20 +453,20 @@ def test_an_iterator_that_is_left_does_not_disturb_the_next() -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_ids_have_the_dtype_that_was_asked_for(dtype: str) -> None:
-    wanted = getattr(torch, dtype)
-    layer = EmbeddingLayer(lambda ids: ids, discovered("ntv3"), device="cpu", ids_dtype=wanted)
+    ids_dtype = getattr(torch, dtype)
+    layer = EmbeddingLayer(lambda ids: ids, discovered("ntv3"), device="cpu", ids_dtype=ids_dtype)
     for text in ("ACGT", "é"):
         for path in ("ids", "bytes"):
-            assert layer.ids_from_strings([text], path).dtype == wanted
+            assert layer.ids_from_strings([text], path).dtype == ids_dtype
     with pytest.raises(ValueError, match="int32 or int64"):
         SequenceIds(layer.discovery, layer.device, torch.int16, torch.int32, None)
 
 
 def test_the_limits_are_checked() -> None:
-    found: Discovery = discovered("ntv3")
+    discovery: Discovery = discovered("ntv3")
     for limits in ({"max_ids": 0}, {"max_rows": 0}):
         with pytest.raises(ValueError, match="the least is 1"):
-            EmbeddingLayer(embedding(), found, device="cpu", **limits)
+            EmbeddingLayer(embedding(), discovery, device="cpu", **limits)
     with pytest.raises(ValueError, match="token_len is 0"):
         discover(load("ntv3"), token_len=0)
 
@@ -495,13 +517,13 @@ def test_streams_that_run_far_apart_mix_no_rows(num_parts: int, path: Any, slow:
 @pytest.mark.parametrize("num_parts", COUNTS)
 def test_letters_are_read_before_their_part_is_given_out(num_parts: int, form: str) -> None:
     """Whatever the caller makes of its text then, and on which stream the parts are used."""
-    found, embed = discovered("hyenadna"), embedding(width=128, device="cuda")
+    discovery, embed = discovered("hyenadna"), embedding(width=128, device="cuda")
     matrix = np.random.default_rng(num_parts).choice(LETTERS, (256 * num_parts, 512))
-    expected = torch.from_numpy(found.rule.codes[matrix].astype(np.int64)).cuda()
+    expected = torch.from_numpy(discovery.rule.codes[matrix].astype(np.int64)).cuda()
     if form == "pinned":
         matrix = torch.from_numpy(matrix).pin_memory().numpy()
     rows = [row.tobytes().decode() for row in matrix] if form == "list" else matrix
-    layer = EmbeddingLayer(embed, found, device="cuda", max_rows=256)
+    layer = EmbeddingLayer(embed, discovery, device="cuda", max_rows=256)
     torch.cuda.synchronize()
     parts = []
     for part in layer.embed_from_strings(rows, "bytes"):
@@ -517,9 +539,9 @@ def test_letters_are_read_before_their_part_is_given_out(num_parts: int, form: s
 @pytest.mark.gpu
 def test_a_call_beside_other_work_does_not_wait_for_it() -> None:
     """Its look-ups run on the side stream, and the first part comes while the others wait."""
-    found, embed = discovered("hyenadna"), embedding(width=128, device="cuda")
+    discovery, embed = discovered("hyenadna"), embedding(width=128, device="cuda")
     texts = sequences(256 * 4, 512)
-    layer = EmbeddingLayer(embed, found, device="cuda", max_rows=256)
+    layer = EmbeddingLayer(embed, discovery, device="cuda", max_rows=256)
     list(layer.embed_from_strings(texts, "bytes"))
     torch.cuda._sleep(2_000_000_000)
     assert next(iter(layer.embed_from_strings(texts, "bytes"))).path == "bytes, pipelined"

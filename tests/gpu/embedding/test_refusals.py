@@ -1,4 +1,4 @@
-"""What DNATok's layer refuses: rows by their numbers, behind the parts before them; arguments."""
+"""The layer refuses rows by their numbers, after the parts before them, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpu.embedding.upstream_tokenizer import SequenceRefused, make_upstream_enco
 
 
 class Plain:
-    """A tokenizer with an id for each of five letters, and what `find` says of others."""
+    """A tokenizer with an id for each of five letters, and what `find` returns for others."""
 
     def __init__(self, find: Callable[[str], int]) -> None:
         self.find = find
@@ -30,23 +30,23 @@ class Plain:
 
 
 def ends(layer: EmbeddingLayer, rows: list[Any], path: Any = "auto") -> tuple[list[int], str]:
-    """Where the parts end that are given out, and what is said then."""
-    found = []
+    """Return where the parts end that are given out, and the message of the refusal."""
+    part_ends = []
     with pytest.raises(SequenceRefused) as refused:
         for part in layer.embed_from_strings(rows, path):
-            found.append(part.end)
-    return found, str(refused.value)
+            part_ends.append(part.end)
+    return part_ends, str(refused.value)
 
 
 @pytest.mark.parametrize("path", ["auto", "ids", "bytes"])
 @pytest.mark.parametrize("name", ["hyenadna", "dnabert2"])
 def test_parts_before_a_refused_row_come_first(name, path):
-    """Those of a group that is looked up together, whatever its other rows."""
-    found = discover(load(name), engine=engine_of("cpu"))
-    for max_rows, wanted in ((1, [1, 2, 3]), (2, [2]), (3, [3]), (4, [])):
-        layer = EmbeddingLayer(lambda ids: ids, found, device="cpu", max_rows=max_rows)
+    """Also the parts of a group that is looked up together with the refused row."""
+    discovery = discover(load(name), engine=engine_of("cpu"))
+    for max_rows, expected in ((1, [1, 2, 3]), (2, [2]), (3, [3]), (4, [])):
+        layer = EmbeddingLayer(lambda ids: ids, discovery, device="cpu", max_rows=max_rows)
         assert ends(layer, [*[b"ACGT"] * 3, b"AC\xffT", b"\xff"], path) == (
-            wanted,
+            expected,
             "row 3: the text is not UTF-8: invalid start byte (byte 2)",
         )
 
@@ -54,7 +54,7 @@ def test_parts_before_a_refused_row_come_first(name, path):
 def test_an_error_of_a_foreign_tokenizer_names_the_row():
     """So does an id that no embedder has; an error of the device is none of a row."""
     letters = {"A": 1, "C": 2, "G": 3, "T": 4, "N": 5}
-    for find, said in (
+    for find, message in (
         (letters.__getitem__, "row 1: the tokenizer has an error: KeyError: 'X'"),
         (lambda letter: letters.get(letter, -1), "row 1: the tokenizer gives the id -1"),
         (
@@ -62,9 +62,9 @@ def test_an_error_of_a_foreign_tokenizer_names_the_row():
             f"row 1: the tokenizer gives the id {1 << 31}",
         ),
     ):
-        found = discover(Plain(find))
-        layer = EmbeddingLayer(torch.nn.Embedding(9, 2), found, device="cpu", max_rows=1)
-        assert ends(layer, ["ACGT", "AXC", "A", "X"]) == ([1], said)
+        discovery = discover(Plain(find))
+        layer = EmbeddingLayer(torch.nn.Embedding(9, 2), discovery, device="cpu", max_rows=1)
+        assert ends(layer, ["ACGT", "AXC", "A", "X"]) == ([1], message)
 
     def fails(letter: str) -> int:
         raise RuntimeError("out of memory")
@@ -80,10 +80,10 @@ def test_what_is_no_tokenizer_is_refused(source):
 
 
 def test_arguments_of_other_types_are_refused():
-    found = discover(load("hyenadna"))
+    discovery = discover(load("hyenadna"))
     with pytest.raises(TypeError, match="float"):
         discover(load("hyenadna"), token_len=1.5)
     with pytest.raises(TypeError, match="a Vocabulary, and not what `discover` returns"):
         EmbeddingLayer(torch.nn.Embedding(12, 2), load("hyenadna"), device="cpu")
     with pytest.raises(TypeError, match="NoneType, cannot be called"):
-        EmbeddingLayer(None, found, device="cpu")
+        EmbeddingLayer(None, discovery, device="cpu")

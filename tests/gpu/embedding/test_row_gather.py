@@ -32,8 +32,11 @@ class Gather(ctypes.Structure):
     """Gather of embedding/gather_rows.cuh."""
 
     _fields_ = (
-        *(("ids", ctypes.c_void_p), ("table", ctypes.c_void_p), ("output", ctypes.c_void_p)),
-        *(("num_ids", ctypes.c_uint64), ("row_words", ctypes.c_uint64)),
+        ("ids", ctypes.c_void_p),
+        ("table", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("num_ids", ctypes.c_uint64),
+        ("row_words", ctypes.c_uint64),
         ("id_bytes", ctypes.c_uint64),
     )
 

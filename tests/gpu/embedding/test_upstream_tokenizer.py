@@ -1,4 +1,4 @@
-"""Other people's tokenizers as they are, whatever their owner asks of them beside us."""
+"""Upstream tokenizers give the same ids whatever their owner changes in them later."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def letters() -> Tokenizer:
     return tokenizer
 
 
-def ids(found: Any, *texts: str) -> list[list[int]]:
-    flat, offsets = found.upstream(Batch(texts))
+def ids(discovery: Any, *texts: str) -> list[list[int]]:
+    flat, offsets = discovery.upstream(Batch(texts))
     return [flat[begin:end].tolist() for begin, end in itertools.pairwise(offsets)]
 
 
 def test_padding_and_truncation_that_are_asked_for_later_do_not_reach_the_ids() -> None:
     tokenizer = letters()
-    found = discover(tokenizer)
+    discovery = discover(tokenizer)
     tokenizer.enable_padding(pad_id=7)
     tokenizer.enable_truncation(2)
-    assert ids(found, "A", "AC[M]GT") == [[1], [1, 2, 8, 3, 4]]
+    assert ids(discovery, "A", "AC[M]GT") == [[1], [1, 2, 8, 3, 4]]
 
 
 @pytest.mark.parametrize("is_padded", [True, False])

@@ -207,13 +207,13 @@ def test_what_one_has_begun_the_other_goes_on_with(device, tmp_path, options, mo
     whole = train(corpus, options, motifs=BANK)
     for limit in (0, 3, 11, 20):
         for name, maker in makers.items():
-            asked = iter(range(limit))
+            calls = iter(range(limit))
             part = train(
                 corpus,
                 options,
                 motifs=BANK,
                 state=tmp_path / name,
-                should_stop=lambda asked=asked: next(asked, None) is None,
+                should_stop=lambda calls=calls: next(calls, None) is None,
                 **maker,
             )
             assert part.ending == "stopped"
