@@ -1,4 +1,4 @@
-"""The same ids as the reference's, computed by CUDA; the only room that imports CuPy and torch.
+"""The same ids as the reference's, computed by CUDA; the only package that imports CuPy and torch.
 
 `engine.GpuEngine` is its face; `streaming`, `windows` and `augmented` take an engine and answer in
 memory of the caller's or of the device. `dispatch` decides how a batch is encoded: `small` in one

@@ -1,4 +1,4 @@
-"""The ids over HTTP; the only room that imports FastAPI."""
+"""The ids over HTTP; the only package that imports FastAPI."""
 
 import os
 

@@ -15,9 +15,9 @@ import pytest
 from tests.support.data_files import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = ("vocabularies", "gpu", "service")
-MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-# The libraries that a room may import; import-linter's contracts hold the rooms' order.
+PACKAGES = ("vocabularies", "gpu", "service")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+# The libraries that a package may import; import-linter's contracts hold the packages' order.
 LIBRARIES = {
     "vocabularies": {"numpy", "ahocorasick_rs"},
     "gpu": {"numpy", "cupy", "torch"},
@@ -58,13 +58,13 @@ def allowed(path: Path, name: str, inside: bool) -> bool:
     if name in ("tests", "benchmarks"):
         return False
     libraries = LIBRARIES.get(relative(path).split("/")[0])
-    if libraries is None or name in ROOMS or name in sys.stdlib_module_names:
+    if libraries is None or name in PACKAGES or name in sys.stdlib_module_names:
         return True
     return name in libraries or (inside and relative(path) in DEVELOPERS_ONLY)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_rooms_import_only_their_libraries(path: Path) -> None:
+def test_packages_import_only_their_libraries(path: Path) -> None:
     wrong = {name for name, inside in imports(path) if not allowed(path, name, inside)}
     assert wrong == set()
 
@@ -79,7 +79,7 @@ def test_folders_import_in_one_direction() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def rooms_that_import(*libraries: str) -> set[str]:
+def packages_that_import(*libraries: str) -> set[str]:
     return {
         relative(path).split("/")[0]
         for path in MODULES
@@ -116,12 +116,12 @@ def test_every_library_is_one_that_the_package_asks_for() -> None:
         for name, inside in imports(path)
         if not (inside and relative(path) in DEVELOPERS_ONLY)
     }
-    assert used - names - set(ROOMS) - sys.stdlib_module_names == set()
+    assert used - names - set(PACKAGES) - sys.stdlib_module_names == set()
 
 
 def test_nothing_is_unpickled_or_evaluated() -> None:
     modules = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
-    assert rooms_that_import(*modules) == set()
+    assert packages_that_import(*modules) == set()
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -143,12 +143,12 @@ def test_the_command_line_starts_without_the_web_framework() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_room_says_that_it_is_typed() -> None:
-    for room in ROOMS:
-        assert (ROOT / room / "py.typed").is_file()
+def test_every_package_says_that_it_is_typed() -> None:
+    for package in PACKAGES:
+        assert (ROOT / package / "py.typed").is_file()
 
 
-def test_every_data_file_of_a_room_is_packaged() -> None:
+def test_every_data_file_of_a_package_is_packaged() -> None:
     package_data = PYPROJECT["tool"]["setuptools"]["package-data"]
     packaged = {
         path
@@ -156,8 +156,8 @@ def test_every_data_file_of_a_room_is_packaged() -> None:
         for pattern in patterns
         for path in (ROOT / package.replace(".", "/")).glob(pattern)
     }
-    for room in ROOMS:
-        for path in (ROOT / room).rglob("*"):
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*"):
             if (
                 not path.is_file()
                 or path.suffix in (".py", ".pyc", ".so")

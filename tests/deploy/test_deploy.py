@@ -130,9 +130,9 @@ def test_what_the_image_starts_exists() -> None:
 def test_the_image_gets_every_room_and_the_build_files() -> None:
     copied = {name for line in instructions("COPY") for name in line.split()[:-1]}
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    rooms = {pattern.rstrip("*") for pattern in setuptools["packages"]["find"]["include"]}
+    packages = {pattern.rstrip("*") for pattern in setuptools["packages"]["find"]["include"]}
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    for name in rooms | {"pyproject.toml", "README.md"}:
+    for name in packages | {"pyproject.toml", "README.md"}:
         assert name in copied
         assert f"!{name}" in ignored
 

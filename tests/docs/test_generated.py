@@ -11,7 +11,7 @@ from docs import generate
 from vocabularies.builtin import BUILTINS
 
 ROOT = Path(generate.__file__).parents[1]
-ROOMS = ("vocabularies", "gpu", "service")
+PACKAGES = ("vocabularies", "gpu", "service")
 
 
 @pytest.mark.parametrize("name", generate.DOCUMENTS)
@@ -26,7 +26,7 @@ def test_every_code_has_advice_and_no_others_have() -> None:
 
 
 def test_the_codes_of_rows_are_those_that_the_sources_name() -> None:
-    sources = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    sources = [path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     named = set(re.findall(r'RowError\(\s*"(\w+)"', "".join(sources)))
     assert {code.name for code in generate.ROW_CODES} == named
 

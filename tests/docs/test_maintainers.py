@@ -1,4 +1,4 @@
-"""What maintainers read is true of the tree: room maps, decision records, references in code."""
+"""What maintainers read is true of the tree: package maps, decision records, references in code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-ROOMS = ("vocabularies", "gpu", "service", "benchmarks", "tests")
-CODE_ROOMS = ("vocabularies", "gpu", "service")
+PACKAGES = ("vocabularies", "gpu", "service", "benchmarks", "tests")
+CODE_PACKAGES = ("vocabularies", "gpu", "service")
 MAX_MAP_LINES = 150
 CODE = ("*.py", "*.cu", "*.cuh", "*.cpp", "*.hpp")
 OURS = re.compile(
@@ -29,48 +29,48 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def folders(room: str) -> list[str]:
-    """The folders of a room that have code directly below the room."""
+def folders(package: str) -> list[str]:
+    """The folders of a package that have code directly below the package."""
     return sorted(
         path.name
-        for path in (ROOT / room).iterdir()
+        for path in (ROOT / package).iterdir()
         if path.is_dir() and any(path.rglob("*.py")) and path.name != "__pycache__"
     )
 
 
-def is_in(room: str, name: str) -> bool:
-    """Whether a name is a path of the project, or the end of one of the room."""
+def is_in(package: str, name: str) -> bool:
+    """Whether a name is a path of the project, or the end of one of the package."""
     wanted = name.rstrip("/")
     if (ROOT / wanted).exists():
         return True
-    paths = (relative(path) for path in (ROOT / room).rglob(wanted.rpartition("/")[2]))
+    paths = (relative(path) for path in (ROOT / package).rglob(wanted.rpartition("/")[2]))
     return any(path.endswith(f"/{wanted}") for path in paths)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_map_is_short_and_names_every_folder(room: str) -> None:
-    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_map_is_short_and_names_every_folder(package: str) -> None:
+    text = (ROOT / package / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_MAP_LINES
-    assert [name for name in folders(room) if f"`{name}/" not in text] == []
+    assert [name for name in folders(package) if f"`{name}/" not in text] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_path_in_a_map_exists(room: str) -> None:
-    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_path_in_a_map_exists(package: str) -> None:
+    text = (ROOT / package / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh|cu|cpp|hpp)))`", text))
     named |= set(re.findall(r"(?<![\w./])([\w-]+/[\w./-]+\.(?:py|cuh|cu|cpp|hpp))", text))
     assert named
-    assert {name for name in named if not is_in(room, name)} == set()
+    assert {name for name in named if not is_in(package, name)} == set()
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_links_of_a_map_lead_somewhere(room: str) -> None:
-    check_links(ROOT / room / "README.md")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_links_of_a_map_lead_somewhere(package: str) -> None:
+    check_links(ROOT / package / "README.md")
 
 
-@pytest.mark.parametrize("room", CODE_ROOMS)
-def test_what_a_map_imports_can_be_imported(room: str) -> None:
-    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("package", CODE_PACKAGES)
+def test_what_a_map_imports_can_be_imported(package: str) -> None:
+    text = (ROOT / package / "README.md").read_text(encoding="utf-8")
     for module, names in re.findall(r"^ {4}from ([\w.]+) import ([\w, ]+)$", text, re.MULTILINE):
         for name in names.split(", "):
             assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
@@ -105,17 +105,19 @@ def test_results_that_records_name_exist() -> None:
 
 
 def test_documents_that_code_names_exist() -> None:
-    for room in (*CODE_ROOMS, "benchmarks"):
+    for package in (*CODE_PACKAGES, "benchmarks"):
         for pattern in CODE:
-            for path in (ROOT / room).rglob(pattern):
+            for path in (ROOT / package).rglob(pattern):
                 for name in OURS.findall(path.read_text(encoding="utf-8")):
                     assert (ROOT / name).is_file(), f"{relative(path)}: {name}"
 
 
 def code_files() -> list[Path]:
     """All sources that are ours, without what was built beside them."""
-    rooms = (ROOT / room for room in ROOMS)
-    return sorted(path for room in rooms for pattern in CODE for path in room.rglob(pattern))
+    packages = (ROOT / package for package in PACKAGES)
+    return sorted(
+        path for package in packages for pattern in CODE for path in package.rglob(pattern)
+    )
 
 
 def named_paths(text: str, folders: set[str]) -> set[str]:

@@ -1,4 +1,4 @@
-// What the extensions of this room share.
+// What the extensions of this package share.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
