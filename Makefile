@@ -4,7 +4,7 @@
 # make test-rest  what make test leaves out: slow tests, all random examples, tests with torch
 # make search   the property tests with other random examples than last time
 # make clients  environments for tests with clients that others wrote
-# make fuzz     a million changed messages and uploads through every door; FUZZ_ARGS="--seed 2"
+# make fuzz     a million changed messages and uploads through every API; FUZZ_ARGS="--seed 2"
 # make schemathesis  requests made from openapi.json against a service of its own; no answer may be
 #               a 5xx or another than described
 # make lint     ruff, lint-imports and mypy; make fix lets ruff mend what it can

@@ -1,4 +1,4 @@
-"""The bulk ways in, side by side: octet-stream, Arrow, FASTA, gRPC streams and JSON.
+"""The bulk APIs, side by side: octet-stream, Arrow, FASTA, gRPC streams and JSON.
 
     python -m benchmarks.service.bulk_apis                     # about two minutes, loopback only
     python -m benchmarks.service.bulk_apis --megabytes 8 --rounds 1 --out FILE
@@ -56,7 +56,7 @@ ENCODE_STREAM = "/warptok.v1.Tokenizer/EncodeStream"
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One way in.
+    """One API.
 
     Attributes:
         run: sends everything and returns what came.
@@ -118,7 +118,7 @@ def rows_data(rows: Rows) -> NDArray[np.uint8]:
 
 
 def apis(ports: Servers, rows: Rows) -> Iterator[tuple[str, Api]]:
-    """Every way in, and what it is measured against, by name."""
+    """Every API, and what it is measured against, by name."""
     data, num_bytes = rows_data(rows), sum(map(len, rows))
     port, pid = ports["echo"]
     room, sent = np.zeros(num_bytes, np.uint8), (num_bytes.to_bytes(8, "little"), data.data)

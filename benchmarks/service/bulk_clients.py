@@ -1,4 +1,4 @@
-"""Lean clients of the bulk ways in: what is sent is made beforehand, what comes is only kept.
+"""Lean clients of the bulk APIs: what is sent is made beforehand, what comes is only kept.
 
 Blocking sockets in two threads, which let go of the interpreter, so that on two cores the server
 and not the client is what is measured. Answers are read as messages after the clock has stopped.

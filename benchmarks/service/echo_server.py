@@ -1,4 +1,4 @@
-"""What the ways in are measured against: servers that do nothing but take bytes and give them back.
+"""What the APIs are measured against: servers that do nothing but take bytes and give them back.
 
     python -m benchmarks.service.echo_server PORT GRPC_PORT
 

@@ -1,4 +1,4 @@
-"""What an attacker of the doors found: keys passed by, endless loops, memory for nothing."""
+"""What an attacker of the APIs found: keys passed by, endless loops, memory for nothing."""
 
 from __future__ import annotations
 

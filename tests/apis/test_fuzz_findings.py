@@ -19,8 +19,8 @@ from service.engines.selftest import texts_for
 from service.observability.logging import TextLines
 from service.protos import warptok_pb2 as pb
 from service.registry.management import MAX_FILES
-from tests.fuzz.doors import open_doors
 from tests.fuzz.hunt import resident_bytes
+from tests.fuzz.open_apis import open_apis
 from tests.fuzz.requests import requests
 from tests.service.apis.grpc.test_grpc import batch_request
 from tests.service.apis.grpc.test_grpc import serving as grpc_serving
@@ -294,10 +294,10 @@ def test_nothing_of_an_arrow_stream_stays_in_memory(way):
         return sum(isinstance(each, BodyReader) for each in gc.get_objects())
 
     async def scenario():
-        async with open_doors(ENGINE, preload="gpn", default_vocabulary="gpn") as doors:
+        async with open_apis(ENGINE, preload="gpn", default_vocabulary="gpn") as apis:
             for _ in range(20):
-                await doors.request(arrow, leaves=way == "gone")
-            del doors.log.lines[:]
+                await apis.request(arrow, leaves=way == "gone")
+            del apis.log.lines[:]
 
     before = num_readers()
     run(scenario)

@@ -1,4 +1,4 @@
-"""One set of ids through every door: JSON, plain bodies, Arrow, FASTA, gRPC, inference."""
+"""One set of ids through every API: JSON, plain bodies, Arrow, FASTA, gRPC, inference."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ CASES = [
     ("mtdna6", DNA),
 ]
 Rows = list[list[int]]
-Door = Callable[["House", str, Sequence[str]], Awaitable[Rows]]
+Api = Callable[["House", str, Sequence[str]], Awaitable[Rows]]
 
 
 class House:
-    """A service with all its doors open."""
+    """A service over HTTP and gRPC."""
 
     def __init__(self, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
         self.http, self.channel = http, channel
@@ -78,12 +78,12 @@ def split(ids: np.ndarray, offsets: np.ndarray) -> Rows:
     return [ids[b:e].tolist() for b, e in pairwise(offsets)]
 
 
-async def json_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def json_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     body = {"vocabulary": name, "texts": list(texts)}
     return (await house.http.post("/v1/encode/batch", json=body)).json()["ids"]
 
 
-async def octets_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def octets_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     octets = "application/octet-stream"
     headers = {"content-type": octets, "accept": octets}
     rows = []
@@ -94,7 +94,7 @@ async def octets_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     return rows
 
 
-async def arrow_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def arrow_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     batch = pa.record_batch([pa.array(texts, pa.string())], names=["text"])
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -104,16 +104,16 @@ async def arrow_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     return pa.ipc.open_stream(answer.content).read_all().column("ids").to_pylist()
 
 
-async def fasta_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def fasta_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     """Sequences only: a FASTA file holds no other texts."""
     if texts is not DNA:
-        return await json_door(house, name, texts)
+        return await json_api(house, name, texts)
     content = "".join(f">{row}\n{text}\n" for row, text in enumerate(texts)).encode()
     answer = await house.http.post(f"/v1/encode/fasta?vocabulary={name}", content=content)
     return pa.ipc.open_stream(answer.content).read_all().column("ids").to_pylist()
 
 
-async def grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def grpc_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     batch = Batch(texts)
     request = warptok_pb2.EncodeBatchRequest(
         vocabulary=name, data=batch.data.tobytes(), offsets=batch.offsets.tobytes()
@@ -123,7 +123,7 @@ async def grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     return split(np.frombuffer(response.ids, np.int32), np.frombuffer(response.offsets, np.int64))
 
 
-async def oip_http_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def oip_http_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     data = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts)]}
     tensor["parameters"] = {"binary_data_size": len(data)}
@@ -136,7 +136,7 @@ async def oip_http_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     return split(ids, np.frombuffer(tensors[len(tensors) - size :], np.int64))
 
 
-async def oip_grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def oip_grpc_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     pb = inference_pb2
     data = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     tensor = pb.ModelInferRequest.InferInputTensor(
@@ -148,7 +148,7 @@ async def oip_grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     return split(np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64))
 
 
-async def shared_memory_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def shared_memory_api(house: House, name: str, texts: Sequence[str]) -> Rows:
     """Texts and ids in the client's memory; only where they lie goes through the socket."""
     batch = Batch(texts)
     text, half = batch.data, 1 << 20
@@ -180,25 +180,25 @@ async def shared_memory_door(house: House, name: str, texts: Sequence[str]) -> R
         memory.unlink()
 
 
-DOORS: list[Door] = [
-    json_door,
-    octets_door,
-    arrow_door,
-    fasta_door,
-    grpc_door,
-    oip_http_door,
-    oip_grpc_door,
-    shared_memory_door,
+APIS: list[Api] = [
+    json_api,
+    octets_api,
+    arrow_api,
+    fasta_api,
+    grpc_api,
+    oip_http_api,
+    oip_grpc_api,
+    shared_memory_api,
 ]
 
 
 @pytest.mark.parametrize(("name", "texts"), CASES, ids=[name for name, _ in CASES])
-def test_every_door_gives_the_references_ids(name: str, texts: Sequence[str]) -> None:
+def test_every_api_gives_the_references_ids(name: str, texts: Sequence[str]) -> None:
     expected = [tokenizer.encode(load(name), text).ids for text in texts]
 
     async def scenario() -> None:
         async with house() as open_house:
-            for door in DOORS:
-                assert await door(open_house, name, texts) == expected, door.__name__
+            for api in APIS:
+                assert await api(open_house, name, texts) == expected, api.__name__
 
     run(scenario)

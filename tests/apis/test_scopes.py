@@ -1,4 +1,4 @@
-"""Every door that is there, found by asking the service, with every kind of key and with none.
+"""Every route and method, found by asking the service, with every kind of key and with none.
 
 The tables say what each path and each method asks for. A new one that is in no table fails here.
 """
@@ -92,7 +92,7 @@ METHOD_SCOPES = {name: scope for scope, words in METHODS.items() for name in wor
 
 
 class House:
-    """A service with both doors open, and a key for each scope, for all but one, and unknown."""
+    """A service over HTTP and gRPC, and a key for each scope, for all but one, and unknown."""
 
     def __init__(self, app, client: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
         self.app, self.http, self.channel = app, client, channel

@@ -1,4 +1,4 @@
-"""The benchmark of the bulk ways in: it compares the ids of every API, and a wrong id ends it."""
+"""The benchmark of the bulk APIs: it compares the ids of every API, and a wrong id ends it."""
 
 from __future__ import annotations
 

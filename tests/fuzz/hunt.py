@@ -1,4 +1,4 @@
-"""Cases one after another: a message, changed, through its door, and what is wrong with the answer.
+"""Cases one after another: a message, changed, through its API, and what is wrong with the answer.
 
 A case is known by the seed and its number; whatever came before it matters only by the vocabulary
 `mine`, which accepted uploads replace.
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.fuzz.calls import calls
-from tests.fuzz.doors import Doors
 from tests.fuzz.faults import Answer, fault_of
 from tests.fuzz.messages import CANARY, Message
 from tests.fuzz.mutators import changed
+from tests.fuzz.open_apis import Apis
 from tests.fuzz.requests import requests
 from tests.fuzz.uploads import uploads
 from vocabularies.batch.batch import EncodeOptions, RowRefused
@@ -55,10 +55,10 @@ class Hunt:
 
     Attributes:
         found: the faults, each kind of words once.
-        statuses: how often each door gave each status.
+        statuses: how often each API gave each status.
     """
 
-    doors: Doors
+    apis: Apis
     seed: int
     found: list[Found] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
@@ -93,10 +93,10 @@ class Hunt:
         try:
             way = _way(rng, message)
             answer = await self._sent(rng, message, way)
-            fault = fault_of(message, answer, self.doors.log)
+            fault = fault_of(message, answer, self.apis.log)
         except Exception as error:
             fault = f"raised {type(error).__name__}: {error}"
-            self.doors.log.lines.clear()
+            self.apis.log.lines.clear()
             answer = Answer(-1, {}, b"")
         taken = time.process_time() - before
         if taken > SLOW_S:
@@ -112,25 +112,25 @@ class Hunt:
 
     async def _sent(self, rng: Random, message: Message, way: str) -> Answer:
         if way == "connect":
-            return await self.doors.connect(_on_the_wire(rng, message), rng.choice([1, 2, 9]))
+            return await self.apis.connect(_on_the_wire(rng, message), rng.choice([1, 2, 9]))
         if way == "leave":
-            return await self.doors.request(message, leaves=True)
-        return await self.doors.send(message)
+            return await self.apis.request(message, leaves=True)
+        return await self.apis.send(message)
 
     async def _use_what_came(self, number: int, put: Message) -> None:
         """A vocabulary that was taken has to answer, with the reference's ids."""
         name = put.path.partition("?")[0].rpartition("/")[2]
-        entry = self.doors.app.service.registry.entries.get(name)
+        entry = self.apis.app.service.registry.entries.get(name)
         body = json.dumps({"vocabulary": name, "texts": TEXTS, "return_offsets": "bytes"}).encode()
         headers = ((b"content-type", b"application/json"),)
         ask = Message("POST", "/v1/encode/batch", headers, (body,))
-        answer = await self.doors.send(ask)
-        fault = fault_of(ask, answer, self.doors.log)
+        answer = await self.apis.send(ask)
+        fault = fault_of(ask, answer, self.apis.log)
         if not fault and entry is not None and not isinstance(entry.vocabulary.model, Upstream):
             fault = _difference(entry.vocabulary, json.loads(answer.body))
         ids = json.dumps({"vocabulary": name, "ids": [[*range(40)], [3, 1, 2], []]}).encode()
         ask = Message("POST", "/v1/decode/batch", headers, (ids,))
-        fault = fault or fault_of(ask, await self.doors.send(ask), self.doors.log)
+        fault = fault or fault_of(ask, await self.apis.send(ask), self.apis.log)
         if fault:
             self.found.append(Found(number, f"taken, and then: {fault}", put))
 

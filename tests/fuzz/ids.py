@@ -2,7 +2,7 @@
 
 real     vocabularies of the data folder and the built-in ones on nasty texts, beside tiktoken,
          tokenizers and the reference
-random   vocabularies that were never published, uploaded and asked through the HTTP doors and the
+random   vocabularies that were never published, uploaded and asked through the HTTP APIs and the
          engine, beside the reference; with `--engine emulated` or `cuda` what a GPU can do comes
          from there
 

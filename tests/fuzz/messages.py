@@ -1,4 +1,4 @@
-"""A message for one of the doors."""
+"""A message for one of the APIs."""
 
 from __future__ import annotations
 

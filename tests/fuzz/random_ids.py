@@ -81,7 +81,7 @@ def random_hunt(
         upload: tuple[bytes, str, dict[str, str]], options: list[EncodeOptions], place: int
     ) -> None:
         rng = Random(place)
-        if asyncio.run(through_the_doors(*upload, options, rng, found, new_engine())):
+        if asyncio.run(through_the_apis(*upload, options, rng, found, new_engine())):
             counts[0] += 1
             counts[1] += len(options)
 
@@ -89,7 +89,7 @@ def random_hunt(
     return counts[0], counts[1]
 
 
-async def through_the_doors(
+async def through_the_apis(
     content: bytes,
     letters: str,
     beside: dict[str, str],

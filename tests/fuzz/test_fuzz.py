@@ -6,10 +6,10 @@ import pytest
 
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
-from tests.fuzz.doors import open_doors
 from tests.fuzz.faults import Answer, Lines, fault_of
 from tests.fuzz.hunt import Hunt
 from tests.fuzz.messages import CANARY, Message
+from tests.fuzz.open_apis import open_apis
 from tests.fuzz.random_ids import random_hunt
 from tests.support.each_engine import MARKS, make_engine
 from tests.support.waiting import run
@@ -21,8 +21,8 @@ SMALL = {"preload": "gpn,hyenadna,evo_bytes,gpt2", "default_vocabulary": "gpn"}
 
 def test_changed_messages_are_answered_or_refused_and_never_logged():
     async def scenario() -> Hunt:
-        async with open_doors(CpuEngine(), **SMALL) as doors:
-            hunt = Hunt(doors, seed=0)
+        async with open_apis(CpuEngine(), **SMALL) as apis:
+            hunt = Hunt(apis, seed=0)
             await hunt.run(range(NUM_CASES))
             return hunt
 

@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from service.runtime.malloc import keep_large_blocks
-from tests.fuzz.doors import LIMITS, open_doors
 from tests.fuzz.hunt import Hunt
 from tests.fuzz.memory import Size, measured, what_grew
+from tests.fuzz.open_apis import LIMITS, open_apis
 
 STUCK_S = 120.0
 REPORT_CASES = 20_000
@@ -40,13 +40,13 @@ def work(seed: int, first: int, end: int, place: str) -> None:
 async def hunted(seed: int, first: int, end: int, begin: Any) -> dict[str, Any]:
     """What a worker found."""
     sizes: list[Size] = []
-    async with open_doors() as doors:
-        hunt = Hunt(doors, seed)
+    async with open_apis() as apis:
+        hunt = Hunt(apis, seed)
         started = time.perf_counter()
         shown = 0
         for part in range(first, end, REPORT_CASES):
             await hunt.run(range(part, min(part + REPORT_CASES, end)), begin)
-            sizes.append(measured(doors.app.service))
+            sizes.append(measured(apis.app.service))
             rate = (part + REPORT_CASES - first) / (time.perf_counter() - started)
             memory = f"{sizes[-1].loaded >> 20} MiB, {sizes[-1].settled >> 20} with nothing loaded"
             print(f"{part}: {rate:.0f}/s, {memory}, {len(hunt.found)} found", flush=True)

@@ -42,7 +42,7 @@ def _unsupported(path: str, given: str) -> UnsupportedFormat:
 
 def _parameters(path: str) -> dict[str, Any]:
     """What openapi.json says of the query string, which only bulk bodies have."""
-    query = next((door.query_model for (own, _), door in BULK.items() if own == path), None)
+    query = next((call.query_model for (own, _), call in BULK.items() if own == path), None)
     return {} if query is None else _query_parameters(query, "With a bulk body. ")
 
 

@@ -1,4 +1,4 @@
-"""The shortest way in: small calls answered in the HTTP parser's own callbacks.
+"""The shortest path of a request: small calls answered in the HTTP parser's own callbacks.
 
 uvicorn's protocol makes a task, an event and a cycle for each request and writes an answer twice,
 head and body. A plain small POST to a path of the fast path needs none of it:

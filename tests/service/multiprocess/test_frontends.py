@@ -19,7 +19,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.apis.test_same_ids import CASES, DOORS, House
+from tests.apis.test_same_ids import APIS, CASES, House
 from tests.support.data_files import ROOT
 from tests.support.server_process import (
     AT_ONCE_S,
@@ -131,7 +131,7 @@ class Load:
 
 
 @pytest.mark.parametrize(("name", "texts"), [case for case in CASES if case[0] in NAMES])
-def test_every_door_of_two_front_ends_gives_the_references_ids(server, name, texts):
+def test_every_api_of_two_front_ends_gives_the_references_ids(server, name, texts):
     expected = [tokenizer.encode(load(name), text).ids for text in texts]
     grpc_address = server.log.read_text().split("gRPC on ")[1].split()[0]
 
@@ -140,8 +140,8 @@ def test_every_door_of_two_front_ends_gives_the_references_ids(server, name, tex
             httpx.AsyncClient(base_url=server.url, timeout=WAIT_S) as client,
             grpc.aio.insecure_channel(grpc_address) as channel,
         ):
-            for door in DOORS:
-                assert await door(House(client, channel), name, texts) == expected, door.__name__
+            for api in APIS:
+                assert await api(House(client, channel), name, texts) == expected, api.__name__
 
     run(scenario)
 

@@ -27,8 +27,8 @@ STAGES = ("parse", "queue", "encode", "serialize")
 
 
 @contextlib.asynccontextmanager
-async def all_doors(**settings: Any):
-    """A sender for each way in: (text, vocabulary, id) -> HTTP's status, and the id back."""
+async def all_apis(**settings: Any):
+    """A sender for each API: (text, vocabulary, id) -> HTTP's status, and the id back."""
     async with listening(FakeEngine(), **settings) as (app, port):
         server = GrpcServer(app.oip)
         await server.start("127.0.0.1", 0)
@@ -83,7 +83,7 @@ async def all_doors(**settings: Any):
                 data = {"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}
                 return {"inputs": [data]}
 
-            doors = {
+            apis = {
                 "hot protocol": hot,
                 "hot routes": posted(
                     "/v1/encode", lambda t, v: {"text": t, "vocabulary": v}, "?", "application/json"
@@ -95,7 +95,7 @@ async def all_doors(**settings: Any):
                 "gRPC": rpc,
                 "OIP over gRPC": rpc_oip,
             }
-            yield doors, app.service
+            yield apis, app.service
         writer.close()
         await server.stop(0)
 
@@ -113,34 +113,34 @@ async def until_finished(service: Any, num_requests: int) -> None:
     await until(lambda: sum(counts()["warptok_requests_total"].values()) == num_requests)
 
 
-def test_every_way_in_gives_the_request_its_id_and_counts_its_stages_once():
+def test_every_api_gives_the_request_its_id_and_counts_its_stages_once():
     async def scenario():
-        async with all_doors() as (doors, service):
-            for i, (door, send) in enumerate(doors.items(), start=1):
+        async with all_apis() as (apis, service):
+            for i, (api, send) in enumerate(apis.items(), start=1):
                 before = counted(service, "warptok_stage_duration_seconds_count")
-                assert await send(TEXT, V, f"mine-{i}") == (200, f"mine-{i}"), door
+                assert await send(TEXT, V, f"mine-{i}") == (200, f"mine-{i}"), api
                 await until_finished(service, 1 + i)
                 after = counted(service, "warptok_stage_duration_seconds_count")
                 for stage in STAGES:
                     label = f'stage="{stage}"'
                     once = after.get(label, 0) - before.get(label, 0)
                     # One text as the body needs no parsing.
-                    assert once == (1 if (door, stage) != ("bulk text", "parse") else 0), (
-                        door,
+                    assert once == (1 if (api, stage) != ("bulk text", "parse") else 0), (
+                        api,
                         stage,
                     )
 
     run(scenario)
 
 
-def test_every_way_in_counts_a_refusal_once_under_its_code():
+def test_every_api_counts_a_refusal_once_under_its_code():
     async def scenario():
-        async with all_doors() as (doors, service):
-            for i, (door, send) in enumerate(doors.items(), start=1):
-                assert await send(TEXT, "nothing", f"mine-{i}") == (404, f"mine-{i}"), door
+        async with all_apis() as (apis, service):
+            for i, (api, send) in enumerate(apis.items(), start=1):
+                assert await send(TEXT, "nothing", f"mine-{i}") == (404, f"mine-{i}"), api
                 await until_finished(service, 1 + i)
                 rejected = counted(service, "warptok_requests_rejected_total")
-                assert rejected == {'reason="unknown_vocabulary"': i}, door
+                assert rejected == {'reason="unknown_vocabulary"': i}, api
             requests = counted(service, "warptok_requests_total")
             assert sum(n for labels, n in requests.items() if 'status="404"' in labels) == i
 
@@ -184,12 +184,12 @@ def test_no_door_writes_an_input_into_the_log_and_each_request_has_its_line(capl
     caplog.set_level(logging.INFO)
 
     async def scenario():
-        async with all_doors(access_log=True) as (doors, service):
-            for i, send in enumerate(doors.values()):
+        async with all_apis(access_log=True) as (apis, service):
+            for i, send in enumerate(apis.values()):
                 await send(TEXT, V, f"good-{i}")
                 await send(f"{TEXT} BOOM", V, f"bad-{i}")  # The engine fails on this word.
                 await send(TEXT, TEXT.replace(" ", ""), f"unknown-{i}")
-            await until_finished(service, 1 + 3 * len(doors))
+            await until_finished(service, 1 + 3 * len(apis))
 
     run(scenario)
     handler = JsonLines()

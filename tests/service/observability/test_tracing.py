@@ -1,4 +1,4 @@
-"""Spans: of every way in, in the client's trace, with its stages; none where none are wanted."""
+"""Spans: of every API, in the client's trace, with its stages; none where none are wanted."""
 
 from __future__ import annotations
 

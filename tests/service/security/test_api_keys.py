@@ -1,4 +1,4 @@
-"""Keys: who may do what, through every door; files of keys that are wrong, or change."""
+"""Keys: who may do what, through every API; files of keys that are wrong, or change."""
 
 from __future__ import annotations
 

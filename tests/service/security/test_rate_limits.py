@@ -108,7 +108,7 @@ def test_a_rate_that_is_no_positive_number_is_refused(tmp_path, value):
         api_keys.read_keys(path)
 
 
-def test_too_many_requests_are_refused_with_429_at_every_door(tmp_path):
+def test_too_many_requests_are_refused_with_429_on_every_route(tmp_path):
     path = tmp_path / "keys.json"
     slow = api_keys.add_key(path, "slow", ("encode",), Rates(requests_per_s=0.001))
     free = api_keys.add_key(path, "free", ("encode",))
@@ -118,9 +118,9 @@ def test_too_many_requests_are_refused_with_429_at_every_door(tmp_path):
             headers = {"x-api-key": slow}
             first = await client.post("/v1/encode", json=BODY, headers=headers)
             assert first.status_code == 200
-            for door in ("/v1/encode", "/tokenize", "/v1/windows", "/v2/models/gpt2/infer"):
-                answer = await client.post(door, json=BODY, headers=headers)
-                assert answer.status_code == 429, door
+            for route in ("/v1/encode", "/tokenize", "/v1/windows", "/v2/models/gpt2/infer"):
+                answer = await client.post(route, json=BODY, headers=headers)
+                assert answer.status_code == 429, route
                 assert int(answer.headers["retry-after"]) > 900
                 others = await client.post("/v1/encode", json=BODY, headers={"x-api-key": free})
                 assert others.status_code == 200

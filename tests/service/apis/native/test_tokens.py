@@ -1,4 +1,4 @@
-"""The native calls through the application, with the fake engine: both doors, every refusal."""
+"""The native calls through the application, with the fake engine: both entries, every refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shortest way in over real sockets: the same bytes, order, and ends of connections."""
+"""The shortest path of a request over real sockets: the same bytes, order, connection ends."""
 
 from __future__ import annotations
 

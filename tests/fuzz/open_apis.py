@@ -1,4 +1,4 @@
-"""The doors in this process: messages in, answers out."""
+"""The APIs in this process: messages in, answers out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fuzz.faults import Answer, Lines, logged
 from tests.fuzz.messages import Message
 from tests.fuzz.uploads import chat_upload
 
-__all__ = ["LIMITS", "Doors", "open_doors"]
+__all__ = ["LIMITS", "Apis", "open_apis"]
 
 PATIENCE_S = 0.5
 PIECES = 3  # Into how many a body is cut.
@@ -44,7 +44,7 @@ LIMITS: dict[str, Any] = {
 """Small enough that memory which is taken for nothing is seen."""
 
 
-class Doors:
+class Apis:
     """A service in this process.
 
     Attributes:
@@ -60,7 +60,7 @@ class Doors:
         self._config.load()
 
     async def send(self, message: Message) -> Answer:
-        """One message through its door."""
+        """One message through its API."""
         if message.method == "gRPC":
             return await self.call(message)
         return await self.request(message)
@@ -249,15 +249,15 @@ def _scope(message: Message, length: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def open_doors(engine: Engine | None = None, **settings: Any) -> AsyncIterator[Doors]:
+async def open_apis(engine: Engine | None = None, **settings: Any) -> AsyncIterator[Apis]:
     """A service with its vocabularies loaded, one of them with a chat template."""
     app = create_app(Settings(**{"grpc": False, **LIMITS, **settings}), engine)
     with logged() as log:
         async with app.running():
             while not app.service.preloaded:
                 await asyncio.sleep(0.05)
-            doors = Doors(app, log)
-            made = await doors.request(chat_upload())
+            apis = Apis(app, log)
+            made = await apis.request(chat_upload())
             assert made.status in (200, 201), made.body
             log.lines.clear()
-            yield doors
+            yield apis
