@@ -152,7 +152,7 @@ def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
 
 
 def memory_cases(inputs: Inputs) -> Iterator[Case]:
-    """List copies over the bus and in memory."""
+    """List copies over PCIe and in memory."""
     target = torch.empty_like(inputs.pinned, device=inputs.device)
     copy = functools.partial(target.copy_, inputs.pinned, non_blocking=True)
     yield "copy to the device", copy, inputs.num_ids

@@ -1,4 +1,4 @@
-"""The engines in one process: kernels, calls beside the bus, other libraries, slow texts.
+"""The engines in one process: kernels, calls beside PCIe, other libraries, slow texts.
 
 `python -m benchmarks.engine` runs the blocks `kernels` and `host` (`bulk`), `corpora` and `shapes`
 (`comparisons` with `competitors`), `cliffs` and `starts` (`cold_starts`) in one `session`;

@@ -1,9 +1,9 @@
-"""Every bulk call of the GPU engine beside copies of the same bytes over the bus.
+"""Every bulk call of the GPU engine beside copies of the same bytes over PCIe.
 
     python -m benchmarks.engine.bus --data FOLDER --out FILE.json
 
 What a call is given and what it answers is copied between pinned memory and the device, both
-ways at once; a call is as fast as the bus where it takes no longer. Answers are compared first:
+ways at once; a call is as fast as PCIe where it takes no longer. Answers are compared first:
 ids, counts and spans with the CPU engine's, decoded bytes with the text. Needs a GPU.
 """
 

@@ -172,7 +172,7 @@ def _text() -> Iterator[Figure]:
     for corpus, name in CORPORA.items():
         for way, words in (("on_device", "ids left on the device"), ("uint16", "16-bit ids back")):
             row = only(engine["host"], corpus=corpus, vocabulary="gpt2", way=way)
-            bus = Beside("bus", row["copies_gb_per_s"]["host_to_device"])
+            bus = Beside("PCIe", row["copies_gb_per_s"]["host_to_device"])
             ours = gigas(row["bytes"], row["seconds"])
             what = f"GPT-2, {name}, stream from pinned memory, {words}"
             yield Figure(runs.ENGINE, what, "GB/s", ours, bus)
@@ -304,7 +304,7 @@ def _dna() -> Iterator[Figure]:
         for vocabulary in vocabularies:
             rows = select(results, vocabulary=vocabulary)
             row = only(rows, way=way)
-            bus = Beside("bus", only(rows, way="copy host_to_device")["gb_per_s"])
+            bus = Beside("PCIe", only(rows, way="copy host_to_device")["gb_per_s"])
             others = [
                 Beside(name, each["gb_per_s"])
                 for other, name in DNA_COMPETITORS.items()
@@ -391,7 +391,7 @@ def _service() -> Iterator[Figure]:
 def _shared_memory() -> Iterator[Figure]:
     document = runs.REGIONS.document()
     for kind, limit, name in (
-        ("system", Beside("bus", document["alone"]["host_to_device"]["gb_per_s"]), "the host's"),
+        ("system", Beside("PCIe", document["alone"]["host_to_device"]["gb_per_s"]), "the host's"),
         (
             "cuda",
             Beside("the engine alone", document["alone"]["device_to_device"]["gb_per_s"]),

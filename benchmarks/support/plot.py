@@ -55,7 +55,7 @@ LOADS = {
 
 
 def throughput() -> str:
-    """GPT-2's ids of three corpora: the GPU's ways beside the bus and other libraries."""
+    """GPT-2's ids of three corpora: the GPU's ways beside PCIe and other libraries."""
     document = load("engine_h200.json")
     bars = [
         Bar("warptok GPU, stream", "ours"),
@@ -83,7 +83,7 @@ def throughput() -> str:
     put_title(
         page,
         "Text to GPT-2 ids",
-        "The dashed line is the bus: how fast the same machine copies bytes to the GPU.",
+        "The dashed line is PCIe: how fast the same machine copies bytes to the GPU.",
     )
     put_bars(page, bars, columns, 165)
     put_note(
@@ -98,7 +98,7 @@ def throughput() -> str:
 
 
 def dna() -> str:
-    """Five DNA vocabularies: our engines beside the bus and the usual tokenizers."""
+    """Five DNA vocabularies: our engines beside PCIe and the usual tokenizers."""
     document = load("dna_h200.json")
     rows = select(document["results"], shape=DNA_SHAPE)
     ways = {
@@ -119,7 +119,7 @@ def dna() -> str:
     put_title(
         page,
         "DNA to ids: 8,192 sequences of 512 bases",
-        "Billions of bases a second. The dashed line is the bus.",
+        "Billions of bases a second. The dashed line is PCIe.",
     )
     put_bars(page, [*ways.values()], columns, 180, value_width=48)
     put_note(
@@ -246,7 +246,7 @@ def main() -> None:
 
 
 def _bus(rate: float) -> str:
-    return f"bus {short(rate)}"
+    return f"PCIe {short(rate)}"
 
 
 def _rate_of(rows: list[Row]) -> Measured | None:

@@ -1,4 +1,4 @@
-"""Looks up letters and embeds them by one kernel, which reads pinned text over the bus.
+"""Looks up letters and embeds them by one kernel, which reads pinned text over PCIe.
 
 All rows have one length and an id for each letter. Ids equal those of `torch_lookup`.
 """

@@ -1,7 +1,7 @@
 """Looks up the ids of rows by kernels on a CUDA device, on the current stream.
 
 Ids are laid out as `torch_lookup` lays them out. Where all rows are as long as the matrix is wide,
-the kernel reads pinned text over the bus; else text is copied to the device first. Text that is not
+the kernel reads pinned text over PCIe; else text is copied to the device first. Text that is not
 pinned is staged in pinned memory by several threads, and read or copied piece by piece meanwhile.
 """
 

@@ -112,7 +112,7 @@ def _kmer_kernels() -> dict[str, Kernel]:
         "decode_kmers_again": Kernel(_BLOCK, _TILE, 8),
         "cut_windows": Kernel(_BLOCK, 4 * _BLOCK, 8),
     }
-    fused = {}  # Over the bus, which few threads keep busy.
+    fused = {}  # Over PCIe, which few threads keep busy.
     for bits, id_bytes in (("", 4), ("16", 2), ("8", 1)):
         # Blocks that come and go: fewer that go on to other text took 5 to 10 % longer.
         each = constant("LETTER_ROUNDS") * _BLOCK * 16 // id_bytes

@@ -37,7 +37,7 @@ SPAN_BYTES = 16
 class CopyStreams:
     """The streams of one call's copies: one goes after the other, in the order of its chunks.
 
-    Copies of several streams share the bus: each chunk's would end with those of the chunks behind
+    Copies of several streams share PCIe: each chunk's would end with those of the chunks behind
     it, whose ids wait for its own.
 
     Attributes:

@@ -45,7 +45,7 @@ def _with_chunks(pace: ChunkSizes, chunk_bytes: int) -> ChunkSizes:
 
 SMALLER_CHUNKS = (48 << 20, 4 << 20), (192 << 20, 8 << 20), (288 << 20, 16 << 20)
 """Below so much text chunks have so many bytes at most."""
-# The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
+# PCIe is slowest: kernels and copies out of small chunks hide behind the next copies in.
 BY_BUS = ChunkSizes(24 << 20, 4, (4 << 20, 4 << 20))
 # The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
 TO_DEVICE = ChunkSizes(32 << 20, 4, (4 << 20, 16 << 20))

@@ -1,10 +1,10 @@
-"""Characters to ids by launches that read the text where it is, over the bus or on the device.
+"""Characters to ids by launches that read the text where it is, over PCIe or on the device.
 
 An id is that of its letter alone, so that neither rows nor borders of pieces matter:
 
-    pinned, little  one launch reads all of it over the bus
+    pinned, little  one launch reads all of it over PCIe
     pinned, much    copied in pieces, each of which a launch reads on the device
-    other text      staged in pinned pieces, each of which a launch reads over the bus
+    other text      staged in pinned pieces, each of which a launch reads over PCIe
 
     piece 0   staged   read            stream 0
     piece 1      staged   read         stream 1

@@ -1,4 +1,4 @@
-"""The benchmark of bulk calls beside the bus runs, on an emulation, and proves before it times."""
+"""The benchmark of bulk calls beside PCIe runs, on an emulation, and proves before it times."""
 
 from __future__ import annotations
 

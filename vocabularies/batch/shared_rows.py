@@ -25,7 +25,7 @@ class SharedMemory(Protocol):
     Attributes:
         address: where kernels and copies find it.
         num_bytes: how many of it may be touched.
-        on_device: whether it is the device's own, and no bus is in between.
+        on_device: whether it is the device's own, and PCIe is not in between.
     """
 
     address: int

@@ -64,7 +64,7 @@ KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
     write_letters_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
 
-// The same over the bus; the Job comes with the launch: host_text, tables -> host_ids, host_status.
+// The same over PCIe; the Job comes with the launch: host_text, tables -> host_ids, host_status.
 KERNEL __launch_bounds__(BLOCK) fetch_letters(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint32_t>(job, blockIdx.x, gridDim.x);
 }

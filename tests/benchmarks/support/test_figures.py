@@ -70,10 +70,10 @@ def test_figures_of_the_table_are_those_of_the_result() -> None:
 
 def test_a_line_has_its_spread_its_share_and_the_other() -> None:
     figure = Figure(
-        runs.HTTP, "it", "GB/s", Measured(20, 19, 21), Beside("bus", 40), Beside("other", 0.5)
+        runs.HTTP, "it", "GB/s", Measured(20, 19, 21), Beside("PCIe", 40), Beside("other", 0.5)
     )
     assert figure.line().startswith(
-        "| it | **20.0** GB/s | 19.0–21.0 | 40.0 bus (50 %) | 0.50 other |"
+        "| it | **20.0** GB/s | 19.0–21.0 | 40.0 PCIe (50 %) | 0.50 other |"
     )
 
 

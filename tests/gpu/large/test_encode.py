@@ -296,7 +296,7 @@ def test_chunks_have_workspaces_that_small_batches_do_not_use(monkeypatch, text,
 
 
 def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monkeypatch):
-    """Side by side they share the bus, and the first to begin may be the last to end."""
+    """Side by side they share PCIe, and the first to begin may be the last to end."""
     engine, (data, offsets) = engine_of("emulated"), some_text(3)
     engine.load(FRAMED)
     offsets = offsets[:-1]  # Without the last one, which is empty.
