@@ -44,15 +44,15 @@ async def _serve(app: Application, listening: socket.socket, memory: LinkMemory)
     loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     when_alone(stop.set)
-    room = EngineServer(app, service.settings.frontends, memory)
-    service.join_processes(room)
+    engine_server = EngineServer(app, service.settings.frontends, memory)
+    service.join_processes(engine_server)
     async with app.running():
-        telling = asyncio.create_task(room.keep_informing())
-        server = await loop.create_unix_server(room.protocol, sock=listening)
+        telling = asyncio.create_task(engine_server.keep_informing())
+        server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         grpc, metrics = await _start_others(app)
         print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
         await stop.wait()
-        await _drain(app, room, grpc)
+        await _drain(app, engine_server, grpc)
         if metrics is not None:
             stop_metrics(metrics)
         server.close()
@@ -73,7 +73,7 @@ async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer
         raise SystemExit(USAGE_ERROR) from None
 
 
-async def _drain(app: Application, room: EngineServer, grpc: GrpcServer | None) -> None:
+async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer | None) -> None:
     """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
     service = app.service
     service.draining = True
@@ -83,7 +83,7 @@ async def _drain(app: Application, room: EngineServer, grpc: GrpcServer | None) 
     stopping = asyncio.ensure_future(grpc.stop(grace_s)) if grpc else None
     try:
         async with asyncio.timeout(grace_s + 1):
-            await room.is_empty.wait()
+            await engine_server.is_empty.wait()
     except TimeoutError:
         pass
     await service.batcher.stop(max(0.0, end - monotonic()))

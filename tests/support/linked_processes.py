@@ -30,18 +30,20 @@ async def linked_service(
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     memory = LinkMemory()
     app = create_app(made, engine, memory.placed)
-    room = EngineServer(app, made.frontends, memory)
-    app.service.join_processes(room)
+    engine_server = EngineServer(app, made.frontends, memory)
+    app.service.join_processes(engine_server)
     path = folder / "engine.sock"
     fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(app.running())
-        server = await asyncio.get_running_loop().create_unix_server(room.protocol, str(path))
-        telling = asyncio.create_task(room.keep_informing())
+        server = await asyncio.get_running_loop().create_unix_server(
+            engine_server.protocol, str(path)
+        )
+        telling = asyncio.create_task(engine_server.keep_informing())
         for front in fronts:
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))
-        yield room, fronts
+        yield engine_server, fronts
         (engine.cpu if isinstance(engine, HybridEngine) else engine).gate.set()
         telling.cancel()
         server.close()

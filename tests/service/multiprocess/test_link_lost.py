@@ -31,13 +31,15 @@ def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline
 def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
     async def scenario():
         engine = FakeEngine()
-        async with linked_service(tmp_path, engine) as (room, (front, _)):
+        async with linked_service(tmp_path, engine) as (engine_server, (front, _)):
             engine.gate.clear()
             async with client_of(front) as client:
                 body = {"vocabulary": V, "text": "x"}
                 asked = asyncio.ensure_future(client.post("/v1/encode", json=body))
                 await until(lambda: engine.batches)
-                next(link for link, name in room.links.items() if name == "front-0").close()
+                next(
+                    link for link, name in engine_server.links.items() if name == "front-0"
+                ).close()
                 answer = await asked
                 assert (answer.status_code, answer.json()["code"]) == (503, "engine_lost")
                 counts = front.service.metrics.counts()["warptok_requests_rejected_total"]
@@ -52,7 +54,7 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
 def test_small_batches_are_encoded_here_while_no_engine_process_is_there_however_slow(tmp_path):
     async def scenario():
         async with linked_service(tmp_path, FakeEngine(), inline_batch_bytes=1_000) as (
-            room,
+            engine_server,
             (front, _),
         ):
             async with client_of(front) as client:
@@ -64,7 +66,9 @@ def test_small_batches_are_encoded_here_while_no_engine_process_is_there_however
                 for _ in range(50):
                     front.batcher.runner.costs.learn(CostKey(digest, "encode"), 1, 3_600.0)
                 front.engine.path = tmp_path / "nobody.sock"
-                next(link for link, name in room.links.items() if name == "front-0").close()
+                next(
+                    link for link, name in engine_server.links.items() if name == "front-0"
+                ).close()
                 await until(lambda: front.engine.link is None)
                 answer = await client.post("/v1/encode", json=body)
                 assert (answer.status_code, answer.json()["ids"]) == (200, [120])

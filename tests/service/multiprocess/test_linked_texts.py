@@ -23,8 +23,8 @@ def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
     """The front end's joined requests, too."""
 
     async def scenario():
-        async with linked_service(tmp_path, FakeEngine()) as (room, (front, _)):
-            links = [front.engine.link, *room.links]
+        async with linked_service(tmp_path, FakeEngine()) as (engine_server, (front, _)):
+            links = [front.engine.link, *engine_server.links]
             await until(lambda: all(link._is_mapped for link in links))
             async with client_of(front) as client:
                 sizes = 10, 90_000, 1_100_000
@@ -40,7 +40,7 @@ def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
                     assert np.array_equal(np.frombuffer(answer.content, np.uint16), list(text))
                 del answer, asked
             assert front.engine.memory.num_mapped
-            assert room.memory.num_mapped
+            assert engine_server.memory.num_mapped
             await until(lambda: not any(link._loans for link in links))
 
     run(scenario)
@@ -55,7 +55,7 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
     async def scenario():
         gpu = FakeGpu(FakeEngine())
         engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
-        async with linked_service(tmp_path, engine) as (room, fronts):
+        async with linked_service(tmp_path, engine) as (engine_server, fronts):
             sent, vocabulary = [], fronts[0].service.registry.entries[V].vocabulary
             encode, seen = gpu.encode, []
 
@@ -67,7 +67,7 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
 
             async def page_locked(num: int) -> None:
                 def fronts_there() -> int:
-                    others = [link.other for link in room.links]
+                    others = [link.other for link in engine_server.links]
                     return sum(each is not None and each._front is not None for each in others)
 
                 await until(lambda: fronts_there() == num)

@@ -187,7 +187,7 @@ async def busy_house(
     """A service whose first front end has been asked for one vocabulary often enough."""
     engine = Counting()
     made = {"inline_batch_bytes": INLINE_BYTES} | settings
-    async with linked_service(folder, engine, **made) as (room, (front, _)):
+    async with linked_service(folder, engine, **made) as (engine_server, (front, _)):
         digest = front.replica.entries[V].vocabulary.digest
         async with client_of(front) as client:
             for _ in range(WORTH):
@@ -196,7 +196,7 @@ async def busy_house(
             if front.encoders.cost(digest) is not None:
                 await ids_of(client, TEXT)  # The engine process is told of the use.
         del engine.calls[:]
-        yield room, front, engine
+        yield engine_server, front, engine
 
 
 async def ids_of(client: Any, text: str) -> list[int]:
@@ -243,10 +243,13 @@ def test_a_batch_now_and_then_tells_the_engine_process_of_the_use(tmp_path, monk
 
 def test_small_batches_are_answered_while_there_is_no_engine_process(tmp_path):
     async def scenario():
-        async with busy_house(tmp_path) as (room, front, engine), client_of(front) as client:
+        async with (
+            busy_house(tmp_path) as (engine_server, front, engine),
+            client_of(front) as client,
+        ):
             front.encoders._report_due.clear()
             front.engine.path = tmp_path / "nobody.sock"
-            next(link for link, name in room.links.items() if name == "front-0").close()
+            next(link for link, name in engine_server.links.items() if name == "front-0").close()
             await until(lambda: front.engine.link is None)
             assert await ids_of(client, TEXT) == list(TEXT.encode())
             body = {"vocabulary": V, "text": "x" * INLINE_BYTES}
@@ -288,11 +291,11 @@ def test_nothing_stays_here_where_the_operator_wants_it_elsewhere(tmp_path, sett
 
 def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
     async def scenario():
-        async with busy_house(tmp_path) as (room, front, _):
+        async with busy_house(tmp_path) as (engine_server, front, _):
             digest = front.replica.entries[V].vocabulary.digest
             assert front.encoders.cost(digest) is not None
-            room.service.get_host().registry.unload(V)
-            await room.spread()
+            engine_server.service.get_host().registry.unload(V)
+            await engine_server.spread()
             assert front.encoders.cost(digest) is None
             assert front.encoders.engine.holdings() == {}
 

@@ -63,9 +63,9 @@ def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
             taken, _ = await asyncio.to_thread(listening.accept)
             with pytest.raises(EngineLost), taken:
                 await front.call(Message("batch"))
-            room: list[Link] = []
+            accepted: list[Link] = []
             server = await asyncio.get_running_loop().create_unix_server(
-                lambda: room.append(Link(answer_at_once, lambda _: None)) or room[-1],
+                lambda: accepted.append(Link(answer_at_once, lambda _: None)) or accepted[-1],
                 sock=listening,
             )
             await until(lambda: front.link is not None)
@@ -111,10 +111,11 @@ def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
 def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
     async def scenario():
         engine = FakeEngine()
-        async with linked_service(tmp_path, engine) as (room, (front, _)):
+        async with linked_service(tmp_path, engine) as (engine_server, (front, _)):
             engine.gate.clear()
-            there, take_in = [], room.service.batcher.submit
-            room.service.batcher.submit = lambda work: (there.append(work), take_in(work))[1]
+            batcher = engine_server.service.batcher
+            there, take_in = [], batcher.submit
+            batcher.submit = lambda work: (there.append(work), take_in(work))[1]
             vocabulary = front.replica.entries[V].vocabulary
             asked = [
                 asyncio.ensure_future(
@@ -122,14 +123,14 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
                 )
                 for text in ("one", "two")
             ]
-            finished = room.service.metrics.counts
+            finished = engine_server.service.metrics.counts
             await until(lambda: engine.batches)
             for waiting in asked:
                 waiting.cancel()
             await until(lambda: not front.batcher.queue_rows)
             await until(lambda: there and all(work.is_done for work in there))
             engine.gate.set()
-            await until(lambda: not room.service.batcher.queue_rows)
+            await until(lambda: not batcher.queue_rows)
             outcomes = finished()["warptok_work_finished_total"]
             assert set(outcomes) == {("cancelled",)}
 
