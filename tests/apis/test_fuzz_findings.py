@@ -25,7 +25,7 @@ from tests.fuzz.requests import requests
 from tests.service.apis.grpc.test_grpc import batch_request
 from tests.service.apis.grpc.test_grpc import serving as grpc_serving
 from tests.support.app_client import serving
-from tests.support.tokenizer_documents import ABC, document, encoded
+from tests.support.inputs.tokenizer_documents import ABC, document, encoded
 from tests.support.waiting import run, until, wait_until
 from vocabularies.builtin import load
 from vocabularies.errors import VocabularyError

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from service.engines.cpu.engine import CpuEngine
 from tests.service.apis.native.test_vocabularies import run
 from tests.support.data_files import data_bytes
-from tests.support.tokenizer_documents import rank_file
+from tests.support.inputs.tokenizer_documents import rank_file
 from vocabularies import builtin, formats
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError

@@ -23,7 +23,7 @@ from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
 from service.server.app import create_app
-from tests.support.nasty_texts import TEXTS
+from tests.support.inputs.nasty_texts import TEXTS
 from tests.support.waiting import run
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from service.engines.base import Engine
 from tests.support.each_engine import ENGINES, MARKS, make_engine
-from tests.support.tokenizer_documents import BYTE_LEVEL, BYTES, added, document, encoded
+from tests.support.inputs.tokenizer_documents import BYTE_LEVEL, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.formats import read_vocabulary, write_vocabulary

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.each_engine import ENGINES, MARKS, ON_GPU, TEXT, engine_of, make_engine
-from tests.support.nasty_texts import SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.model.tables import may_split_kmers

@@ -18,8 +18,8 @@ from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
 from tests.support.app_client import serving
-from tests.support.sequence_strategies import character_vocabularies, kmer_vocabularies
-from tests.support.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
+from tests.support.inputs.sequence_strategies import character_vocabularies, kmer_vocabularies
+from tests.support.inputs.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
 from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fuzz.messages import BOUNDARY, CANARY, Body, Message, Part
-from tests.support.tokenizer_documents import ABC, BYTE_LEVEL, added, document, encoded, rank_file
+from tests.support.inputs.tokenizer_documents import (
+    ABC,
+    BYTE_LEVEL,
+    added,
+    document,
+    encoded,
+    rank_file,
+)
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 

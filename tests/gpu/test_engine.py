@@ -17,7 +17,7 @@ from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
 from tests.support.data_files import data_bytes, expected, ids_digest
 from tests.support.each_device import DEVICES, limit_fused, new_device
 from tests.support.emulation.device import EmulatedDevice
-from tests.support.nasty_texts import SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.types import Bpe, SpecialToken

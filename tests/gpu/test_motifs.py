@@ -14,8 +14,8 @@ from gpu.large.chunking import may_cut_rows
 from gpu.vocabulary.device_tables import prepare
 from tests.gpu.kmers.test_letter_tables import check
 from tests.support.each_device import new_engine
-from tests.support.motif_strategies import motif_cases, motif_vocabulary
-from tests.support.sequence_strategies import OPTIONS
+from tests.support.inputs.motif_strategies import motif_cases, motif_vocabulary
+from tests.support.inputs.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.model.types import SpecialToken
 from vocabularies.model.vocabulary import Vocabulary

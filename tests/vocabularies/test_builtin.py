@@ -12,7 +12,7 @@ import tiktoken
 from tokenizers import Tokenizer
 
 from tests.support.data_files import DATA, data_bytes, data_json, expected, ids_digest, records
-from tests.support.nasty_texts import RUNS, SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import RUNS, SEQUENCES, TEXTS
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import BUILTINS, build, catalog, describe, load
 from vocabularies.builtin.upstream_files import UPSTREAM

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpu.kernels.job import constant
 from tests.support.emulation.kernels import compile_for_device, launch, make_job
-from tests.support.nasty_texts import TEXTS
+from tests.support.inputs.nasty_texts import TEXTS
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 LEADS = (0x00, 0x7F, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF)

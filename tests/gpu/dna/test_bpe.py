@@ -21,7 +21,7 @@ from tests.gpu.kmers.test_letter_tables import check
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import DEVICES, limit_fused, new_engine
 from tests.support.emulation.kernels import compile_for_device
-from tests.support.sequence_strategies import OPTIONS
+from tests.support.inputs.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.types import Bpe, SpecialToken

@@ -14,7 +14,11 @@ from gpu.embedding.letter_rule import NEEDS_UPSTREAM, read_letter_rule
 from gpu.embedding.tokenizer_discovery import discover
 from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
-from tests.support.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
+from tests.support.inputs.sequence_strategies import (
+    SEQUENCES,
+    character_vocabularies,
+    kmer_vocabularies,
+)
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load

@@ -18,7 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
+from tests.support.inputs.sequence_strategies import (
+    SEQUENCES,
+    character_vocabularies,
+    kmer_vocabularies,
+)
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load

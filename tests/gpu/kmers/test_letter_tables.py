@@ -21,7 +21,7 @@ from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, note_launches
 from tests.support.emulation.kernels import compile_for_device
-from tests.support.sequence_strategies import (
+from tests.support.inputs.sequence_strategies import (
     OPTIONS,
     SEQUENCES,
     character_vocabularies,

@@ -15,7 +15,7 @@ from tests.gpu.kmers.test_tiles import own_kmers
 from tests.gpu.large.test_encode import DeviceArray, pinned
 from tests.gpu.small.test_zero_copy_letters import check, engine_of, rows_of
 from tests.support.emulation.device import EmulatedStream
-from tests.support.sequence_strategies import SEQUENCES, kmer_vocabularies
+from tests.support.inputs.sequence_strategies import SEQUENCES, kmer_vocabularies
 from vocabularies.builtin import load
 from vocabularies.model.tables import may_split_kmers
 

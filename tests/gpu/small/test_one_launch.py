@@ -22,7 +22,7 @@ from tests.engines.test_contract import OPTIONS, check
 from tests.gpu.large.test_encode import DeviceArray
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream, note_launches
-from tests.support.nasty_texts import SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.reference import tokenizer

@@ -19,7 +19,7 @@ from service.engines.cpu.engine import CpuEngine
 from tests.gpu.large.test_encode import DeviceArray, assert_idle, pinned
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, note_launches
-from tests.support.sequence_strategies import SEQUENCES, character_vocabularies
+from tests.support.inputs.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.support.waiting import GIVEN_UP_S
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

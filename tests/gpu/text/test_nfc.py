@@ -23,9 +23,9 @@ from tests.engines.test_contract import OPTIONS
 from tests.support.data_files import data_bytes
 from tests.support.each_device import new_engine
 from tests.support.emulation.kernels import compile_for_device, launch, make_job
-from tests.support.nasty_texts import TEXTS
-from tests.support.tokenizer_documents import BYTE_LEVEL, BYTES, added, document
-from tests.support.tokenizer_documents import encoded as encoded_document
+from tests.support.inputs.nasty_texts import TEXTS
+from tests.support.inputs.tokenizer_documents import BYTE_LEVEL, BYTES, added, document
+from tests.support.inputs.tokenizer_documents import encoded as encoded_document
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary

@@ -19,7 +19,7 @@ from tests.gpu.text.test_pretokenizer_automaton import representatives
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.data_files import DATA, ROOT, data_bytes
 from tests.support.emulation.kernels import compile_for_device
-from tests.support.nasty_texts import RUNS, TEXTS
+from tests.support.inputs.nasty_texts import RUNS, TEXTS
 from vocabularies.preprocessing.pretokenizers import pretokenize
 
 SUPPORT = ROOT / "tests/support/emulation/cuda"

@@ -30,7 +30,7 @@ from gpu.text.pretokenizer_automaton import (
     automaton,
 )
 from gpu.text.pretokenizer_rules import RULES
-from tests.support.nasty_texts import TEXTS
+from tests.support.inputs.nasty_texts import TEXTS
 from tests.vocabularies.preprocessing.test_pretokenizers import every_tuple_once
 from vocabularies.preprocessing.class_patterns import to_code_points
 from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS, pretokenize

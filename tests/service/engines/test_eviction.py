@@ -21,7 +21,7 @@ from service.registry.reports import samples
 from tests.fuzz import memory
 from tests.fuzz.memory import GROWTH_BYTES, Size, measured, what_grew
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
-from tests.support.tokenizer_documents import rank_file
+from tests.support.inputs.tokenizer_documents import rank_file
 from tests.support.waiting import run, wait_until
 from vocabularies.batch.batch import Batch
 from vocabularies.formats import read_vocabulary

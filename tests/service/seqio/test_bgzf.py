@@ -15,7 +15,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.seqio.bgzf import BgzfChecker
 from service.seqio.reader import BadRecords, read_batches
 from tests.support.app_client import serving
-from tests.support.bgzf_files import END, block_gzip, blocks
+from tests.support.inputs.bgzf_files import END, block_gzip, blocks
 from tests.support.waiting import run
 
 FASTA = b">one\nACGT\nNNAC\n>two\nGG\n"

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from service.seqio.fastq import open_fastq
 from service.seqio.reader import BadRecords, read_batches, read_records
-from tests.support.bgzf_files import block_gzip
 from tests.support.data_files import DATA, records
+from tests.support.inputs.bgzf_files import block_gzip
 
 FASTA = b">one first of all\nACGT\nNNAC\r\n\n>two\n>three\nTT\n"
 FASTQ = b"@r1 x\nACGT\n+\nIIII\n@r2\nNN\n+r2\nII\n"

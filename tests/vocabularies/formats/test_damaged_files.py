@@ -15,7 +15,7 @@ import zipfile
 import pytest
 from tokenizers import Tokenizer
 
-from tests.support.tokenizer_documents import ABC, added, document, encoded
+from tests.support.inputs.tokenizer_documents import ABC, added, document, encoded
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.types import Upstream

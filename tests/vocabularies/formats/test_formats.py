@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import data_bytes
-from tests.support.tokenizer_documents import ABC, BYTES, added, document, encoded
+from tests.support.inputs.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary

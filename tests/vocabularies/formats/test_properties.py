@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.support.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
+from tests.support.inputs.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary

@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.support.data_files import data_bytes
-from tests.support.nasty_texts import RUNS, SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import RUNS, SEQUENCES, TEXTS
 from vocabularies.formats import read_vocabulary, write_vocabulary
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import SpecialToken

@@ -10,7 +10,7 @@ import pytest
 import tiktoken
 
 from service.engines.cpu.engine import CpuEngine
-from tests.support.nasty_texts import TEXTS
+from tests.support.inputs.nasty_texts import TEXTS
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary

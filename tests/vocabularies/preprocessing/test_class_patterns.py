@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from service.engines.cpu.engine import CpuEngine
-from tests.support.tokenizer_documents import document, encoded
+from tests.support.inputs.tokenizer_documents import document, encoded
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer
 from tokenizers.pre_tokenizers import Split
 
-from tests.support.motif_strategies import NORMALIZERS, motif_banks, motif_cases, motif_vocabulary
+from tests.support.inputs.motif_strategies import (
+    NORMALIZERS,
+    motif_banks,
+    motif_cases,
+    motif_vocabulary,
+)
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary

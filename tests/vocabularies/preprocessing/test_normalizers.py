@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.support.data_files import data_bytes, data_json
-from tests.support.nasty_texts import SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.preprocessing import normalizers as ours
 from vocabularies.preprocessing.normalizers import (
     Normalizer,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 from tests.support.data_files import data_bytes, data_json
-from tests.support.nasty_texts import RUNS, TEXTS
+from tests.support.inputs.nasty_texts import RUNS, TEXTS
 from vocabularies.preprocessing.class_patterns import compile_patterns, fingerprint, to_code_points
 from vocabularies.preprocessing.pretokenizers import (
     PRETOKENIZERS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.support.data_files import data_bytes, data_json, expected, ids_digest, records
-from tests.support.nasty_texts import SEQUENCES, TEXTS
+from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
 from tests.vocabularies.reference.test_against_tokenizers import in_characters
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load

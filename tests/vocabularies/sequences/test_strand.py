@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.nasty_texts import SEQUENCES
+from tests.support.inputs.nasty_texts import SEQUENCES
 from vocabularies.batch.batch import Batch
 from vocabularies.reference.tokenizer import reverse_complement_text
 from vocabularies.sequences import strand

@@ -12,7 +12,7 @@ from service.engines.cpu.engine import CpuEngine
 from tests.support import waiting
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
-from tests.support.motif_strategies import motif_vocabulary
+from tests.support.inputs.motif_strategies import motif_vocabulary
 from vocabularies import builtin, formats
 from vocabularies.reference import tokenizer
 

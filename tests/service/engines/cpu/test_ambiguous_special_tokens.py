@@ -17,7 +17,7 @@ from service.engines.cpu.bpe.fastokens_quirks.ambiguous_special_tokens import (
 from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import data_bytes
-from tests.support.tokenizer_documents import BYTES, added, document, encoded
+from tests.support.inputs.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.tables import token_table

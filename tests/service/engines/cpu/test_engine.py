@@ -21,14 +21,14 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.kmers import BLOCK, KmerEncoder
 from service.engines.encoder import ReferenceEncoder
 from service.engines.selftest import TEXTS, compare, texts_for
-from tests.support.motif_strategies import NORMALIZERS, motif_cases
-from tests.support.sequence_strategies import (
+from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases
+from tests.support.inputs.sequence_strategies import (
     OPTIONS,
     SEQUENCES,
     character_vocabularies,
     kmer_vocabularies,
 )
-from tests.support.tokenizer_documents import added, document, encoded
+from tests.support.inputs.tokenizer_documents import added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import load
 from vocabularies.errors import VocabularyError

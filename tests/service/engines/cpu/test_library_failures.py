@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.cpu.engine import CpuEngine
 from tests.service.apis.native.test_vocabularies import run
-from tests.support.tokenizer_documents import BYTES, added, document, encoded
+from tests.support.inputs.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies.errors import VocabularyError
 
 WITHOUT_EUROS = {"type": "Replace", "pattern": {"Regex": "\\A[^€]*\\z"}, "content": ""}

@@ -16,7 +16,7 @@ from service.engines.cpu.selection import choose_encoder
 from service.engines.encoder import ReferenceEncoder
 from service.runtime.memory_pool import MemoryPool
 from tests.support.fake_engine import byte_vocabulary
-from tests.support.motif_strategies import motif_vocabulary
+from tests.support.inputs.motif_strategies import motif_vocabulary
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import Content

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from service.engines.cpu.engine import CpuEngine
-from tests.support.tokenizer_documents import added, document, encoded
+from tests.support.inputs.tokenizer_documents import added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.types import Upstream

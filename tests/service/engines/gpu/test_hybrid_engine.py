@@ -32,10 +32,10 @@ from tests.support.each_engine import make_engine as engine_on
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.fake_engine import byte_vocabulary
 from tests.support.fake_gpu import FakeGpu
-from tests.support.nasty_texts import TEXTS
-from tests.support.tokenizer_documents import BYTES as CHARACTERS
-from tests.support.tokenizer_documents import document
-from tests.support.tokenizer_documents import encoded as encoded_document
+from tests.support.inputs.nasty_texts import TEXTS
+from tests.support.inputs.tokenizer_documents import BYTES as CHARACTERS
+from tests.support.inputs.tokenizer_documents import document
+from tests.support.inputs.tokenizer_documents import encoded as encoded_document
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions
 from vocabularies.builtin import load

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from service.engines.cpu.engine import CpuEngine
 from service.operations.rendering.offset_units import convert_spans
-from tests.support.tokenizer_documents import BYTES, document, encoded
+from tests.support.inputs.tokenizer_documents import BYTES, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.types import Upstream

@@ -1,0 +1,1 @@
+"""Texts, files and Hypothesis strategies that several tests take as inputs."""
