@@ -98,22 +98,31 @@ def test_begin_and_end_tokens_of_roberta_are_refused():
         read(tokenizer_json(replace(plain, roles={"cls": 256, "sep": 257})))
 
 
-def seconds(document: str) -> float:
+def least_seconds(tokenizer, rounds: int = 50) -> float:
     """The least that a text takes once its words are in the library's cache."""
-    tokenizer, least = read(document), float("inf")
-    for _ in range(8):
+    least = float("inf")
+    for _ in range(rounds):
         begin = perf_counter()
         encode(tokenizer, SOURCE)
         least = min(least, perf_counter() - begin)
     return least
 
 
+def is_slower(slow: str, fast: str, ratio: float) -> bool:
+    """Whether one document takes `ratio` times as long as another, in one of ten tries at least.
+
+    Other work on the machine can hide the difference, and hardly ever makes one.
+    """
+    tokenizers = read(slow), read(fast)
+    tries = ([least_seconds(each) for each in tokenizers] for _ in range(10))
+    return any(first > ratio * second for first, second in tries)
+
+
 def test_the_pattern_of_cl100k_is_slower_than_that_of_llama3():
-    vocabulary = builtin.load("cl100k_base")
-    document = tokenizer_json(vocabulary)
-    assert seconds(document) > 1.2 * seconds(respell(document, "cl100k", "llama3"))
+    document = tokenizer_json(builtin.load("cl100k_base"))
+    assert is_slower(document, respell(document, "cl100k", "llama3"), 1.2)
 
 
 def test_the_patterns_of_deepseek_with_escapes_are_slower_than_the_published_ones():
     document = tokenizer_json(replace(builtin.load("cl100k_base"), pretokenizer="deepseek_v3"))
-    assert seconds(document) > 2 * seconds(respell(document, "deepseek_v3", "deepseek_v3"))
+    assert is_slower(document, respell(document, "deepseek_v3", "deepseek_v3"), 2)
