@@ -65,6 +65,7 @@ def test_characters_that_fastokens_classes_otherwise_get_the_reference_ids(engin
         assert alone.ids.tolist() == encoded.row(row).tolist()
 
 
+@pytest.mark.slow
 def test_the_ids_that_tiktoken_gives_for_them(engine):
     for name, text, ids in [
         ("cl100k_base", " \u180e'", [87189, 254, 236, 6]),
@@ -74,6 +75,7 @@ def test_the_ids_that_tiktoken_gives_for_them(engine):
         assert engine.encode(builtin.load(name), Batch([text])).ids.tolist() == ids
 
 
+@pytest.mark.slow
 def test_the_same_for_an_uploaded_deepseek(engine):
     document = data_bytes("vocab/deepseek_v3/tokenizer.json.xz")
     vocabulary = formats.read_vocabulary({"tokenizer.json": document})

@@ -39,6 +39,7 @@ def test_long_runs_are_replaced_wherever_they_lie(outcomes, at):
 
 
 @pytest.mark.parametrize("length", [RUN - 1, RUN, RUN + 1, 100, ROUND, 3 * ROUND])
+@pytest.mark.slow
 def test_only_long_runs_are_replaced(outcomes, length):
     """Others merge; where the letter is none that does they are left."""
     text = bases(3, 3 * ROUND - 5) + "N" * length + bases(4, 3 * ROUND)

@@ -89,6 +89,7 @@ def test_random_bases_are_one_launch(engine, outcomes, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_parts_begin_anywhere(engine, outcomes, name):
     """Between the letters of a token, at a row, next to one, or at a gap."""
     text = bases(3, 2000)

@@ -99,6 +99,7 @@ def test_repeats_of_any_unit_are_repaired_side_by_side(engine, name, most):
 
 @pytest.mark.parametrize("engine", ["small", "large"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_no_thread_walks_through_long_units_alone(engine, name):
     """Of which 33 letters and more are not looked for, and nearly all may be the same letter."""
     chance, vocabulary = random.Random(name), load(name)

@@ -103,6 +103,7 @@ def test_texts_of_few_letters_have_their_last_token(vocabulary):
 @pytest.mark.parametrize(
     ("name", "sure", "left_open"), [(REAL[0], 0.59, 0.14), (REAL[1], 0.59, 0.11)]
 )
+@pytest.mark.slow
 def test_most_letters_leave_one_token(name, sure, left_open):
     kinds = tables_of(load(name))[1].last[:, 1] >> 30
     assert np.mean(kinds == 0) > sure
@@ -119,6 +120,7 @@ def test_all_letters_before_a_token_leave_fewer_to_be_listed(monkeypatch):
     assert 2 * len(found.begins) < len(of_eight.begins)
 
 
+@pytest.mark.slow
 def test_which_kernels_find_paths(monkeypatch):
     """By letters of a token and how many tokens there are; the walk takes what is left."""
     doubled = [("A" * 2**i, "A" * 2**i) for i in range(5)]

@@ -152,6 +152,7 @@ def flagged(text: bytes) -> bool:
     return bool(status[STATUS["NOT_COVERED"]])
 
 
+@pytest.mark.slow
 def test_every_character_that_is_none_of_those_stays_by_the_kernel_and_by_the_host():
     text = "\n".join(
         chr(c)
