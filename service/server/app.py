@@ -123,7 +123,7 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
         logger.info("no GPU: CuPy is not installed")
         return CpuEngine()
     from gpu.errors import DeviceUnavailable
-    from service.engines.gpu.hybrid_engine import HybridEngine, open_cuda
+    from service.engines.hybrid.engine import HybridEngine, open_cuda
 
     open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take)
     engine = HybridEngine(CpuEngine(), open_gpu, settings.crossover_bytes)

@@ -19,7 +19,7 @@ from gpu.errors import OutOfMemory
 from service.core import errors
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
-from service.engines.gpu.hybrid_engine import HybridEngine
+from service.engines.hybrid.engine import HybridEngine
 from service.observability.metric_definitions import COUNTED, FAMILIES
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT

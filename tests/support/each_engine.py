@@ -10,8 +10,8 @@ import pytest
 from gpu.engine import GpuEngine
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
-from service.engines.gpu.hybrid_engine import HybridEngine, open_cuda
-from service.engines.gpu.residency import OpenedGpu
+from service.engines.hybrid.engine import HybridEngine, open_cuda
+from service.engines.hybrid.residency import OpenedGpu
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 

@@ -14,7 +14,7 @@ from gpu.errors import NotCovered, OutOfMemory
 from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
 from gpu.runtime.stage_timer import StageTimes
 from service.engines.base import Engine
-from service.engines.gpu.residency import OpenedGpu
+from service.engines.hybrid.residency import OpenedGpu
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows

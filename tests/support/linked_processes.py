@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from service.core.settings import Settings
-from service.engines.gpu.hybrid_engine import HybridEngine
+from service.engines.hybrid.engine import HybridEngine
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import LinkMemory

@@ -8,7 +8,7 @@ import gc
 import numpy as np
 
 from gpu.errors import OutOfMemory
-from service.engines.gpu.hybrid_engine import HybridEngine
+from service.engines.hybrid.engine import HybridEngine
 from service.multiprocess import engine_server
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import WORTH_BYTES

@@ -18,7 +18,7 @@ from gpu.memory.ipc import HANDLE_BYTES, SharedDeviceMemory
 from gpu.runtime.cuda_device import CudaDevice
 from service.apis.grpc.server import GrpcServer
 from service.engines.cpu.engine import CpuEngine
-from service.engines.gpu.hybrid_engine import HybridEngine
+from service.engines.hybrid.engine import HybridEngine
 from service.protos import inference_pb2 as pb
 from tests.support.app_client import application_of, serving
 from tests.support.emulation.device import EmulatedDevice

@@ -36,11 +36,11 @@ from service.engines.base import (
     Residency,
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
-from service.engines.gpu.crossover import Differs, log_crossover, measure_crossover
-from service.engines.gpu.fallbacks import Fallbacks, encode_shared, share_host
-from service.engines.gpu.residency import GpuResidency, GpuVocabularies, OpenedGpu
-from service.engines.gpu.selftest import Gpu
-from service.engines.gpu.telemetry import GpuTelemetry
+from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
+from service.engines.hybrid.fallbacks import Fallbacks, encode_shared, share_host
+from service.engines.hybrid.residency import GpuResidency, GpuVocabularies, OpenedGpu
+from service.engines.hybrid.selftest import Gpu
+from service.engines.hybrid.telemetry import GpuTelemetry
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows

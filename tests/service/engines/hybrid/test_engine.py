@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import service.engines.gpu.hybrid_engine
-import service.engines.gpu.residency
+import service.engines.hybrid.engine
+import service.engines.hybrid.residency
 from gpu.engine import GpuEngine
 from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.kernels.catalog import KERNELS
@@ -21,10 +21,10 @@ from gpu.kernels.families import TEXT, encode_kernels
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.verification import verify
-from service.engines.gpu.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
-from service.engines.gpu.fallbacks import Fallbacks
-from service.engines.gpu.hybrid_engine import DEFAULT_CROSSOVER_BYTES, HybridEngine, open_cuda
-from service.engines.gpu.residency import OpenedGpu
+from service.engines.hybrid.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
+from service.engines.hybrid.engine import DEFAULT_CROSSOVER_BYTES, HybridEngine, open_cuda
+from service.engines.hybrid.fallbacks import Fallbacks
+from service.engines.hybrid.residency import OpenedGpu
 from service.server.app import make_engine
 from tests.support.app_client import serving
 from tests.support.each_engine import MARKS
@@ -335,7 +335,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr("service.engines.gpu.crossover.perf_counter", made)
+    monkeypatch.setattr("service.engines.hybrid.crossover.perf_counter", made)
     return made
 
 
@@ -375,7 +375,7 @@ def test_where_the_time_is_up_the_largest_size_decides(clock):
 
 def test_a_gpu_that_loses_everywhere_is_told_of(monkeypatch, caplog):
     monkeypatch.setattr(
-        "service.engines.gpu.hybrid_engine.measure_crossover", lambda small, large: NEVER
+        "service.engines.hybrid.engine.measure_crossover", lambda small, large: NEVER
     )
     engine, _ = routed(crossover_bytes=None)
     engine.load(BYTES)
@@ -412,7 +412,7 @@ def test_the_crossover_is_measured_once_and_obeyed(monkeypatch):
         measured.append(small(Batch(["a"])).engine + large(Batch(["a"])).engine)
         return 64
 
-    monkeypatch.setattr("service.engines.gpu.hybrid_engine.measure_crossover", measure)
+    monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", measure)
     gpu = FakeGpu(CpuEngine())
     engine = HybridEngine(CpuEngine(), gpu.opened)
     engine.load(BYTES)
@@ -426,9 +426,7 @@ def test_the_crossover_is_measured_once_and_obeyed(monkeypatch):
 
 
 def test_with_nothing_loaded_at_the_start_the_first_vocabulary_is_measured_on(monkeypatch):
-    monkeypatch.setattr(
-        "service.engines.gpu.hybrid_engine.measure_crossover", lambda small, large: 77
-    )
+    monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", lambda small, large: 77)
     engine, gpu = routed(crossover_bytes=None)
     assert engine.crossover_bytes == DEFAULT_CROSSOVER_BYTES
     gpu.uncovered.add(BYTES.digest)
@@ -443,7 +441,7 @@ def test_measuring_that_fails_is_survived_and_a_difference_is_one(monkeypatch, e
     def fail(small, large) -> int:
         raise error
 
-    monkeypatch.setattr("service.engines.gpu.hybrid_engine.measure_crossover", fail)
+    monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", fail)
     engine, _ = routed(crossover_bytes=None)
     residency = engine.load(BYTES)
     assert residency.engine == ("cpu" if isinstance(error, Differs) else "gpu")
@@ -811,7 +809,7 @@ def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch)
         shares.append(memory_share)
         return gpu.opened()
 
-    monkeypatch.setattr("service.engines.gpu.hybrid_engine.open_cuda", open_cuda)
+    monkeypatch.setattr("service.engines.hybrid.engine.open_cuda", open_cuda)
     monkeypatch.setattr("service.server.app.importlib.util.find_spec", lambda name: object())
     for engine in ("auto", "gpu"):
         made = make_engine(Settings(engine=engine, crossover_bytes=5, gpu_memory_share=0.25))
@@ -822,7 +820,7 @@ def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch)
 
 
 def test_patience_with_a_gpu_that_hangs_ends(monkeypatch, caplog):
-    monkeypatch.setattr(service.engines.gpu.residency, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(service.engines.hybrid.residency, "PATIENCE_S", 0.05)
     gate = threading.Event()
     engine = HybridEngine(CpuEngine(), lambda: gate.wait(60) and FakeGpu(engine.cpu).opened(), 0)
     engine.settle()
@@ -883,7 +881,7 @@ def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(mo
             asked.extend(modules)
             raise DeviceUnavailable("told to be none")
 
-    monkeypatch.setattr(service.engines.gpu.hybrid_engine, "CudaDevice", Told)
+    monkeypatch.setattr(service.engines.hybrid.engine, "CudaDevice", Told)
     with pytest.raises(DeviceUnavailable):
         open_cuda(0.5)
     needed = (*TEXT.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)

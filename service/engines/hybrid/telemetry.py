@@ -8,7 +8,7 @@ import threading
 
 from gpu.runtime.stage_timer import STAGES
 from service.core.counters import STAGE_SECONDS, Histogram
-from service.engines.gpu.selftest import Gpu
+from service.engines.hybrid.selftest import Gpu
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from time import monotonic
 
 from gpu.errors import DeviceUnavailable, NotCovered
 from service.engines.base import Engine, Holding, Residency, SelfTest
-from service.engines.gpu.fallbacks import REST_S
-from service.engines.gpu.selftest import Gpu, compare_with_cpu
+from service.engines.hybrid.fallbacks import REST_S
+from service.engines.hybrid.selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

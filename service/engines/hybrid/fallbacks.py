@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered, OutOfMemory
-from service.engines.gpu.selftest import Gpu
+from service.engines.hybrid.selftest import Gpu
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
