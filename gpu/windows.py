@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpu.batch.plan import first_kernels, rare_kernels, refused_rows
+from gpu.batch.plan import fallback_kernels, first_kernels, refused_rows
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import RowOptions, row_errors, row_options
 from gpu.batch.transfer import fetch, launch, pack, status_of
@@ -219,9 +219,9 @@ def _launch_content(
     """The ids of the rows; their places, too, where these do not follow from their numbers."""
     validate = not (batch.has_texts or resident.family.takes_bytes)
     launch(workspace, first_kernels(workspace, resident, augmented=options.augmented), processors)
-    rare = int(status_of(workspace)[STATUS["RARE"]])
-    if rare:
-        others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=True)
+    fallback = int(status_of(workspace)[STATUS["FALLBACK"]])
+    if fallback:
+        others = fallback_kernels(workspace, resident, fallback, validate=validate, with_spans=True)
         launch(workspace, others, processors)
         status_of(workspace)
 

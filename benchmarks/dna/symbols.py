@@ -23,7 +23,7 @@ from benchmarks.support.gpu_clock import Clock
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Bytes
 from benchmarks.support.timing import summary
-from gpu.batch.plan import RARE_BREAK, first_kernels, rare_kernels
+from gpu.batch.plan import FALLBACK_BREAK, fallback_kernels, first_kernels
 from gpu.batch.transfer import launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.job import STATUS
@@ -146,22 +146,22 @@ def time_kernels(
     ):
         stream = workspace.stream
         pack_rows(workspace, resident, data, offsets, processors, id_bits=bits)
-        kernels, samples, rare = first_kernels(workspace, resident, id_bits=bits), [], 0
+        kernels, samples, fallback = first_kernels(workspace, resident, id_bits=bits), [], 0
         for number in range(WARMUPS + ROUNDS):
             stream.clear(workspace.fields["status"], 8 * int(workspace.job[0]["num_cleared"]))
             begin = clock.mark(stream)
             launch(workspace, kernels, processors)
             end = clock.mark(stream)
             status = status_of(workspace)
-            if number == 0 and (rare := int(status[STATUS["RARE"]])):
-                others = rare_kernels(workspace, resident, rare, id_bits=bits)
+            if number == 0 and (fallback := int(status[STATUS["FALLBACK"]])):
+                others = fallback_kernels(workspace, resident, fallback, id_bits=bits)
                 # A large batch behind one like it is not tried by the plain kernels.
-                kernels = others if rare == RARE_BREAK else (*kernels, *others)
+                kernels = others if fallback == FALLBACK_BREAK else (*kernels, *others)
             if number >= WARMUPS:
                 samples.append(clock.seconds(begin, end))
         num_ids = int(status_of(workspace)[STATUS["NUM_IDS"]])
     moved = len(data) + num_ids * bits // 8
-    return {"seconds": summary(samples), "num_ids": num_ids, "moved": moved, "rare": rare}
+    return {"seconds": summary(samples), "num_ids": num_ids, "moved": moved, "fallback": fallback}
 
 
 def copy_rate(device: Device, clock: Clock, size: int) -> float:

@@ -15,7 +15,9 @@ from gpu.memory.workspace import Workspace
 from gpu.vocabulary.cache import Resident
 
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
-RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
+FALLBACK_BREAK, FALLBACK_WIDE, FALLBACK_MARK = (
+    constant(f"FALLBACK_{name}") for name in ("BREAK", "WIDE", "MARK")
+)
 _ROW_LENGTH, _NUM_BYTES, _HAS_WORDS = WORD["row_length"], WORD["num_bytes"], WORD["has_words"]
 _SMALL_BYTES = WORD["dna_small_bytes"]
 SPAN_BYTES = 8  # Of an id's own span on the device.
@@ -67,28 +69,28 @@ def _without(kernels: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(kernel for kernel in kernels if kernel != name)
 
 
-def rare_kernels(
+def fallback_kernels(
     workspace: Workspace,
     resident: Resident,
-    rare: int,
+    fallback: int,
     *,
     validate: bool = False,
     with_spans: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
-    """Those for what the plain ones met, the bits of STATUS_RARE, in the batch on the device.
+    """Return the kernels that encode a batch which the plain ones could not, and ready it for them.
 
-    The batch is made ready for them.
+    `fallback`: the bits of STATUS_FALLBACK, which say what the plain kernels met.
 
     Raises:
         NotCovered: a character may take a k-mer apart, as DNABERT-1's tokenizer does.
         OutOfMemory: spans were asked for, and there is no room for them.
     """
-    if rare & RARE_MARK and workspace.words[_HAS_WORDS]:
+    if fallback & FALLBACK_MARK and workspace.words[_HAS_WORDS]:
         raise NotCovered("DNABERT-1 takes k-mers apart at what is no letter, digit or blank")
     if with_spans:
         _reserve_spans(workspace)
-    rewritten = bool(rare & (RARE_WIDE | RARE_MARK))
+    rewritten = bool(fallback & (FALLBACK_WIDE | FALLBACK_MARK))
     read_letters(workspace, rewritten)
     if not rewritten:
         return letter_kernels(resident.family, id_bits=id_bits)
@@ -141,7 +143,9 @@ def launch_content(
     launch(workspace, first, processors)
     if not resident.family.plain:
         return
-    rare = int(status_of(workspace)[STATUS["RARE"]])
-    if rare or with_spans:
-        others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=with_spans)
+    fallback = int(status_of(workspace)[STATUS["FALLBACK"]])
+    if fallback or with_spans:
+        others = fallback_kernels(
+            workspace, resident, fallback, validate=validate, with_spans=with_spans
+        )
         launch(workspace, others, processors)

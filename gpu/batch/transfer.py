@@ -168,7 +168,7 @@ def put_batch(
     *,
     host_text: int = 0,
     validates: bool = False,
-    leaves: int = 0,
+    planned_fallback: int = 0,
 ) -> None:
     """Write a batch's rows, their options and the Job's words for them into pinned memory.
 
@@ -180,7 +180,7 @@ def put_batch(
         options: what the rows ask for; None: special tokens are matched, nothing is added or cut.
         host_text: the text's address in pinned memory; 0: it is copied to the device.
         validates: whether a kernel that does all looks at rows for UTF-8.
-        leaves: what a grid leaves to others whatever it finds.
+        planned_fallback: FALLBACK_* where a grid stops, whatever it finds; 0: only where it must.
 
     Raises:
         DescendingOffsets: a row ends before it begins.
@@ -201,7 +201,7 @@ def put_batch(
         has_limits=max_length is not None,
         is_augmented=options is not None and options.augmented,
         validates=validates,
-        leaves=leaves,
+        planned_fallback=planned_fallback,
     )
     if row is not None:
         raise DescendingOffsets(row, int(offsets[row]), int(offsets[row + 1]))

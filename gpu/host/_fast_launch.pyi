@@ -62,7 +62,7 @@ class Launcher:
         has_limits: bool = False,
         is_augmented: bool = False,
         validates: bool = False,
-        leaves: int = 0,
+        planned_fallback: int = 0,
     ) -> int | None: ...
     def answer_in(self, framed: bool, /) -> None: ...
     def encode(

@@ -43,11 +43,11 @@ class Family:
             `write`.
         spans: from framed rows to spans.
         decode: from ids to bytes.
-        fused: kernels that do all of it in one launch, unless STATUS_RARE: of one block, of a
+        fused: kernels that do all of it in one launch, unless STATUS_FALLBACK: of one block, of a
             cluster, and of a grid; () where there are none.
         bases: a kernel that is tried before `fused`, for batches that ask for nothing but ids;
-            where it sets STATUS_RARE the others follow. "" where there is none.
-        plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
+            where it sets STATUS_FALLBACK the others follow. "" where there is none.
+        plain: from rows to id_offsets and ids, for most batches; where they set STATUS_FALLBACK all
             others follow. () where there are none such.
         even: instead of `plain`, for rows of one length (`equal_length_rows`).
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.

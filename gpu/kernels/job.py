@@ -83,6 +83,15 @@ WORD = {name: place // 8 for name, (_, place, *_) in (JOB.fields or {}).items()}
 """Which of the 8-byte words of JOB each field begins with."""
 STATUS = {
     name: constant(f"STATUS_{name}")
-    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED", "ROWS")
+    for name in (
+        "NUM_IDS",
+        "FAULT",
+        "CUT",
+        "NUM_FRAMED",
+        "FALLBACK",
+        "NOT_UTF8",
+        "NOT_COVERED",
+        "ROWS",
+    )
 }
 """Which of the 8-byte words of the status says what."""

@@ -42,7 +42,7 @@ SPECIAL_LETTER, NUM_LETTERS = constant("SPECIAL_LETTER"), constant("NUM_LETTERS"
 NOT_A_CODE, CLASS_SHIFT = constant("NOT_A_CODE"), constant("CLASS_SHIFT")
 SPECIAL = constant("SPECIAL")
 BREAK, WIDE, MARK = (
-    constant(f"RARE_{name}") << constant("RARE_SHIFT") for name in ("BREAK", "WIDE", "MARK")
+    constant(f"FALLBACK_{name}") << constant("FALLBACK_SHIFT") for name in ("BREAK", "WIDE", "MARK")
 )
 MAX_WIDE = constant("MAX_WIDE")
 MAX_IDS = NOT_A_CODE
@@ -103,7 +103,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
         classes = np.where(table.is_space, SPACE, classes)
     space = SPACE if apart else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
-    # What takes words apart is the CPU engine's: gpu.batch.plan.rare_kernels.
+    # What takes words apart is the CPU engine's: gpu.batch.plan.fallback_kernels.
     marks = table.needs_reference if has_words else mark_special_bytes(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)

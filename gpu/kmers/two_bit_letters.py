@@ -15,7 +15,9 @@ UInt32s = NDArray[np.uint32]
 Numbers = dict[str, int]
 
 NUM_BYTES = 256
-RARE = sum(constant(f"RARE_{name}") << constant("RARE_SHIFT") for name in ("BREAK", "WIDE", "MARK"))
+FALLBACK = sum(
+    constant(f"FALLBACK_{name}") << constant("FALLBACK_SHIFT") for name in ("BREAK", "WIDE", "MARK")
+)
 ANY_CASE, OWN_CASE = 0xDFDFDFDF, 0xFFFFFFFF
 NO_LETTERS = 0x06
 """Four letters of which none stands in the slot that its bits 1 and 2 name."""
@@ -26,7 +28,7 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
     letters, is_upper = model.letters.encode(), model.case == "upper"
     slots = {letter >> 1 & 3: letter for letter in letters}
     any_case = letters + letters.lower() if is_upper else letters
-    flagged = entries[list(any_case)] & np.uint32(RARE)
+    flagged = entries[list(any_case)] & np.uint32(FALLBACK)
     other_case = entries[list(letters.swapcase())]
     if (
         len(letters) != 4
@@ -39,7 +41,7 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
         "four_letters": sum(letter << 16 * slot for slot, letter in slots.items()),
         "four_codes": sum(letters.index(letter) << 16 * slot for slot, letter in slots.items()),
         "four_fold": ANY_CASE if is_upper else OWN_CASE,
-        "four_case_flags": int(np.bitwise_or.reduce(other_case) & np.uint32(RARE)),
+        "four_case_flags": int(np.bitwise_or.reduce(other_case) & np.uint32(FALLBACK)),
     }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import RARE_BREAK, first_kernels, make_room_for_spans, rare_kernels
+from gpu.batch.plan import FALLBACK_BREAK, fallback_kernels, first_kernels, make_room_for_spans
 from gpu.batch.row_options import NO_BYTE, RowOptions
 from gpu.batch.transfer import checked, fetch, launch, pack_rows, send_job
 from gpu.errors import DescendingOffsets
@@ -162,7 +162,7 @@ class ChunkInFlight:
         self.is_plain = bool(resident.family.plain)
         if resident.meets_breaks and not augmented and not self.with_spans:
             self.is_plain = False
-            return rare_kernels(self.workspace, resident, RARE_BREAK, id_bits=work.id_bits)
+            return fallback_kernels(self.workspace, resident, FALLBACK_BREAK, id_bits=work.id_bits)
         return first_kernels(
             self.workspace,
             resident,
@@ -186,16 +186,16 @@ class ChunkInFlight:
         """
         workspace, work = self.workspace, self.work
         workspace.stream.synchronize()
-        rare = int(checked(workspace)[STATUS["RARE"]])
+        fallback = int(checked(workspace)[STATUS["FALLBACK"]])
         if work.resident.family.plain:
-            work.resident.meets_breaks = rare == RARE_BREAK
+            work.resident.meets_breaks = fallback == FALLBACK_BREAK
         if not self.is_plain:
-            rare &= ~RARE_BREAK  # These were met.
-        if work.resident.family.plain and (rare or self.with_spans):
-            others = rare_kernels(
+            fallback &= ~FALLBACK_BREAK  # These were met.
+        if work.resident.family.plain and (fallback or self.with_spans):
+            others = fallback_kernels(
                 workspace,
                 work.resident,
-                rare,
+                fallback,
                 validate=work.validate,
                 with_spans=self.with_spans,
                 id_bits=work.id_bits,

@@ -5,5 +5,5 @@ that ask for ids alone; `call` takes all others through a workspace; `direct_to_
 to memory of the device, and `zero_copy_letters` looks letters up where the text lies.
 
 `gpu.dispatch` and `gpu.streaming` call it. Where a kernel finds that there is more to do
-(STATUS_RARE), nothing that it wrote is used, and the batch goes on by single launches.
+(STATUS_FALLBACK), nothing that it wrote is used, and the batch goes on by single launches.
 """

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import first_kernels, rare_kernels
+from gpu.batch.plan import fallback_kernels, first_kernels
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import RowOptions, drop_rows, row_errors
 from gpu.batch.transfer import checked, fetch, launch, pack, put_batch
@@ -20,10 +20,10 @@ from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.small.one_launch import (
     BASES_SKIPS,
+    CAN_FALL_BACK,
+    FALLBACK_RUNS,
     FAST_BLOCKS,
     GOES_ON_FROM,
-    LEAVES_RARE,
-    RARE_RUNS,
     HostText,
     blocks_of,
     grid_text,
@@ -36,7 +36,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
-_CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
+_CUT, _NOT_UTF8, _FALLBACK = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["FALLBACK"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
@@ -182,22 +182,23 @@ class SmallCall:
     def run_grid(self, kernel: str) -> bool:
         """All stages by a grid and others behind it; False: what lies there may not be used."""
         resident = self.resident
-        left = resident.grid_leaves
-        rare = self.launch_fused(kernel, left)
+        planned = resident.planned_fallback
+        fallback = self.launch_fused(kernel, planned)
         # Runs first: what is cut in them was not looked for, or is wrong.
-        resident.grid_leaves = rare & RARE_RUNS or rare
-        if left:
-            return left == RARE_RUNS or not rare & RARE_RUNS
-        if rare:
-            self.launch_left(rare)
+        resident.planned_fallback = fallback & FALLBACK_RUNS or fallback
+        if planned:
+            return planned == FALLBACK_RUNS or not fallback & FALLBACK_RUNS
+        if fallback:
+            self.launch_fallback(fallback)
             self.workspace.stream.synchronize()
         return True
 
-    def launch_fused(self, kernel: str, left: int = 0) -> int:
-        """All stages in one launch, the answer in pinned memory; why it was not enough, or 0.
+    def launch_fused(self, kernel: str, planned: int = 0) -> int:
+        """Run all stages in one launch, with the answer in pinned memory; return its FALLBACK_*.
 
-        Of a grid that is a key of GOES_ON_FROM. What is `left`, such a key, a grid leaves whatever
-        it finds, and it is queued behind; then what is said are the bits of all that it left.
+        That is 0 where the launch was enough, and a key of GOES_ON_FROM where a grid stopped. With
+        `planned`, such a key, a grid stops there whatever it finds, and the fallback kernels are
+        queued behind it; the bits then name all that those kernels had to do.
         """
         workspace, batch = self.workspace, self.batch
         clock = workspace.clock
@@ -210,7 +211,7 @@ class SmallCall:
             self.options,
             host_text=self.text.address,
             validates=self.validate,
-            leaves=left,
+            planned_fallback=planned,
         )
         workspace.reported[_NOT_UTF8] = 0
         blocks = blocks_of(kernel, size_of(len(batch.data), len(batch)), self.processors)
@@ -221,15 +222,15 @@ class SmallCall:
         workspace.stream.launch(kernel, blocks, workspace.host_job)
         if clock is not None:
             clock.leave()
-        if left:
-            self.launch_left(left)
+        if planned:
+            self.launch_fallback(planned)
         workspace.stream.synchronize()
-        return workspace.reported[_RARE] if kernel in LEAVES_RARE else 0
+        return workspace.reported[_FALLBACK] if kernel in CAN_FALL_BACK else 0
 
-    def launch_left(self, left: int) -> None:
-        """Queue what a grid leaves to others; it sends them the job."""
+    def launch_fallback(self, fallback: int) -> None:
+        """Queue the kernels that go on where a grid stops; the grid writes their Job."""
         kernels = self.all_kernels(self.first_kernels())
-        self.launch(kernels[kernels.index(GOES_ON_FROM[left]) :])
+        self.launch(kernels[kernels.index(GOES_ON_FROM[fallback]) :])
 
     def first_kernels(self) -> tuple[str, ...]:
         """Those up to the ids."""
@@ -248,9 +249,9 @@ class SmallCall:
         workspace.status[STATUS["NOT_UTF8"]] = 0
         self.launch(self.all_kernels(self.first_kernels()))
         workspace.stream.synchronize()
-        rare = int(workspace.status[STATUS["RARE"]]) if self.family.plain else 0
-        if rare:
-            others = rare_kernels(workspace, self.resident, rare, validate=self.validate)
+        fallback = int(workspace.status[STATUS["FALLBACK"]]) if self.family.plain else 0
+        if fallback:
+            others = fallback_kernels(workspace, self.resident, fallback, validate=self.validate)
             self.launch(self.all_kernels(others))
             workspace.stream.synchronize()
 

@@ -1,6 +1,6 @@
 """A plain batch of some size to ids of the device, which its kernels write where they are wanted.
 
-One wait, and no copy of ids; what is not plain (STATUS_RARE), or refused, goes the usual way.
+One wait, and no copy of ids; what is not plain (STATUS_FALLBACK), or refused, goes the usual way.
 """
 
 from __future__ import annotations
@@ -50,6 +50,6 @@ def encode_direct(
         finally:
             words[ids] = own
         status = checked(workspace)
-        if status[STATUS["RARE"]] or status[STATUS["NOT_UTF8"]]:
+        if status[STATUS["FALLBACK"]] or status[STATUS["NOT_UTF8"]]:
             return None
         return workspace.offsets[: len(batch) + 1].copy()

@@ -38,15 +38,15 @@ from vocabularies.batch.batch import Batch, Encoded
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Ids = NDArray[Any]
-_RARE = STATUS["RARE"]
+_FALLBACK = STATUS["FALLBACK"]
 ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
 """Text that a kernel of one block, of a cluster, or of a grid encodes at most."""
-RARE_RUNS, RARE_PIECES = constant("RARE_RUNS"), constant("RARE_PIECES")
-GOES_ON_FROM = {RARE_RUNS: "pretokenize", RARE_PIECES: "windows"}
-"""The kernel from which on single launches do what a grid has left."""
+FALLBACK_RUNS, FALLBACK_PIECES = constant("FALLBACK_RUNS"), constant("FALLBACK_PIECES")
+GOES_ON_FROM = {FALLBACK_RUNS: "pretokenize", FALLBACK_PIECES: "windows"}
+"""The kernel from which on single launches go on where a grid stops, by FALLBACK_*."""
 FAST_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "encode_cluster")}
 """The kernels of the fast path, one block or cluster each, and their blocks, whatever the batch."""
-LEAVES_RARE = frozenset((*FAST_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
+CAN_FALL_BACK = frozenset((*FAST_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
 """Kernels after which others may have to run."""
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
 BASES_SKIPS = 15  # Batches behind one with others than bases that are taken for such, too.
@@ -232,7 +232,7 @@ def encode(
         if num_ids >= 0:
             resources.stage_times.count()
             return ids[:num_ids].copy(), workspace.offsets[: rows + 1].copy()
-        return "" if num_ids == MORE_TO_DO and workspace.reported[_RARE] else kernel
+        return "" if num_ids == MORE_TO_DO and workspace.reported[_FALLBACK] else kernel
     finally:
         resources.workspaces.give(workspace)
 
@@ -283,7 +283,7 @@ def _launch_for(resources: Resources, resident: Resident, data: Bytes, size: int
         return None
     if kernel in FAST_BLOCKS:
         return _Launch(kernel, STAGED, size)
-    if resident.grid_leaves or not device.is_pinned(data):
+    if resident.planned_fallback or not device.is_pinned(data):
         return None
     if len(data) > TAKE_IN_BYTES:
         return _Launch(kernel, COPIED, size)
@@ -315,20 +315,20 @@ def _encode_to(
     if num_ids >= 0:
         resources.stage_times.count()
         return workspace.offsets[: len(offsets)].copy()
-    rare = workspace.reported[_RARE] if num_ids == MORE_TO_DO else 0
-    return _left(resident, launch.kernel, rare)
+    fallback = workspace.reported[_FALLBACK] if num_ids == MORE_TO_DO else 0
+    return _note_fallback(resident, launch.kernel, fallback)
 
 
-def _left(resident: Resident, kernel: str, rare: int) -> str | None:
-    """What a kernel left is noted for the usual way, on which this batch goes now."""
-    if not rare:
+def _note_fallback(resident: Resident, kernel: str, fallback: int) -> str | None:
+    """Note for later batches why a kernel fell back; this batch goes on by single launches."""
+    if not fallback:
         return None
     if kernel in FAST_BLOCKS:
         return ""
     if kernel == resident.family.bases:
         resident.bases_skips = BASES_SKIPS + 1  # SmallCall.encode_bases counts this batch.
     else:
-        resident.grid_leaves = rare & RARE_RUNS or rare
+        resident.planned_fallback = fallback & FALLBACK_RUNS or fallback
     return None
 
 

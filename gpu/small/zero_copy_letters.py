@@ -10,7 +10,7 @@ An id is that of its letter alone, so that neither rows nor borders of pieces ma
     piece 1      staged   read         stream 1
     piece 2         staged   read      stream 0, when piece 0 is read
 
-Where the text has what needs other kernels (STATUS_RARE) it goes the usual way, from its begin.
+Where the text has what needs other kernels (STATUS_FALLBACK) it goes the usual way, from its begin.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STAGED_BYTES = 1 << 20, 1 << 21  # Of a piece at least and at most,
 STAGED_PIECES = 4  # of which so many are on their way.
 OWN_BYTES = 1 << 17  # What the caller's thread copies sooner than others wake.
 _TEXT, _NUM_BYTES, _IDS = WORD["host_text"], WORD["num_bytes"], WORD["host_ids"]
-_RARE = STATUS["RARE"]
+_FALLBACK = STATUS["FALLBACK"]
 
 
 def fetch_batch(resources: Resources, resident: Resident, batch: Batch) -> Encoded | None:
@@ -189,7 +189,7 @@ class _Fetch:
         self._clock = resources.stage_times.clock(workspace.stream)
         if workspace.resident is not resident:
             set_fields(workspace, resident)
-        workspace.reported[_RARE] = 0
+        workspace.reported[_FALLBACK] = 0
 
     def launch(self, text: int, num_bytes: int, ids: int) -> None:
         """Queue what writes the ids of a text; both are addresses."""
@@ -225,7 +225,7 @@ class _Fetch:
     def is_complete(self) -> bool:
         """Wait; whether the ids are right."""
         self.wait()
-        return not self.workspace.reported[_RARE]
+        return not self.workspace.reported[_FALLBACK]
 
     def close(self) -> None:
         """Wait and give the workspace back."""

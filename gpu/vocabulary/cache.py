@@ -42,8 +42,8 @@ class Resident:
         address, num_bytes: its one block of device memory.
         meets_breaks: what ends a run of letters was in the last large batch, and nothing else that
             plain kernels leave to others; so they are not tried.
-        grid_leaves: what a grid could not do of the last small batch, a key of GOES_ON_FROM, so
-            that it leaves that of the next one to others at once; 0: nothing.
+        planned_fallback: where a grid stopped in the last small batch, a key of GOES_ON_FROM: in
+            the next one it stops there whatever it finds, with others queued behind; 0: nowhere.
         bases_skips: small batches from now on that are not taken for bases, see SmallCall.
         is_pinned: it is not given up to make room.
         users: calls that use it now.
@@ -60,7 +60,7 @@ class Resident:
     address: int
     num_bytes: int
     meets_breaks: bool = False
-    grid_leaves: int = 0
+    planned_fallback: int = 0
     bases_skips: int = 0
     is_pinned: bool = False
     users: int = 0

@@ -14,13 +14,13 @@ DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
         job.host.host_errors[row] = error;
         if (error != NO_BYTE) job.host.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
     }
-    uint64_t rare = 0;
+    uint64_t fallback = 0;
     if (job.pretokenizer.bad_tiles) {
-        if (job.pretokenizer.bad_tiles[0]) rare |= warptok::text::RARE_RUNS;
-        if (job.text.window_counts[COUNT_WINDOWS]) rare |= warptok::text::RARE_PIECES;
+        if (job.pretokenizer.bad_tiles[0]) fallback |= warptok::text::FALLBACK_RUNS;
+        if (job.text.window_counts[COUNT_WINDOWS]) fallback |= warptok::text::FALLBACK_PIECES;
     }
     if (first < 8 && first != STATUS_NOT_UTF8)
-        job.host.host_status[first] = job.answer.status[first] | (first == STATUS_RARE ? rare : 0);
+        job.host.host_status[first] = job.answer.status[first] | (first == STATUS_FALLBACK ? fallback : 0);
 }
 
 // The same, and where each row's ids begin.

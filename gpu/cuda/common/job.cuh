@@ -23,7 +23,7 @@ struct Launch {
     uint64_t validates;              // Rows may not be UTF-8.
     uint64_t num_rounds;             // Of special tokens.
     uint64_t framed;                 // Begin and end tokens or truncation.
-    uint64_t leaves;                 // RARE_*: what a grid leaves to others, whatever it finds; 0: as little as it can.
+    uint64_t planned_fallback;       // FALLBACK_*: where a grid stops, whatever it finds; 0: only where it must.
 };
 
 // The text of a batch and its hard boundaries, for all families.

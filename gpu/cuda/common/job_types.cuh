@@ -36,7 +36,7 @@ constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
 constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
 constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
-constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to. See RARE_*.
+constexpr uint32_t STATUS_FALLBACK = 4;    // FALLBACK_*: what the first kernels leave to fallback kernels; 0: nothing.
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
 // Not 0: a character that the kernels do not know, or a text that would take them too long.
 constexpr uint32_t STATUS_NOT_COVERED = 6;
@@ -44,11 +44,11 @@ constexpr uint32_t STATUS_ROWS = 7;        // What plain kernels know of all row
 constexpr uint32_t ROWS_ADD_UP = 1;        // ids of rows have to be added up (kmers/row_offsets.cuh),
 constexpr uint32_t ROWS_ARE_RIGHT = 2;     // none is at fault, and no kernel has written row_errors and row_refused.
 
-// The bits of STATUS_RARE, by family: RARE_* of k-mers are in kmers/letters.cuh, of DNA in dna/windows/stitch.cuh and
-// dna/parts/part.cuh, of text here, as the kernels that report a batch look for them.
+// The bits of STATUS_FALLBACK depend on the family: those of k-mers are in kmers/letters.cuh, those of DNA in
+// dna/windows/stitch.cuh and dna/parts/part.cuh, those of text here, since the kernels that report a batch set them.
 namespace warptok::text {
 
-constexpr uint32_t RARE_RUNS = 1;          // Chunks are unresolved.
-constexpr uint32_t RARE_PIECES = 2;        // Pieces are long and no tokens.
+constexpr uint32_t FALLBACK_RUNS = 1;      // Chunks are unresolved: map_tiles, enter_runs and redo_tiles read them.
+constexpr uint32_t FALLBACK_PIECES = 2;    // Pieces are long and no tokens: windows and those behind it split them.
 
 }  // namespace warptok::text

@@ -141,7 +141,7 @@ DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, STEP>* tiles, uint32_
     for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles;
          number += num_blocks * (BLOCK / 32))
         write_tile(job, four, tile, number, seen);
-    note_rare(job, seen);
+    note_fallback(job, seen);
     wait_for_stores();
 }
 

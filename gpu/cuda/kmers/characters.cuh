@@ -95,17 +95,17 @@ DEVICE uint32_t letters_to_ids(const Job& job, const uint8_t* text, Id* out, uin
 template <class Id>
 DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     place_letter_rows(job, block, num_blocks);
-    note_rare(job, letters_to_ids(job, job.batch.text, ids_out<Id>(job), block, num_blocks));
+    note_fallback(job, letters_to_ids(job, job.batch.text, ids_out<Id>(job), block, num_blocks));
 }
 
-// Text in pinned memory of the host becomes ids wherever the device writes. The host has cleared its STATUS_RARE; some
-// thread's flags are there at the end if any thread has some.
+// Writes the ids of a text in pinned host memory to host_ids. The host has cleared STATUS_FALLBACK of host_status; at
+// the end it holds the flags of one of the threads that met any.
 template <class Id>
 DEVICE void fetch_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t seen =
         letters_to_ids(job, job.host.host_text, reinterpret_cast<Id*>(job.host.host_ids), block, num_blocks);
-    uint32_t rare = seen >> RARE_SHIFT & RARE_FLAGS;
-    if (rare) job.host.host_status[STATUS_RARE] = rare;
+    uint32_t fallback = seen >> FALLBACK_SHIFT & FALLBACK_FLAGS;
+    if (fallback) job.host.host_status[STATUS_FALLBACK] = fallback;
 }
 
 }  // namespace warptok::kmers

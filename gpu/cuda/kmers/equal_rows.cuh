@@ -1,7 +1,7 @@
 // K-mers of four letters in plain batches whose rows are of one length, but for the last one, which may be shorter.
 //
 // All rows have as many ids, so that a division tells the row of an id and nothing has to be added up: one launch
-// places the ids and writes them. The host only samples the rows' lengths. Where one is another, RARE_UNEVEN
+// places the ids and writes them. The host only samples the rows' lengths. Where one is another, FALLBACK_LENGTHS
 // says so and the ids are void.
 //
 //     place_even_rows    where the ids of each row begin
@@ -90,7 +90,7 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
 // The same, said; and how many ids there are.
 DEVICE void finish_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     bool is_uneven = place_even_rows(job, block, num_blocks);
-    if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.answer.status + STATUS_RARE, RARE_UNEVEN);
+    if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.answer.status + STATUS_FALLBACK, FALLBACK_LENGTHS);
     if (block + threadIdx.x == 0)
         job.answer.id_offsets[job.batch.num_rows] = job.answer.status[STATUS_NUM_IDS] = job.kmers.even_total;
 }
@@ -257,7 +257,7 @@ DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, STEP>* tiles, uin
         part.any_strange = pack_text(four, job.kmers.letter_table, begin, tile, seen, [] {});
         write_even_tile<Id, STEP>(job, four, rows, tile, part);
     }
-    note_rare(job, seen);
+    note_fallback(job, seen);
     finish_even_rows(job, block, num_blocks);
     wait_for_stores();
 }

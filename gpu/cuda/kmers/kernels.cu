@@ -2,11 +2,11 @@
 //
 // The families `characters`, `kmers` and `strided_kmers` of gpu/kernels/families.py launch them. Plain kernels come
 // first: write_letters, or place_neighbours, place_rows and write_kmers or write_strided, or, for rows of one length,
-// write_even_kmers or write_even_strided. Where these set STATUS_RARE, all from begin_letters on make the ids anew.
+// write_even_kmers or write_even_strided. Where these set STATUS_FALLBACK, all from begin_letters on make the ids anew.
 // Each kernel that writes ids does so in three widths: of 32 bits, of 16 and of 8.
 //
 // Launch: BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
-// Invariant: ids that a plain kernel writes are right, or STATUS_RARE is not 0 and nobody uses them.
+// Invariant: ids that a plain kernel writes are right, or STATUS_FALLBACK is not 0 and nobody uses them.
 #include "kmers/equal_rows.cuh"
 #include "kmers/windows.cuh"
 #include "kmers/any_rows.cuh"

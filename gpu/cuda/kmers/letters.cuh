@@ -20,12 +20,12 @@ constexpr uint32_t NUM_LETTERS = 260;
 
 constexpr uint32_t NOT_A_CODE = 1u << 25;  // No k-mer that holds it has a number.
 constexpr uint32_t VALUE_BITS = NOT_A_CODE - 1;
-constexpr uint32_t RARE_SHIFT = 26;        // Three flags, of STATUS_RARE: the plain kernels cannot ...
-constexpr uint32_t RARE_BREAK = 1;         // ... what ends a run,
-constexpr uint32_t RARE_WIDE = 2;          // ... characters that are not ASCII,
-constexpr uint32_t RARE_MARK = 4;          // ... a byte that special tokens have.
-constexpr uint32_t RARE_FLAGS = RARE_BREAK | RARE_WIDE | RARE_MARK;
-constexpr uint32_t RARE_UNEVEN = 8;        // Of STATUS_RARE alone: rows are not of one length (kmers/equal_rows.cuh).
+constexpr uint32_t FALLBACK_SHIFT = 26;    // Three flags, bits of STATUS_FALLBACK; plain kernels do not encode ...
+constexpr uint32_t FALLBACK_BREAK = 1;     // ... letters that end a run,
+constexpr uint32_t FALLBACK_WIDE = 2;      // ... characters that are not ASCII,
+constexpr uint32_t FALLBACK_MARK = 4;      // ... bytes that special tokens have.
+constexpr uint32_t FALLBACK_FLAGS = FALLBACK_BREAK | FALLBACK_WIDE | FALLBACK_MARK;
+constexpr uint32_t FALLBACK_LENGTHS = 8;   // No flag of a letter: rows are not of one length (kmers/equal_rows.cuh).
 constexpr uint32_t CLASS_SHIFT = 29;
 constexpr uint32_t BASE = 0;               // What k-mers are made of.
 constexpr uint32_t SINGLE = 1;             // An id of its own.
@@ -81,10 +81,10 @@ DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
 
 // Says that the batch needs other kernels than the plain ones. `seen` is all entries that a thread
 // has seen; the whole warp calls it.
-DEVICE void note_rare(const Job& job, uint32_t seen) {
-    uint64_t flags = seen >> RARE_SHIFT & RARE_FLAGS;
+DEVICE void note_fallback(const Job& job, uint32_t seen) {
+    uint64_t flags = seen >> FALLBACK_SHIFT & FALLBACK_FLAGS;
     if (!__any_sync(ALL_LANES, flags != 0)) return;
-    if (flags & ~job.answer.status[STATUS_RARE]) atomic_or(job.answer.status + STATUS_RARE, flags);
+    if (flags & ~job.answer.status[STATUS_FALLBACK]) atomic_or(job.answer.status + STATUS_FALLBACK, flags);
 }
 
 }  // namespace warptok::kmers

@@ -6,7 +6,7 @@
 //     write_letters (kmers/characters.cuh)  both at once where every letter is an id
 //
 // What is not plain (a character that is not ASCII, what may be a special token, what ends a run) is
-// seen on the way: then the ids are void, STATUS_RARE says what it was, and other kernels follow. Every
+// seen on the way: then the ids are void, STATUS_FALLBACK says what it was, and other kernels follow. Every
 // byte of every row is looked at.
 //
 // Example, k = 3, stride 1: the rows ACGTA and CC have 3 and 0 ids.
@@ -249,7 +249,7 @@ DEVICE void write_any_kmers(const Job& job, const uint32_t* table, uint32_t bloc
         for (uint32_t round = 0; round < ROUNDS; round++)
             seen |= write_slowly<Id>(job, table, rows, first + round * 32 * ITEMS, ITEMS);
     }
-    note_rare(job, seen);
+    note_fallback(job, seen);
 }
 
 }  // namespace warptok::kmers

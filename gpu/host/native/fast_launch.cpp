@@ -65,14 +65,14 @@ struct DriverObject {
 
 // Which 8-byte words of the Job describe a batch.
 struct Words {
-    uint32_t host_text, num_bytes, num_rows, row_flags, row_max_length, row_refused, validates, leaves, id_bits;
+    uint32_t host_text, num_bytes, num_rows, row_flags, row_max_length, row_refused, validates, planned_fallback, id_bits;
     uint32_t framed, answer_ids, answer_offsets, host_ids, text, sent_text, sent_begins;
     uint32_t own_spans, random_seed, first_row, substitution_rate;
 };
 
 // Words of the status that say that there is more to do than to take ids.
 struct StatusWords {
-    uint32_t not_utf8, fault, cut, rare, not_covered;
+    uint32_t not_utf8, fault, cut, fallback, not_covered;
 };
 
 // Where fields of the workspace lie on the device; 0 where its layout has none.
@@ -127,7 +127,7 @@ struct Batch {
     bool has_flags, has_limits;     // Whether the rows' options lie in row_flags and in row_max_length.
     bool is_augmented;              // Whether other rows are made of the rows before they are encoded.
     bool validates;
-    uint64_t leaves;
+    uint64_t planned_fallback;
 };
 
 // Writes where rows begin, and the Job's words for a batch; false: a row ends before it begins.
@@ -144,7 +144,7 @@ bool put_batch(Launcher* self, const Py_buffer& begins, const Batch& batch) {
     job[words.row_max_length] = batch.has_limits ? fields.row_max_length : 0;
     job[words.row_refused] = fields.row_refused;
     job[words.validates] = batch.validates;
-    job[words.leaves] = batch.leaves;
+    job[words.planned_fallback] = batch.planned_fallback;
     job[words.text] = batch.is_augmented ? fields.turned : fields.text;
     job[words.sent_text] = batch.is_augmented ? fields.text : 0;
     job[words.sent_begins] = fields.row_begins;
@@ -215,7 +215,7 @@ int run(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Req
 Py_ssize_t num_ids(const Launcher* self, size_t num_rows) {
     const uint64_t* status = words_of(self->status);
     const StatusWords& words = self->status_words;
-    uint64_t more = status[words.not_utf8] | status[words.fault] | status[words.cut] | status[words.rare] |
+    uint64_t more = status[words.not_utf8] | status[words.fault] | status[words.cut] | status[words.fallback] |
                     status[words.not_covered];
     return more ? static_cast<Py_ssize_t>(MORE_TO_DO) : static_cast<Py_ssize_t>(words_of(self->offsets)[num_rows]);
 }
@@ -281,16 +281,16 @@ PyObject* encode(Launcher* self, PyObject* const* arguments, Py_ssize_t given) {
 // None; the number of the first row that ends before it begins.
 PyObject* put_batch_method(Launcher* self, PyObject* arguments, PyObject* keywords) {
     static const char* names[] = {"begins", "host_text", "num_bytes", "has_flags", "has_limits", "is_augmented",
-                                  "validates", "leaves", nullptr};
+                                  "validates", "planned_fallback", nullptr};
     PyObject* given;
-    unsigned long long host_text = 0, num_bytes = 0, leaves = 0;
+    unsigned long long host_text = 0, num_bytes = 0, planned_fallback = 0;
     int has_flags = 0, has_limits = 0, is_augmented = 0, validates = 0;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KKppppK", const_cast<char**>(names), &given, &host_text,
-                                     &num_bytes, &has_flags, &has_limits, &is_augmented, &validates, &leaves))
+                                     &num_bytes, &has_flags, &has_limits, &is_augmented, &validates, &planned_fallback))
         return nullptr;
     Py_buffer begins;
     if (PyObject_GetBuffer(given, &begins, WITH_KIND) < 0) return nullptr;
-    Batch batch = {host_text, num_bytes, has_flags != 0, has_limits != 0, is_augmented != 0, validates != 0, leaves};
+    Batch batch = {host_text, num_bytes, has_flags != 0, has_limits != 0, is_augmented != 0, validates != 0, planned_fallback};
     PyObject* found = nullptr;
     if (!is_int64s(begins)) {
         PyErr_SetString(PyExc_TypeError, "rows begin at int64s");
@@ -387,7 +387,7 @@ constexpr Named<Words, uint32_t> WORD_NAMES[] = {
     {"row_max_length", &Words::row_max_length},
     {"row_refused", &Words::row_refused},
     {"validates", &Words::validates},
-    {"leaves", &Words::leaves},
+    {"planned_fallback", &Words::planned_fallback},
     {"id_bits", &Words::id_bits},
     {"framed", &Words::framed},
     {"answer_ids", &Words::answer_ids},
@@ -407,7 +407,7 @@ constexpr Named<StatusWords, uint32_t> STATUS_NAMES[] = {
     {"NOT_UTF8", &StatusWords::not_utf8},
     {"FAULT", &StatusWords::fault},
     {"CUT", &StatusWords::cut},
-    {"RARE", &StatusWords::rare},
+    {"FALLBACK", &StatusWords::fallback},
     {"NOT_COVERED", &StatusWords::not_covered},
 };
 static_assert(sizeof(StatusWords) == sizeof(uint32_t) * std::size(STATUS_NAMES), "all words have names");

@@ -203,7 +203,9 @@ def test_a_batch_is_written_with_its_options(built, memory):
     assert launcher.put_batch(ROWS, host_text=5, num_bytes=10) is None
     job = memory.job[0]
     assert (job["host_text"], job["num_bytes"], job["num_rows"]) == (5, 10, 3)
-    assert (job["row_flags"], job["row_max_length"], job["validates"], job["leaves"]) == (0,) * 4
+    assert (job["row_flags"], job["row_max_length"], job["validates"], job["planned_fallback"]) == (
+        0,
+    ) * 4
     assert (job["text"], job["sent_text"], job["sent_begins"]) == (106, 0, 108)
     launcher.put_batch(
         ROWS,
@@ -213,9 +215,9 @@ def test_a_batch_is_written_with_its_options(built, memory):
         has_limits=True,
         is_augmented=True,
         validates=True,
-        leaves=2,
+        planned_fallback=2,
     )
-    assert (job["row_flags"], job["row_max_length"], job["validates"], job["leaves"]) == (
+    assert (job["row_flags"], job["row_max_length"], job["validates"], job["planned_fallback"]) == (
         109,
         110,
         1,
@@ -252,7 +254,7 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
         "row_max_length": 0,
         "row_refused": 105,
         "validates": 1,
-        "leaves": 0,
+        "planned_fallback": 0,
         "id_bits": 16,
         "framed": int(framed),
         "answer_ids": 102 if framed else 101,
@@ -274,7 +276,7 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
     assert set(memory.text[10:].tolist()) == {7}
 
 
-@pytest.mark.parametrize("name", ["NOT_UTF8", "FAULT", "CUT", "RARE", "NOT_COVERED", "ROWS"])
+@pytest.mark.parametrize("name", ["NOT_UTF8", "FAULT", "CUT", "FALLBACK", "NOT_COVERED", "ROWS"])
 def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name, ask):
     """And what an earlier batch left there does not."""
     driver = Driver(memory)

@@ -199,7 +199,7 @@ def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
     launches, told, run_grid = note_launches(monkeypatch), list[int](), SmallCall.run_grid
 
     def noted(call: SmallCall, kernel: str) -> bool:
-        told.append(call.resident.grid_leaves)
+        told.append(call.resident.planned_fallback)
         return run_grid(call, kernel)
 
     monkeypatch.setattr(SmallCall, "run_grid", noted)

@@ -4,7 +4,8 @@
 // the letters around it alone, and no block waits for the path of another one.
 //
 // Launch: cooperative, a block of BASES_THREADS a multiprocessor at most. The Job comes with the launch.
-// Invariant: the ids are right, or STATUS_RARE of host_status is not 0 and the kernels of dna/ encode the whole batch.
+// Invariant: the ids are right, or STATUS_FALLBACK of host_status is not 0 and the kernels of dna/ encode the whole
+// batch.
 #include "dna/parts/write_ids.cuh"
 
 using namespace warptok::dna;

@@ -28,7 +28,7 @@ constexpr uint32_t SEGMENT = 16;           // Letters whose path a thread finds.
 constexpr uint32_t MOST_PART = SEGMENT * BASES_THREADS;
 constexpr uint32_t LEAST_PART = 256;
 constexpr uint32_t PART_STEP = 128;        // A part has a multiple of so many letters.
-constexpr uint32_t RARE_LEFT = 1;          // Of STATUS_RARE: a part is left to the kernels of batches of any size.
+constexpr uint32_t FALLBACK_PART = 1;      // A part cannot be encoded here: the kernels of dna/ encode the batch.
 // Places of a view of which nothing is known: more than letters are looked at.
 constexpr uint32_t EARLY = 20;
 constexpr uint32_t PAD = 64;               // Places in front of a view, or of a round, that may be asked for.

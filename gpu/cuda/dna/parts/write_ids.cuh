@@ -154,7 +154,7 @@ DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies&
     __syncthreads();
     add_parts_before(job, part, view);
     if (part.is_left) {
-        job.host.host_status[STATUS_RARE] = RARE_LEFT;
+        job.host.host_status[STATUS_FALLBACK] = FALLBACK_PART;
         return;
     }
     if (job.answer.id_bits == 16) write_bases<uint16_t>(job, part, view, shared.pieces, count);

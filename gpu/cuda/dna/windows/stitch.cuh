@@ -23,7 +23,7 @@
 namespace warptok::dna {
 
 constexpr uint32_t NO_MEETING = 255;
-constexpr uint32_t RARE_UNMET = 1;         // Of STATUS_RARE: windows do not meet, so they have to be repaired.
+constexpr uint32_t FALLBACK_UNMET = 1;     // Windows do not meet, so they have to be repaired.
 constexpr uint32_t LARGE_CHUNK = 512;
 constexpr uint32_t SMALL_CHUNK = 128;
 
@@ -89,7 +89,7 @@ DEVICE uint32_t meeting_of(const Job& job, uint32_t window) {
 // Counts a window that does not meet the one before, by round.
 DEVICE void note_unmet(const Job& job, uint32_t round) {
     atomicAdd(job.dna.unmet_counts + round, 1u);
-    job.answer.status[STATUS_RARE] = RARE_UNMET;
+    job.answer.status[STATUS_FALLBACK] = FALLBACK_UNMET;
 }
 
 template <uint32_t CHUNK>

@@ -19,8 +19,8 @@
 // A row with white space is read as words where the vocabulary `has_words`: each run of other letters
 // must be one k-mer, or a special token.
 //
-// kmers/kernels.cu declares these kernels. They run in this order where plain kernels set STATUS_RARE or are not tried;
-// a text that is not plain ASCII is rewritten before them (kmers/general/expand_text.cuh).
+// kmers/kernels.cu declares these kernels. They run in this order where plain kernels set STATUS_FALLBACK or are not
+// tried. A text that is not plain ASCII is rewritten before them (kmers/general/expand_text.cuh).
 //
 // Invariant: each start bit is one id, so letter_tile_ids and id_offsets follow from these bits alone.
 #pragma once

@@ -1,20 +1,22 @@
 // All stages of a small batch of text in one launch, the same that have kernels of their own in larger
 // ones.
 //
-// The stages for long runs and long pieces are not among them: where one is needed, STATUS_RARE says
-// so, and the answer is none. One block or a cluster has then done little, and the batch is encoded by
-// single launches; a grid stops there, and single launches go on from where it stopped. Where the batch
-// before needed them (job.launch.leaves) it stops whatever it finds, and they are queued behind it at once:
+// The stages for long runs and long pieces are not among them. Where one is needed, STATUS_FALLBACK says so, and the
+// launch writes no answer. A block or a cluster has done little by then: single launches encode the batch anew. A grid
+// has done more: single launches go on from where it stopped. Where they were needed for the batch before this one,
+// the host expects the same of this one (planned_fallback): it queues them behind the grid, and the grid stops there
+// whatever it finds.
 //
-//     take in   special   pretokenize   cut   look up   merge   compact   frame   put out
-//                                    ^      ^
-//     RARE_RUNS: again from pretokenize on  RARE_PIECES: on from windows
-//     leaves RARE_RUNS: without pretokenize
+//     load   special   pretokenize   split   look up   merge   compact   frame   store
+//                    ^             ^       ^
+//                    |             |       FALLBACK_PIECES: single launches go on with `windows`
+//                    |             FALLBACK_RUNS: single launches repeat `pretokenize`, whose runs are unresolved
+//                    FALLBACK_RUNS planned: single launches begin with `pretokenize`
 //
-// Vocabularies of two rounds of special tokens are left to single launches, too.
+// Batches with two rounds of special tokens are encoded by single launches from the start.
 //
-// Invariant: where STATUS_RARE is 0 the answer is that of single launches; where it is not, all that the stages before
-// the one that stopped have written is right, and the answer is void.
+// Invariant: where STATUS_FALLBACK is 0 the answer is that of single launches. Where it is not, the answer is void,
+// and all that the stages before the stop have written is right.
 #pragma once
 #include "text/compact/compact_to_host.cuh"
 #include "text/split/certain_boundaries.cuh"
@@ -62,14 +64,16 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
         wait();
     }
 
-    // What a grid leaves to others.
-    DEVICE_METHOD uint64_t leaves() const { return Policy::LONG_PIECES_ARE_SPLIT ? job.launch.leaves : 0; }
+    // FALLBACK_* where a grid stops, whatever it finds; 0 in other launches.
+    DEVICE_METHOD uint64_t planned_fallback() const {
+        return Policy::LONG_PIECES_ARE_SPLIT ? job.launch.planned_fallback : 0;
+    }
 
-    // Whether a grid stops here, where `found` is not 0; all of its threads say the same. What it leaves it does
-    // not look for.
+    // Whether a grid stops here because of what it found (not 0); all of its threads get the same answer. Where
+    // a stop is planned, no other one is looked for.
     DEVICE_METHOD bool stops(uint64_t found, uint32_t why) const {
-        if (!Policy::LONG_PIECES_ARE_SPLIT || !found || leaves()) return false;
-        if (block == 0 && threadIdx.x == 0) job.host.host_status[STATUS_RARE] = why;
+        if (!Policy::LONG_PIECES_ARE_SPLIT || !found || planned_fallback()) return false;
+        if (block == 0 && threadIdx.x == 0) job.host.host_status[STATUS_FALLBACK] = why;
         return true;
     }
 
@@ -106,11 +110,11 @@ DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, ui
     if (Policy::LONG_PIECES_ARE_SPLIT) put_job(job, block);
     launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
     if (job.launch.num_rounds) launch.special();
-    if (launch.leaves() == RARE_RUNS) return;
+    if (launch.planned_fallback() == FALLBACK_RUNS) return;
     launch.pretokenize();
-    if (launch.stops(job.pretokenizer.bad_tiles[0], RARE_RUNS)) return;
+    if (launch.stops(job.pretokenizer.bad_tiles[0], FALLBACK_RUNS)) return;
     launch.cut();
-    if (launch.leaves() || launch.stops(job.text.window_counts[COUNT_WINDOWS], RARE_PIECES)) return;
+    if (launch.planned_fallback() || launch.stops(job.text.window_counts[COUNT_WINDOWS], FALLBACK_PIECES)) return;
     launch.look_up();
     launch.merge();
     launch.compact();
