@@ -1,12 +1,12 @@
 """Routes in the request and answer shapes of vLLM, SGLang, TEI, llama.cpp, OpenAI and Anthropic.
 
-`tokenize` has /tokenize and /detokenize, `render` the requests that hold a prompt or a chat,
-`probes` what clients ask before they send anything, and `common` what all of them share.
+`tokenize` answers /tokenize and /detokenize, `render` requests that hold a prompt or a chat, and
+`probes` requests for health, version and models; `common` has what these routes share.
 `chat_messages`, `content_format` and `chat_prompt` turn a chat into text by the vocabulary's
 template; `template_pool` and `template_worker` run templates in processes of their own.
 
 Called by HTTP clients of those systems; the application registers the routes.
 
-Ids are those of the native calls. A template is code of whoever uploaded it: it never runs in a
+Ids are those of the native calls. A template is code that a client uploaded: it never runs in a
 process that answers requests.
 """

@@ -5,8 +5,8 @@
     {"role": "tool", "tool_call_id": id, "content": text}
 
 OpenAI's clients send arguments as JSON in a string, Anthropic's send calls and results as blocks of
-a message's content, and OpenAI's Responses send each as an item of its own. The conversion is that
-of vLLM, so that the ids are the same. A content in parts stays in parts; whether they are joined
+a message's content, and OpenAI's Responses send each as a separate item. The conversion is that of
+vLLM, so that the ids are the same. A content in parts stays in parts; whether they are joined
 depends on the template.
 """
 
@@ -16,16 +16,16 @@ from typing import Any
 
 import orjson
 
-from service.apis.dialects.content_format import joined
+from service.apis.dialects.content_format import join_parts
 from service.core.errors import InvalidRequest
 
 Message = dict[str, Any]
 TEXTS = ("text", "input_text", "output_text", "reasoning_text", "summary_text")
-UNSEEN = ("redacted_thinking",)  # Blocks that the model does not get.
+HIDDEN = ("redacted_thinking",)  # Blocks that the model does not get.
 
 
-def template_messages(messages: list[Message]) -> list[Message]:
-    """Convert messages: contents to text or parts of text, arguments of calls to values.
+def convert_messages(messages: list[Message]) -> list[Message]:
+    """Convert contents to text or parts of text, and arguments of calls to values.
 
     Raises:
         InvalidRequest: a message has a content other than text, or calls that cannot be parsed.
@@ -62,8 +62,7 @@ def _content(content: Any, where: str) -> Any:
 
 def _text(content: Any, where: str) -> Any:
     """Convert a content to one text."""
-    (message,) = joined([{"content": _content(content, where)}])
-    return message["content"]
+    return join_parts([{"content": _content(content, where)}])[0]["content"]
 
 
 def _calls(calls: Any, where: str) -> list[Message]:
@@ -93,14 +92,14 @@ def convert_anthropic(messages: list[Message], system: Any = None) -> list[Messa
     for number, message in enumerate(messages):
         content = message.get("content")
         if isinstance(content, list):
-            converted += _of_blocks(message, content, f"/messages/{number}/content")
+            converted += _convert_blocks(message, content, f"/messages/{number}/content")
         else:
             converted.append(message)
     return converted
 
 
-def _of_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]:
-    """Convert blocks: each result is a message before the rest, which is left out if empty."""
+def _convert_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]:
+    """Convert a message's blocks: a message for each result, then one for the rest, if any."""
     results: list[Message] = []
     texts: list[Any] = []
     calls: list[Message] = []
@@ -114,7 +113,7 @@ def _of_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]
                 results.append(_result(block.get("tool_use_id"), text))
             case "thinking":
                 thoughts.append(str(block.get("thinking", "")))
-            case kind if kind not in UNSEEN:
+            case kind if kind not in HIDDEN:
                 texts.append(block)
     own = {**message, "content": texts}
     if calls:
@@ -150,20 +149,20 @@ def convert_responses(items: list[Any]) -> list[Message]:
     return converted
 
 
-def _call(name: Any, function: Any, arguments: Any) -> Message:
+def _call(call_id: Any, function: Any, arguments: Any) -> Message:
     return {
-        "id": name,
+        "id": call_id,
         "type": "function",
         "function": {"name": function, "arguments": arguments},
     }
 
 
-def _result(call: Any, content: Any) -> Message:
-    return {"role": "tool", "tool_call_id": call, "content": content}
+def _result(call_id: Any, content: Any) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def convert_tools(tools: list[Message] | None) -> list[Message] | None:
-    """Convert tools to OpenAI's chat form; Anthropic's and Responses' are flat."""
+    """Convert tools to the form of OpenAI's chats; those of Anthropic and Responses are flat."""
     return None if tools is None else [_function(tool) for tool in tools]
 
 
@@ -173,5 +172,5 @@ def _function(tool: Message) -> Message:
         return tool
     parts = {"parameters": tool["input_schema"]} if "input_schema" in tool else {}
     parts |= {part: tool[part] for part in ("parameters", "strict") if part in tool}
-    named = {part: tool[part] for part in ("name", "description") if part in tool}
-    return {"type": "function", "function": {**named, **parts}}
+    described = {part: tool[part] for part in ("name", "description") if part in tool}
+    return {"type": "function", "function": {**described, **parts}}

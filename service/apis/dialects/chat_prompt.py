@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from service.apis.dialects.chat_messages import template_messages
+from service.apis.dialects.chat_messages import convert_messages
 from service.apis.dialects.common import DialectBody, DialectRequest
 from service.core.errors import InvalidRequest
 from service.operations.operation import deadline
@@ -27,7 +27,7 @@ class ChatBody(DialectBody):
     documents: list[dict[str, Any]] | None = None
 
 
-async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
+async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
     """Render a chat as text.
 
     Raises:
@@ -39,12 +39,12 @@ async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBo
     if chat.continue_final_message and chat.add_generation_prompt:
         message = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
         raise InvalidRequest(message, "/continue_final_message")
-    config = asked.service.registry.configs.get(entry.name)
+    config = request.service.registry.configs.get(entry.name)
     template = None if config is None else config.template(has_tools=bool(chat.tools))
     if config is None or template is None:
         message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"
         raise InvalidRequest(message, "/messages")
-    messages = template_messages(chat.messages)
+    messages = convert_messages(chat.messages)
     variables = {
         **config.special_tokens(),
         "messages": messages,
@@ -53,13 +53,17 @@ async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBo
         "add_generation_prompt": chat.add_generation_prompt,
         **(chat.chat_template_kwargs or {}),
     }
-    wait_s = deadline(asked.service, asked.call) - perf_counter()
-    text = await asked.templates.render(template, variables, wait_s)
-    return _up_to_final(text, messages) if chat.continue_final_message else text
+    wait_s = deadline(request.service, request.call) - perf_counter()
+    text = await request.templates.render(template, variables, wait_s)
+    return _cut_behind_last(text, messages) if chat.continue_final_message else text
 
 
-def _up_to_final(text: str, messages: list[dict[str, Any]]) -> str:
-    """Remove what the template puts behind the last message."""
+def _cut_behind_last(text: str, messages: list[dict[str, Any]]) -> str:
+    """Remove what the template puts behind the last message.
+
+    Raises:
+        InvalidRequest: the text does not contain the last message.
+    """
     content = messages[-1].get("content") or ""
     texts = [part["text"] for part in content] if isinstance(content, list) else [str(content)]
     for final in ("\n".join(texts).strip(), texts[-1].strip() if texts else ""):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from fastapi import Request
@@ -29,14 +29,14 @@ from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe
 
-NO_LIMIT = 2**31 - 1  # Stands for no limit of a model's length, in ids.
+NO_LIMIT = 2**31 - 1  # The length of a model, in ids, whose length has no limit.
 MAX_DESCRIBED = 131_072  # Ids that are written as objects; more would block the loop too long.
 Model = TypeVar("Model", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
 class DialectBody(IgnoreExtra):
-    """A body that may have other fields, as clients send whole generation requests."""
+    """A body whose unknown fields are ignored, as clients send whole generation requests."""
 
     model: str | None = None
 
@@ -46,10 +46,10 @@ class DialectRequest:
     """A request whose body was read.
 
     Attributes:
-        service: whose request it is.
-        templates: renders its chat.
-        call: its head.
-        body: its JSON object.
+        service: the service that received the request.
+        templates: the pool that renders chat templates.
+        call: the request's head.
+        body: the request's body, a JSON object.
     """
 
     service: Service
@@ -57,7 +57,7 @@ class DialectRequest:
     call: Call
     body: dict[str, Any]
 
-    async def entry(self, model: str | None) -> LoadedVocabulary:
+    async def find_entry(self, model: str | None) -> LoadedVocabulary:
         """Find the vocabulary that `model` names, or the default one."""
         return await find_entry(self.service, model or self.service.settings.default_vocabulary)
 
@@ -87,27 +87,41 @@ async def read_request(request: Request) -> DialectRequest:
     return DialectRequest(service, state.templates, call, body)
 
 
-def parse_body(model: type[Model], asked: DialectRequest) -> Model:
+def parse_body(model: type[Model], request: DialectRequest) -> Model:
     """Validate the body of a request.
 
     Raises:
         ServiceError: a field is missing or invalid.
     """
     try:
-        return model.model_validate(asked.body)
+        return model.model_validate(request.body)
     except ValidationError as error:
         raise invalid_body(error) from error
 
 
-def model_length(asked: DialectRequest, entry: LoadedVocabulary) -> int:
-    """Get the most ids of a model from its tokenizer_config.json; NO_LIMIT if it has none."""
-    config = asked.service.registry.configs.get(entry.name)
+def model_length(request: DialectRequest, entry: LoadedVocabulary) -> int:
+    """Return a model's maximum length in ids by its tokenizer_config.json, or NO_LIMIT."""
+    config = request.service.registry.configs.get(entry.name)
     length = config.values.get("model_max_length") if config is not None else None
     return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
 
 
+class EncodedTexts(NamedTuple):
+    """The ids of a request's texts.
+
+    Attributes:
+        rows: the ids of each text.
+        headers: headers of the answer that warn the client; mostly none.
+        result: the result of the batch, in which the request's rows stand from `result.begin` on.
+    """
+
+    rows: list[list[int]]
+    headers: dict[str, str]
+    result: Result[Encoded]
+
+
 async def encode_texts(
-    asked: DialectRequest,
+    request: DialectRequest,
     entry: LoadedVocabulary,
     texts: list[str],
     *,
@@ -115,23 +129,23 @@ async def encode_texts(
     spans: bool = False,
     max_length: int | None = None,
     where: str = "/prompt",
-) -> tuple[list[list[int]], dict[str, str], Result[Encoded]]:
-    """Encode texts; return their ids, headers with warnings, and the result.
+) -> EncodedTexts:
+    """Encode texts.
 
-    Of more than `max_length` ids the first ones are cut, except the begin tokens.
+    A text with more than `max_length` ids loses its first ones, except the begin tokens.
 
     Raises:
         ServiceError: a text is refused.
     """
-    check_rows(asked.service, len(texts), where)
+    check_rows(request.service, len(texts), where)
     options = EncodeOptions(
         add_special_tokens=add_special_tokens,
         spans=spans,
         max_length=max_length,
         truncation_side="left",
     )
-    work = make_work(asked.service, asked.call, EncodeWork, entry, texts, options, where)
-    result = await asked.service.batcher.run(work)
+    work = make_work(request.service, request.call, EncodeWork, entry, texts, options, where)
+    result = await request.service.batcher.run(work)
     errors = result.row_errors()
     if errors:
         row = min(errors)
@@ -140,11 +154,12 @@ async def encode_texts(
     prefix = list(entry.vocabulary.prefix)
     size = len(prefix)
     doubled = size and any(row[:size] == prefix == row[size : 2 * size] for row in rows)
-    return rows, DOUBLED if doubled and add_special_tokens else {}, result
+    headers = DOUBLED if doubled and add_special_tokens else {}
+    return EncodedTexts(rows, headers, result)
 
 
 async def decode_rows(
-    asked: DialectRequest,
+    request: DialectRequest,
     entry: LoadedVocabulary,
     rows: list[list[int]],
     *,
@@ -154,11 +169,11 @@ async def decode_rows(
     """Decode each row of ids to a text; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        ServiceError: an id is not in the vocabulary.
+        ServiceError: there are too many rows, or an id is not in the vocabulary.
     """
-    check_rows(asked.service, len(rows), where)
-    work = decode_work(asked.service, asked.call, entry, rows, skip_special_tokens)
-    result = await asked.service.batcher.run(work)
+    check_rows(request.service, len(rows), where)
+    work = decode_work(request.service, request.call, entry, rows, skip_special_tokens)
+    result = await request.service.batcher.run(work)
     errors = result.row_errors()
     if errors:
         raise RowRefused(errors[min(errors)], where)
@@ -171,14 +186,14 @@ async def decode_rows(
 
 
 def check_described(num_ids: int, where: str) -> None:
-    """Raise TooLarge if more than MAX_DESCRIBED ids would be written as objects."""
+    """Raise TooLarge if there are more ids than MAX_DESCRIBED."""
     if num_ids > MAX_DESCRIBED:
         message = f"{num_ids} ids would be described one by one; at most {MAX_DESCRIBED} are"
         raise TooLarge(message, where)
 
 
 def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:
-    """Spell tokens as tokenizer.json does: byte-level ones in their alphabet.
+    """Return the strings of tokens as tokenizer.json has them: byte-level ones in their alphabet.
 
     Raises:
         TooLarge: there are more than MAX_DESCRIBED ids.

@@ -16,24 +16,25 @@ CONTENT = "content"
 PART_KEYS = ("type", "text")  # Other items of a content, as Mistral's calls, have neither.
 
 
-def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def join_parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join the parts of each message's content by line breaks, as vLLM does."""
-    return [
-        {**message, CONTENT: "\n".join(part["text"] for part in content)}
-        if isinstance(content := message.get(CONTENT), list)
-        else message
-        for message in messages
-    ]
+    joined = []
+    for message in messages:
+        content = message.get(CONTENT)
+        if isinstance(content, list):
+            message = {**message, CONTENT: "\n".join(part["text"] for part in content)}
+        joined.append(message)
+    return joined
 
 
 def takes_parts(template: nodes.Template) -> bool:
     """Return whether a loop over a content reads the type or text of its items."""
-    names = _contents(template)
+    names = _find_content_names(template)
     loops = template.find_all(nodes.For)
     return any(_is_content(loop.iter, names) and _reads_items(loop) for loop in loops)
 
 
-def _contents(template: nodes.Template) -> set[str]:
+def _find_content_names(template: nodes.Template) -> set[str]:
     """Find the variables and the arguments of macros that hold a content."""
     given = [
         (assign.target.name, assign.node)
@@ -53,6 +54,7 @@ def _contents(template: nodes.Template) -> set[str]:
 
 
 def _is_content(value: nodes.Node | None, names: set[str]) -> bool:
+    """Return whether an expression is a content; `names` are variables that hold one."""
     match value:
         case nodes.Name():
             return value.name in names

@@ -1,4 +1,4 @@
-"""Answers what clients and load balancers of other systems request before they send work."""
+"""Answers the requests by which clients of other systems find out what a server is and has."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from service.http.json_response import make_json_response
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])
-LEFT_OUT = ("vocab_file", "merges_file")
-NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
+FILE_KEYS = ("vocab_file", "merges_file")  # Keys of tokenizer_config.json that are left out.
+NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
 @router.head("/health", include_in_schema=False)
 @router.head("/ping", include_in_schema=False)
-@router.get("/health", response_class=Response, responses=NOT_NOW)
-@router.get("/ping", response_class=Response, responses=NOT_NOW)
+@router.get("/health", response_class=Response, responses=NOT_READY)
+@router.get("/ping", response_class=Response, responses=NOT_READY)
 async def health(service: ServiceDep) -> Response:
     """Answer with a status only: 200 when the service is ready, 503 when not."""
     return Response(status_code=503 if readiness(service) else 200)
@@ -30,7 +30,7 @@ async def health(service: ServiceDep) -> Response:
 
 @router.get("/version")
 async def version() -> dict[str, str]:
-    """The version."""
+    """Return the version of the service."""
     return {"version": package_version()}
 
 
@@ -79,12 +79,11 @@ async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Respo
     name = model or service.settings.default_vocabulary
     entry = await service.registry.loaded(name)
     roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
-    known: dict[str, Any] = {
-        f"{role}_token": token_string(roles[role]) if role in roles else None for role in ROLES
-    }
+    answer: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None}
+    for role in ROLES:
+        answer[f"{role}_token"] = token_string(roles[role]) if role in roles else None
     config = service.registry.configs.get(name)
-    given = config.values if config is not None else {}
-    shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
-    answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
+    if config is not None:
+        answer |= {key: value for key, value in config.values.items() if key not in FILE_KEYS}
     # These files write 10^30 for no limit, which is too large for orjson.
-    return Response(json.dumps(answer | shown), media_type="application/json")
+    return Response(json.dumps(answer), media_type="application/json")

@@ -1,19 +1,19 @@
-"""Renders generation requests as the ids that a model would get, and counts them.
+"""Renders generation requests as the ids that a model would get, or counts those ids.
 
-Routers in front of vLLM and SGLang use these routes; the counts are for clients of OpenAI and
-Anthropic.
+Routers in front of vLLM and SGLang use the render routes; clients of OpenAI and Anthropic use the
+routes that count.
 """
 
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from service.apis.dialects.chat_messages import convert_anthropic, convert_responses, convert_tools
-from service.apis.dialects.chat_prompt import ChatBody, chat_text
+from service.apis.dialects.chat_prompt import ChatBody, render_chat_text
 from service.apis.dialects.common import (
     NO_LIMIT,
     DialectBody,
@@ -32,27 +32,28 @@ from service.registry.entries import LoadedVocabulary
 router = APIRouter(tags=["dialects"])
 
 COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
-# Ids of a request are repeated in the answer.
+# A prompt may be ids, which the answer repeats.
 TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
 
 
 class PromptTruncation(DialectBody):
-    """To how many ids a prompt is cut, and which: vLLM's words.
+    """vLLM's options that limit the number of a prompt's ids.
 
     Attributes:
-        truncate_prompt_tokens: how many are left; -1 means what the model's length leaves room for.
-        truncation_side: the side that is cut, begin and end tokens like others. Without it the
-            left one is cut and those tokens stay.
+        truncate_prompt_tokens: the most ids of the prompt; -1: as many as fit into the model's
+            length beside the ids of the answer; None: no limit.
+        truncation_side: the side on which ids are cut, begin and end tokens included; None: the
+            left one, where the begin tokens are kept.
     """
 
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True)] | None = None
     truncation_side: Literal["left", "right"] | None = None
 
-    def truncate(self, row: list[Any], most: int | None) -> list[Any]:
-        """Cut a prompt's ids, or their places, to at most `most`."""
-        if most is None or most >= len(row):
+    def truncate(self, row: list[Any], max_length: int | None) -> list[Any]:
+        """Cut the ids of a prompt, or their offsets, to at most `max_length`."""
+        if max_length is None or max_length >= len(row):
             return row
-        return row[:most] if self.truncation_side == "right" else row[len(row) - most :]
+        return row[:max_length] if self.truncation_side == "right" else row[len(row) - max_length :]
 
 
 class CompletionBody(PromptTruncation):
@@ -72,83 +73,102 @@ class RenderChat(ChatBody, PromptTruncation):
     return_token_offsets: bool = Field(False)
 
 
+class RenderedTexts(NamedTuple):
+    """The ids of a request's texts, truncated.
+
+    Attributes:
+        rows: the ids of each text.
+        offsets: for each text, begin and end of each id in code points, or None where the request
+            wants no offsets.
+        headers: headers of the answer that warn the client; mostly none.
+    """
+
+    rows: list[list[int]]
+    offsets: list[list[Any] | None]
+    headers: dict[str, str]
+
+
 @router.post("/v1/completions/render")
-async def render_completion(request: Request) -> Response:
+async def render_completion(http_request: Request) -> Response:
     """Render the prompts of a completion as ids: a list with an element for each prompt."""
-    asked = await read_request(request)
-    body = parse_body(CompletionBody, asked)
-    entry = await asked.entry(body.model)
-    answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
-    most = _most_ids(asked, entry, body, answered)
+    request = await read_request(http_request)
+    body = parse_body(CompletionBody, request)
+    entry = await request.find_entry(body.model)
+    num_answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
+    max_length = _max_prompt_length(request, entry, body, num_answered)
     prompts: list[Any] = body.prompt if isinstance(body.prompt, list) else [body.prompt]
-    if prompts and all(isinstance(each, int) for each in prompts):
+    if prompts and all(isinstance(prompt, int) for prompt in prompts):
         prompts = [prompts]
-    texts = [each for each in prompts if isinstance(each, str)]
-    rows, offsets, warning = await _rows(asked, entry, texts, body, most)
-    answer, place = [], 0
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    rendered = await _render_texts(request, entry, texts, body, max_length)
+    answer = []
+    next_text = 0
     for prompt in prompts:
         if isinstance(prompt, str):
-            answer.append(_generation(asked, "cmpl", rows[place], offsets[place]))
-            place += 1
+            ids, offsets = rendered.rows[next_text], rendered.offsets[next_text]
+            next_text += 1
         else:
-            answer.append(_generation(asked, "cmpl", body.truncate(prompt, most), None))
-    return make_json_response(answer, warning)
+            ids, offsets = body.truncate(prompt, max_length), None
+        answer.append(_generation(request, "cmpl", ids, offsets))
+    return make_json_response(answer, rendered.headers)
 
 
-def _most_ids(
-    asked: DialectRequest, entry: LoadedVocabulary, truncate: PromptTruncation, num_answered: int
+def _max_prompt_length(
+    request: DialectRequest, entry: LoadedVocabulary, body: PromptTruncation, num_answered: int
 ) -> int | None:
-    """Most ids of a prompt beside those of its answer; None where it is not cut.
+    """Return the most ids that a prompt may have beside those of its answer; None: any number.
 
     Raises:
-        InvalidRequest: the model's length is too short for what is asked.
+        InvalidRequest: the prompt and the answer do not fit into the model's length.
     """
-    wanted, length = truncate.truncate_prompt_tokens, model_length(asked, entry)
-    if wanted is None or (wanted < 0 and length == NO_LIMIT):
+    requested, length = body.truncate_prompt_tokens, model_length(request, entry)
+    if requested is None or (requested < 0 and length == NO_LIMIT):
         return None
-    room = length - num_answered
-    if length < NO_LIMIT and (room < 0 or wanted > room):
-        message = f"{wanted} of a length of {length} with {num_answered} ids answered"
+    available = length - num_answered
+    if length < NO_LIMIT and (available < 0 or requested > available):
+        message = f"{requested} of a length of {length} with {num_answered} ids answered"
         raise InvalidRequest(f"{message} leaves no room", "/truncate_prompt_tokens")
-    return min(room if wanted < 0 else wanted, NO_LIMIT)
+    return min(available if requested < 0 else requested, NO_LIMIT)
 
 
-async def _rows(
-    asked: DialectRequest,
+async def _render_texts(
+    request: DialectRequest,
     entry: LoadedVocabulary,
     texts: list[str],
     body: CompletionBody | RenderChat,
-    most: int | None,
-) -> tuple[list[list[int]], list[Any], dict[str, str]]:
-    """Encode texts; also give places in code points if the request wants them."""
-    with_offsets = body.return_token_offsets
-    rows, warning, result = await encode_texts(
-        asked,
+    max_length: int | None,
+) -> RenderedTexts:
+    """Encode texts as a request says, and truncate their ids."""
+    encoded = await encode_texts(
+        request,
         entry,
         texts,
         add_special_tokens=body.add_special_tokens,
-        spans=with_offsets,
-        max_length=None if body.truncation_side else most,
+        spans=body.return_token_offsets,
+        max_length=None if body.truncation_side else max_length,
     )
-    rows = [body.truncate(row, most) for row in rows]
-    if not with_offsets:
-        return rows, [None] * len(rows), warning
-    encoded = result.output
-    assert encoded.spans is not None
-    begins = encoded.offsets[result.begin : result.end + 1].tolist()
-    offsets = [
-        convert_spans(encoded.spans[begins[i] : begins[i + 1]], text, "codepoints").tolist()
-        for i, text in enumerate(texts)
-    ]
-    return rows, [body.truncate(places, most) for places in offsets], warning
+    rows = [body.truncate(row, max_length) for row in encoded.rows]
+    if not body.return_token_offsets:
+        return RenderedTexts(rows, [None] * len(rows), encoded.headers)
+    result = encoded.result
+    spans = result.output.spans
+    assert spans is not None
+    begins = result.output.offsets[result.begin : result.end + 1].tolist()
+    offsets: list[list[Any] | None] = []
+    for i, text in enumerate(texts):
+        points = convert_spans(spans[begins[i] : begins[i + 1]], text, "codepoints")
+        offsets.append(body.truncate(points.tolist(), max_length))
+    return RenderedTexts(rows, offsets, encoded.headers)
 
 
-def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:
-    """Make a request in the form of vLLM's and SGLang's engines."""
-    body = asked.body
+def _generation(
+    request: DialectRequest, prefix: str, ids: list[int], offsets: Any
+) -> dict[str, Any]:
+    """Make the request that the engines of vLLM and SGLang read."""
+    body = request.body
     return {
         "request_id": f"{prefix}-{uuid.uuid4().hex}",
-        "model": body.get("model") or asked.service.settings.default_vocabulary,
+        "model": body.get("model") or request.service.settings.default_vocabulary,
         "token_ids": ids,
         "input_ids": ids,
         "token_offsets": offsets,
@@ -162,60 +182,67 @@ def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any
 
 
 @router.post("/v1/chat/completions/render")
-async def render_chat(request: Request) -> Response:
+async def render_chat(http_request: Request) -> Response:
     """Render a chat as ids by the vocabulary's template."""
-    asked = await read_request(request)
-    body = parse_body(RenderChat, asked)
-    entry = await asked.entry(body.model)
-    answered = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-    most = _most_ids(asked, entry, body, answered or 0)
-    text = await chat_text(asked, entry, body)
-    rows, offsets, warning = await _rows(asked, entry, [text], body, most)
-    return make_json_response(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
+    request = await read_request(http_request)
+    body = parse_body(RenderChat, request)
+    entry = await request.find_entry(body.model)
+    num_answered = body.max_completion_tokens
+    if num_answered is None:
+        num_answered = body.max_tokens or 0
+    max_length = _max_prompt_length(request, entry, body, num_answered)
+    text = await render_chat_text(request, entry, body)
+    rendered = await _render_texts(request, entry, [text], body, max_length)
+    generation = _generation(request, "chatcmpl", rendered.rows[0], rendered.offsets[0])
+    return make_json_response(generation, rendered.headers)
 
 
 @router.post("/v1/messages/count_tokens")
-async def count_messages(request: Request) -> Response:
+async def count_messages(http_request: Request) -> Response:
     """Count the ids of an Anthropic conversation, with its system prompt and tools."""
-    asked = await read_request(request)
-    system = asked.body.pop("system", None)
-    body = parse_body(ChatBody, asked)
-    entry = await asked.entry(body.model)
-    body.messages, body.tools = convert_anthropic(body.messages, system), convert_tools(body.tools)
-    return make_json_response({"input_tokens": await _count(asked, entry, body)})
+    request = await read_request(http_request)
+    system = request.body.pop("system", None)
+    body = parse_body(ChatBody, request)
+    entry = await request.find_entry(body.model)
+    body.messages = convert_anthropic(body.messages, system)
+    body.tools = convert_tools(body.tools)
+    return make_json_response({"input_tokens": await _count(request, entry, body)})
 
 
-async def _count(asked: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
-    text = await chat_text(asked, entry, body)
-    (ids,), _, _ = await encode_texts(
-        asked, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
+async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
+    text = await render_chat_text(request, entry, body)
+    encoded = await encode_texts(
+        request, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
     )
-    return len(ids)
+    return len(encoded.rows[0])
 
 
 @router.post("/v1/responses/input_tokens")
-async def count_responses(request: Request) -> Response:
-    """Count the ids of an OpenAI Responses request: a text as it is, messages by the template."""
-    asked = await read_request(request)
-    given, instructions = asked.body.get("input"), asked.body.get("instructions")
-    entry = await asked.entry(parse_body(DialectBody, asked).model)
+async def count_responses(http_request: Request) -> Response:
+    """Count the ids of an OpenAI Responses request.
+
+    A text alone is encoded as it is; messages are rendered by the vocabulary's template.
+    """
+    request = await read_request(http_request)
+    given, instructions = request.body.get("input"), request.body.get("instructions")
+    entry = await request.find_entry(parse_body(DialectBody, request).model)
     if isinstance(given, str) and not instructions:
-        (ids,), _, _ = await encode_texts(
-            asked, entry, [given], add_special_tokens=True, where="/input"
+        encoded = await encode_texts(
+            request, entry, [given], add_special_tokens=True, where="/input"
         )
-        return _counted(len(ids))
+        return _make_count_response(len(encoded.rows[0]))
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise InvalidRequest("must be a text or a list of messages", "/input")
-    given = convert_responses(given)
+    messages = convert_responses(given)
     if instructions:
-        given = [{"role": "system", "content": instructions}, *given]
-    asked.body["messages"] = given
-    body = parse_body(ChatBody, asked)
+        messages = [{"role": "system", "content": instructions}, *messages]
+    request.body["messages"] = messages
+    body = parse_body(ChatBody, request)
     body.tools = convert_tools(body.tools)
-    return _counted(await _count(asked, entry, body))
+    return _make_count_response(await _count(request, entry, body))
 
 
-def _counted(num_tokens: int) -> Response:
+def _make_count_response(num_tokens: int) -> Response:
     return make_json_response({"object": "response.input_tokens", "input_tokens": num_tokens})

@@ -1,6 +1,6 @@
-"""Renders chats by templates in a process of their own, one chat at a time.
+"""Renders chats by templates in a separate process, one chat at a time.
 
-If a template takes too long, the process is ended with it, and the next chat starts another.
+If a template takes too long, its process is killed, and the next chat starts another one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TemplatePool:
         self.timeout_s = timeout_s
         self.max_chars = max_chars
         self._process: Process | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting = 0
 
     async def render(self, template: str, variables: dict[str, Any], wait_s: float) -> str:
@@ -60,9 +60,9 @@ class TemplatePool:
             raise QueueFull(f"{self._waiting} chats are waiting for their template")
         self._waiting += 1
         try:
-            answer = await asyncio.wait_for(self._in_turn(body), wait_s)
+            answer = await asyncio.wait_for(self._render_alone(body), wait_s)
         except TimeoutError as error:
-            raise DeadlinePassed("the deadline passed before the chat's turn") from error
+            raise DeadlinePassed("the deadline passed before the chat was rendered") from error
         finally:
             self._waiting -= 1
         if "error" in answer:
@@ -70,16 +70,16 @@ class TemplatePool:
         text: str = answer["text"]
         return text
 
-    async def _in_turn(self, body: bytes) -> dict[str, str]:
-        """The answer of the process, which is started if need be; one chat at a time."""
-        async with self._turn:
+    async def _render_alone(self, body: bytes) -> dict[str, str]:
+        """Return the answer of the process, which is started if needed; one chat at a time."""
+        async with self._lock:
             try:
                 if self._has_ended():
                     logger.warning("the process of chat templates has ended; another is started")
                     await self._end()
                 if self._process is None:
                     await asyncio.wait_for(self._start(), START_S)
-                return await asyncio.wait_for(self._ask(body), self.timeout_s)
+                return await asyncio.wait_for(self._send(body), self.timeout_s)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 await self._end()
                 reason = "took too long" if isinstance(error, TimeoutError) else "ended its process"
@@ -102,7 +102,8 @@ class TemplatePool:
         assert self._process.stdout is not None
         await self._process.stdout.readexactly(len(READY))
 
-    async def _ask(self, body: bytes) -> dict[str, str]:
+    async def _send(self, body: bytes) -> dict[str, str]:
+        """Send a request to the process, and return its answer."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -122,5 +123,5 @@ class TemplatePool:
 
     async def close(self) -> None:
         """End the process."""
-        async with self._turn:
+        async with self._lock:
             await self._end()

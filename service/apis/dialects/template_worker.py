@@ -1,4 +1,4 @@
-"""Renders chat templates in a process of its own, as templates are untrusted programs.
+"""Renders chat templates in a separate process, as templates are untrusted programs.
 
 `python -m service.apis.dialects.template_worker` reads requests from stdin and writes answers to
 stdout, each as 4 bytes of length, little-endian, and JSON. jinja2's sandbox limits a template to
@@ -12,7 +12,7 @@ import json
 import resource
 import struct
 import sys
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension
@@ -21,7 +21,7 @@ from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import LRUCache
 
-from service.apis.dialects.content_format import joined, takes_parts
+from service.apis.dialects.content_format import join_parts, takes_parts
 
 MEMORY_BYTES = 1 << 30
 READY = b"ready"  # The first output of the process.
@@ -35,7 +35,7 @@ class Generation(Extension):
     As in transformers it runs like a macro, so variables that it sets are local.
     """
 
-    tags = {"generation"}  # noqa: RUF012  # jinja2 asks for a set.
+    tags = {"generation"}  # noqa: RUF012  # jinja2 expects a set.
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Parse the statements between the tags."""
@@ -49,7 +49,7 @@ class Generation(Extension):
         return written
 
 
-def environment() -> ImmutableSandboxedEnvironment:
+def make_environment() -> ImmutableSandboxedEnvironment:
     """Set up jinja2 as chat templates expect it."""
     jinja = ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -80,13 +80,20 @@ def to_json(
 
 
 def raise_exception(message: str) -> NoReturn:
-    """Refuse messages; templates call it."""
+    """Raise TemplateError; templates call this to refuse messages."""
     raise TemplateError(message)
 
 
 def strftime_now(format: str) -> str:
-    """Format the current time; templates call it for the system message."""
+    """Format the current time; templates call this for the system message."""
     return datetime.datetime.now().strftime(format)
+
+
+class CompiledTemplate(NamedTuple):
+    """A compiled template, and whether it takes contents in parts."""
+
+    template: Template
+    takes_parts: bool
 
 
 class Templates:
@@ -97,18 +104,22 @@ class Templates:
     """
 
     def __init__(self) -> None:
-        self.jinja = environment()
+        self.jinja = make_environment()
         self.compiled = LRUCache(MAX_COMPILED)
 
-    def get(self, template: str) -> tuple[Template, bool]:
-        """Compile a template, and tell whether it takes parts; may raise TemplateError."""
-        found: tuple[Template, bool] | None = self.compiled.get(template)
-        if found is None:
-            tree = self.jinja.parse(template)
-            found = self.jinja.from_string(tree), takes_parts(tree)
-            if len(template) <= COMPILED_CHARS:
-                self.compiled[template] = found
-        return found
+    def get(self, source: str) -> CompiledTemplate:
+        """Compile a template, unless it is compiled already.
+
+        Raises:
+            TemplateError: the template is invalid.
+        """
+        compiled: CompiledTemplate | None = self.compiled.get(source)
+        if compiled is None:
+            tree = self.jinja.parse(source)
+            compiled = CompiledTemplate(self.jinja.from_string(tree), takes_parts(tree))
+            if len(source) <= COMPILED_CHARS:
+                self.compiled[source] = compiled
+        return compiled
 
 
 def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> str:
@@ -117,11 +128,12 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
     Raises:
         TemplateError: the template is invalid, refuses the messages, or writes too much.
     """
-    compiled, is_for_parts = templates.get(template)
-    if "messages" in variables and not is_for_parts:
-        variables = variables | {"messages": joined(variables["messages"])}
-    pieces, size = [], 0
-    for piece in compiled.generate(**variables):
+    compiled = templates.get(template)
+    if "messages" in variables and not compiled.takes_parts:
+        variables = variables | {"messages": join_parts(variables["messages"])}
+    pieces: list[str] = []
+    size = 0
+    for piece in compiled.template.generate(**variables):
         size += len(piece)
         if size > max_chars:
             raise TemplateError(f"the template writes more than {max_chars} characters")
@@ -129,8 +141,8 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
     return "".join(pieces)
 
 
-def answer_to(templates: Templates, request: dict[str, Any]) -> dict[str, str]:
-    """Answer with the text of a chat or an error; if memory is short, drop compiled templates."""
+def make_answer(templates: Templates, request: dict[str, Any]) -> dict[str, str]:
+    """Return the text of a chat, or an error; without enough memory, drop compiled templates."""
     try:
         try:
             return {"text": render(templates, **request)}
@@ -150,9 +162,10 @@ def main() -> None:
     sink.flush()
     while len(prefix := source.read(4)) == 4:
         request = json.loads(source.read(*struct.unpack("<I", prefix)))
-        answer = answer_to(templates, request)
         # A lone surrogate, which a template can write, becomes a question mark.
-        body = json.dumps(answer, ensure_ascii=False).encode(errors="replace")
+        body = json.dumps(make_answer(templates, request), ensure_ascii=False).encode(
+            errors="replace"
+        )
         sink.write(struct.pack("<I", len(body)) + body)
         sink.flush()
 

@@ -1,4 +1,4 @@
-"""Answers /tokenize and /detokenize of vLLM, SGLang, llama.cpp and TEI, told apart by the body.
+"""Answers /tokenize and /detokenize of vLLM, SGLang, llama.cpp and TEI, distinguished by the body.
 
 {"prompt": ...} or {"messages": ...}   vLLM and SGLang     {"content": ...}   llama.cpp
 {"inputs": ...}                        TEI
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Discriminator, Field, Tag
 
-from service.apis.dialects.chat_prompt import ChatBody, chat_text
+from service.apis.dialects.chat_prompt import ChatBody, render_chat_text
 from service.apis.dialects.common import (
     DialectBody,
     DialectRequest,
@@ -35,7 +35,7 @@ ONE, MANY = "list[int]", "list[list[int]]"  # Tags of the union; errors leave th
 
 
 def _row_tag(value: object) -> str:
-    """Tell by the first element whether ids are one row or several."""
+    """Return the tag of one row of ids or of several, by the type of the first element."""
     return MANY if isinstance(value, list) and value and isinstance(value[0], list) else ONE
 
 
@@ -82,7 +82,7 @@ class IdsBody(DialectBody):
 
 
 class CompletionChat(ChatBody):
-    """A chat on vLLM's /tokenize."""
+    """The body of vLLM for a chat."""
 
     return_token_strs: bool = Field(False)
 
@@ -95,71 +95,72 @@ def _shape(body: dict[str, Any]) -> Shape:
 
 @router.post("/tokenize")
 @router.post("/v1/tokenize")
-async def tokenize(request: Request) -> Response:
+async def tokenize(http_request: Request) -> Response:
     """Encode texts; the fields of the body choose the system whose answer it gets."""
     shape: Shape = "openai"
     try:
-        asked = await read_request(request)
-        shape = _shape(asked.body)
+        request = await read_request(http_request)
+        shape = _shape(request.body)
         if shape == "tei":
-            return await _tei(asked)
+            return await _tei(request)
         if shape == "llama_cpp":
-            return await _llama_cpp(asked)
-        if "messages" in asked.body:
-            return await _chat(asked)
-        return await _prompt(asked)
+            return await _llama_cpp(request)
+        if "messages" in request.body:
+            return await _chat(request)
+        return await _prompt(request)
     except GONE:
         raise
     except Exception as error:
         return make_dialect_response(error, shape)
 
 
-async def _prompt(asked: DialectRequest) -> Response:
-    body = parse_body(PromptBody, asked)
-    entry = await asked.entry(body.model)
-    one = isinstance(body.prompt, str)
+async def _prompt(request: DialectRequest) -> Response:
+    body = parse_body(PromptBody, request)
+    entry = await request.find_entry(body.model)
+    is_one = isinstance(body.prompt, str)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    rows, warning, _ = await encode_texts(
-        asked, entry, texts, add_special_tokens=body.add_special_tokens
-    )
+    encoded = await encode_texts(request, entry, texts, add_special_tokens=body.add_special_tokens)
+    rows = encoded.rows
     counts = [len(row) for row in rows]
     strings = [token_strings(entry, row) for row in rows] if body.return_token_strs else None
     answer = {
-        "count": counts[0] if one else counts,
-        "max_model_len": model_length(asked, entry),
-        "tokens": rows[0] if one else rows,
-        "token_strs": strings[0] if strings and one else strings,
+        "count": counts[0] if is_one else counts,
+        "max_model_len": model_length(request, entry),
+        "tokens": rows[0] if is_one else rows,
+        "token_strs": strings[0] if strings and is_one else strings,
     }
-    return make_json_response(answer, warning)
+    return make_json_response(answer, encoded.headers)
 
 
-async def _chat(asked: DialectRequest) -> Response:
-    body = parse_body(CompletionChat, asked)
-    entry = await asked.entry(body.model)
-    text = await chat_text(asked, entry, body)
-    (ids,), warning, _ = await encode_texts(
-        asked, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
+async def _chat(request: DialectRequest) -> Response:
+    body = parse_body(CompletionChat, request)
+    entry = await request.find_entry(body.model)
+    text = await render_chat_text(request, entry, body)
+    encoded = await encode_texts(
+        request, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
     )
+    ids = encoded.rows[0]
     answer = {
         "count": len(ids),
-        "max_model_len": model_length(asked, entry),
+        "max_model_len": model_length(request, entry),
         "tokens": ids,
         "token_strs": token_strings(entry, ids) if body.return_token_strs else None,
     }
-    return make_json_response(answer, warning)
+    return make_json_response(answer, encoded.headers)
 
 
-async def _llama_cpp(asked: DialectRequest) -> Response:
-    body = parse_body(ContentBody, asked)
-    entry = await asked.entry(body.model)
-    (ids,), warning, _ = await encode_texts(
-        asked, entry, [body.content], add_special_tokens=body.add_special, where="/content"
+async def _llama_cpp(request: DialectRequest) -> Response:
+    body = parse_body(ContentBody, request)
+    entry = await request.find_entry(body.model)
+    encoded = await encode_texts(
+        request, entry, [body.content], add_special_tokens=body.add_special, where="/content"
     )
+    ids = encoded.rows[0]
     tokens: Any = ids
     if body.with_pieces:
         check_described(len(ids), "/with_pieces")
         tokens = [{"id": token_id, "piece": _piece(entry, token_id)} for token_id in ids]
-    return make_json_response({"tokens": tokens}, warning)
+    return make_json_response({"tokens": tokens}, encoded.headers)
 
 
 def _piece(entry: LoadedVocabulary, token_id: int) -> str | list[int]:
@@ -171,28 +172,29 @@ def _piece(entry: LoadedVocabulary, token_id: int) -> str | list[int]:
         return list(token)
 
 
-async def _tei(asked: DialectRequest) -> Response:
-    body = parse_body(InputsBody, asked)
-    entry = await asked.entry(body.model)
+async def _tei(request: DialectRequest) -> Response:
+    body = parse_body(InputsBody, request)
+    entry = await request.find_entry(body.model)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not texts:
         raise InvalidRequest("`inputs` cannot be empty", "/inputs")
-    rows, warning, result = await encode_texts(
-        asked,
+    encoded = await encode_texts(
+        request,
         entry,
         texts,
         add_special_tokens=body.add_special_tokens,
         spans=True,
         where="/inputs",
     )
-    check_described(sum(map(len, rows)), "/inputs")
+    check_described(sum(map(len, encoded.rows)), "/inputs")
+    result = encoded.result
     assert result.output.spans is not None
     begins = result.output.offsets[result.begin : result.end + 1].tolist()
     answer = []
-    for number, (text, row) in enumerate(zip(texts, rows, strict=True)):
+    for number, (text, row) in enumerate(zip(texts, encoded.rows, strict=True)):
         spans = result.output.spans[begins[number] : begins[number + 1]].tolist()
         answer.append(_tei_tokens(entry, text.encode(), row, spans))
-    return make_json_response(answer, warning)
+    return make_json_response(answer, encoded.headers)
 
 
 def _tei_tokens(
@@ -215,43 +217,45 @@ def _tei_tokens(
 
 
 @router.post("/detokenize")
-async def detokenize(request: Request) -> Response:
+async def detokenize(http_request: Request) -> Response:
     """Decode ids to `prompt`, `text` and `content`; special tokens stay."""
-    return await _detokenize(request, skips_special=False)
+    return await _detokenize(http_request, skips_special=False)
 
 
 @router.post("/v1/detokenize")
-async def sglang_detokenize(request: Request) -> Response:
+async def sglang_detokenize(http_request: Request) -> Response:
     """Decode ids as SGLang does: special tokens are left out by default."""
-    return await _detokenize(request, skips_special=True)
+    return await _detokenize(http_request, skips_special=True)
 
 
-async def _detokenize(request: Request, *, skips_special: bool) -> Response:
-    asked = await read_request(request)
-    body = parse_body(TokensBody, asked)
-    entry = await asked.entry(body.model)
+async def _detokenize(http_request: Request, *, skips_special: bool) -> Response:
+    request = await read_request(http_request)
+    body = parse_body(TokensBody, request)
+    entry = await request.find_entry(body.model)
     skip = skips_special if body.skip_special_tokens is None else body.skip_special_tokens
-    texts, one = await _texts(asked, entry, body.tokens, skip, "/tokens")
-    value: Any = texts[0] if one else texts
+    texts = await _texts(request, entry, body.tokens, skip, "/tokens")
+    value: Any = texts[0] if _is_one_row(body.tokens) else texts
     return make_json_response({"prompt": value, "text": value, "content": value})
 
 
 @router.post("/decode")
-async def tei_decode(request: Request) -> Response:
+async def tei_decode(http_request: Request) -> Response:
     """Decode ids as TEI does."""
-    asked = await read_request(request)
-    body = parse_body(IdsBody, asked)
-    entry = await asked.entry(body.model)
-    texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")
+    request = await read_request(http_request)
+    body = parse_body(IdsBody, request)
+    entry = await request.find_entry(body.model)
+    texts = await _texts(request, entry, body.ids, body.skip_special_tokens, "/ids")
     return make_json_response(texts)
 
 
 async def _texts(
-    asked: DialectRequest, entry: LoadedVocabulary, rows: Rows, skip: bool, where: str
-) -> tuple[list[str], bool]:
-    """Decode one row of ids or several; also return whether it was one."""
-    many = [row for row in rows if isinstance(row, list)]
-    one = len(many) < len(rows) or not rows
-    id_rows = [[token_id for token_id in rows if isinstance(token_id, int)]] if one else many
-    texts = await decode_rows(asked, entry, id_rows, skip_special_tokens=skip, where=where)
-    return texts, one
+    request: DialectRequest, entry: LoadedVocabulary, ids: Rows, skip: bool, where: str
+) -> list[str]:
+    """Decode one row of ids or several; `skip` leaves out special tokens."""
+    rows: Any = [ids] if _is_one_row(ids) else ids
+    return await decode_rows(request, entry, rows, skip_special_tokens=skip, where=where)
+
+
+def _is_one_row(ids: Rows) -> bool:
+    """Return whether ids are one row; an empty list is one, without ids."""
+    return _row_tag(ids) == ONE

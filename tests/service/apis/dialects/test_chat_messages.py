@@ -6,9 +6,9 @@ import pytest
 
 from service.apis.dialects.chat_messages import (
     convert_anthropic,
+    convert_messages,
     convert_responses,
     convert_tools,
-    template_messages,
 )
 from service.core.errors import InvalidRequest
 
@@ -34,7 +34,7 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
         {"role": "assistant", "content": None},
         {"role": "assistant"},
     ]
-    assert template_messages(messages) == [
+    assert convert_messages(messages) == [
         {"role": "user", "content": [text("a"), text("b"), text("c")], "name": "n"},
         {"role": "assistant", "content": ""},
         {"role": "assistant", "content": ""},
@@ -53,7 +53,7 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
 )
 def test_arguments_of_calls_are_values_and_not_json_in_a_string(arguments, wanted):
     message = {"role": "assistant", "content": None, "tool_calls": calls(arguments)}
-    (made,) = template_messages([message])
+    (made,) = convert_messages([message])
     assert made == {"role": "assistant", "content": "", "tool_calls": calls(wanted)}
     assert message["tool_calls"] == calls(arguments)  # The request's body stays.
 
@@ -61,7 +61,7 @@ def test_arguments_of_calls_are_values_and_not_json_in_a_string(arguments, wante
 @pytest.mark.parametrize("none", [None, []])
 def test_no_calls_are_no_calls(none):
     message = {"role": "assistant", "content": "x", "tool_calls": none}
-    assert template_messages([message]) == [{"role": "assistant", "content": "x"}]
+    assert convert_messages([message]) == [{"role": "assistant", "content": "x"}]
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_no_calls_are_no_calls(none):
 )
 def test_what_cannot_be_read_is_refused_with_its_place(message, where):
     with pytest.raises(InvalidRequest) as refused:
-        template_messages([USER, {"role": "assistant", **message}])
+        convert_messages([USER, {"role": "assistant", **message}])
     assert refused.value.where == where
 
 
 def test_reasoning_has_both_of_its_names():
-    (made,) = template_messages([{"role": "assistant", "content": "3", "reasoning": "so"}])
+    (made,) = convert_messages([{"role": "assistant", "content": "3", "reasoning": "so"}])
     assert (made["reasoning"], made["reasoning_content"]) == ("so", "so")
 
 
@@ -117,7 +117,7 @@ def test_anthropics_calls_and_results():
         {"role": "user", "content": []},
     ]
     thought = {"reasoning": "I add.", "reasoning_content": "I add."}
-    assert template_messages(
+    assert convert_messages(
         convert_anthropic(messages, [{"type": "text", "text": "Be kind."}])
     ) == [
         {"role": "system", "content": [text("Be kind.")]},
@@ -135,7 +135,7 @@ def test_anthropics_blocks_that_are_no_text_are_refused(block):
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
     for blocks in ([block], [result]):
         with pytest.raises(InvalidRequest, match="only text"):
-            template_messages(convert_anthropic([{"role": "user", "content": blocks}]))
+            convert_messages(convert_anthropic([{"role": "user", "content": blocks}]))
 
 
 def test_items_of_responses():
@@ -155,7 +155,7 @@ def test_items_of_responses():
             "content": [{"type": "output_text", "text": "3."}],
         },
     ]
-    assert template_messages(convert_responses(items)) == [
+    assert convert_messages(convert_responses(items)) == [
         USER,
         {"role": "assistant", "content": "", "reasoning": "so", "reasoning_content": "so"},
         {"role": "assistant", "content": "", "tool_calls": [CALL]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.apis.dialects.content_format import joined, takes_parts
+from service.apis.dialects.content_format import join_parts, takes_parts
 from service.apis.dialects.template_worker import Templates, render
 from tests.service.apis.dialects.test_dialects import ENGINE, ids_of, post, upload
 from tests.support.app_client import serving
@@ -70,7 +70,7 @@ def test_every_other_template_is_given_one_text(body):
 
 def test_a_text_stays_one_text():
     messages = [{"role": "user", "content": "ab"}, {"role": "tool"}]
-    assert joined(messages) == messages
+    assert join_parts(messages) == messages
 
 
 def test_parts_of_a_chat_reach_a_template_that_goes_over_them():

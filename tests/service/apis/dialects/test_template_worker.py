@@ -9,7 +9,7 @@ from service.apis.dialects.template_worker import (
     COMPILED_CHARS,
     MAX_COMPILED,
     Templates,
-    answer_to,
+    make_answer,
     render,
 )
 
@@ -44,13 +44,13 @@ def test_what_the_block_generation_sets_is_gone_behind_it():
 def test_a_template_is_compiled_once_and_keeps_nothing_of_a_chat():
     templates = Templates()
     template = "{% if not x %}{% set x = 'set' %}{% endif %}{{ x }}{{ y }}"
-    compiled, _ = templates.get(template)
+    compiled = templates.get(template)
     assert render(templates, template, {"x": "given", "y": 1}, 100) == "given1"
     assert render(templates, template, {}, 100) == "set"
-    assert templates.get(template)[0] is compiled
+    assert templates.get(template) is compiled
 
 
-def test_templates_that_stay_compiled_are_few_and_short():
+def test_the_number_and_length_of_compiled_templates_have_limits():
     templates = Templates()
     for number in range(MAX_COMPILED + 1):
         assert render(templates, f"{{{{ {number} }}}}", {}, 100) == str(number)
@@ -73,6 +73,6 @@ def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
 
     render(templates, "{{ 1 }}", {}, 100)
     monkeypatch.setattr(template_worker, "render", short_of_memory)
-    answer = answer_to(templates, {})
+    answer = make_answer(templates, {})
     assert times == [1, 0]
     assert answer == ({"text": "text"} if failures == 1 else {"error": "MemoryError: "})
