@@ -1,10 +1,11 @@
-"""Waiting requests become batches: admission, fair queues and two lanes (queues.py), and runners.
+"""Joins waiting requests into batches, has them computed, and gives each request its rows.
 
-Operations make a `WorkItem` of a request and give it to the `Batcher`; the HTTP and gRPC servers
-wait for its `Result`. A `BatchRunner` has a batch computed: by an engine of this process here
-(runner.py), by the engine process in a front end (multiprocess/remote_runner.py).
+An operation makes a `WorkItem` of its request and submits it to the `Batcher`; `queues` admits it,
+and keeps the queues fair between clients. A `BatchRunner` has each batch computed: `runner` by an
+engine of this process, multiprocess/remote_runner.py by the engine process. `batch` joins the work
+items of a batch and splits its output into a `Result` for each.
 
-Always: all of it belongs to the event loop's thread but the functions of batch.py; a request is
-never split over batches; accepted work is answered or refused exactly once, and counted then; one
-refused row refuses no other row. Knows neither HTTP nor what a vocabulary means.
+Everything but the functions of `batch` runs on the event loop's thread. A request is never split
+over batches. An accepted request is answered or refused exactly once, and counted then; a refused
+row refuses no other row. Nothing here knows HTTP, or what a vocabulary means.
 """

@@ -1,6 +1,6 @@
-"""Works of one vocabulary and operation as one batch, and the batch's output as each work's rows.
+"""Joins work items of one vocabulary and operation into a batch, and splits the batch's output.
 
-Runs on the engine's thread, or on the loop for a tiny batch; knows no HTTP.
+Its functions run on the engine's thread, or on the event loop for a tiny batch. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class BatchResults:
     """The results of a batch.
 
     Attributes:
-        results: each work's rows, in order.
-        seconds: that the engine took.
+        results: the rows of each work item, in order.
+        seconds: the time that the engine took.
     """
 
     results: Sequence[AnyResult]
@@ -54,12 +54,12 @@ class BatchResults:
 
 
 def run_works(engine: Codec, works: Works, place_ids: PlaceIds | None = None) -> BatchResults:
-    """Run the works of one vocabulary and operation as one batch.
+    """Compute work items of one vocabulary and operation as one batch.
 
     Args:
-        engine: computes them.
-        works: at least one, all of one kind.
-        place_ids: puts ids where they are wanted; None: they may lie anywhere.
+        engine: computes the batch.
+        works: at least one work item, all of one class.
+        place_ids: copies ids into memory that front ends read; None: they may lie anywhere.
     """
     begin = perf_counter()
     results: list[Any]
@@ -67,7 +67,7 @@ def run_works(engine: Codec, works: Works, place_ids: PlaceIds | None = None) ->
         case EncodeWork():
             results = _encode(engine, cast(Sequence[EncodeWork], works), place_ids)
         case CountWork(vocabulary=vocabulary):
-            batch = _batch_while_wanted(cast(Sequence[CountWork], works))
+            batch = _cancellable_batch(cast(Sequence[CountWork], works))
             results = split_counted(works, count_isolated(engine, vocabulary, batch))
         case DecodeWork():
             results = _decode(engine, cast(Sequence[DecodeWork], works))
@@ -83,7 +83,8 @@ def run_works(engine: Codec, works: Works, place_ids: PlaceIds | None = None) ->
 def _encode(
     engine: Codec, works: Sequence[EncodeWork], place_ids: PlaceIds | None
 ) -> list[Result[Encoded]]:
-    vocabulary, batch = works[0].vocabulary, _batch_while_wanted(works)
+    vocabulary = works[0].vocabulary
+    batch = _cancellable_batch(works)
     try:
         encoded = engine.encode(vocabulary, batch)
     except BaseException as error:
@@ -95,50 +96,52 @@ def _encode(
 
 
 def _encode_shared(engine: str, work: SharedWork) -> Result[SharedEncoded]:
-    """Shared texts go one request after the other: they are many bytes already."""
+    """Encode the texts of one request in shared memory, which are many bytes even alone."""
     offsets = work.device.encode_shared(work.vocabulary, work.rows)
     num_ids = 0 if offsets is None else int(offsets[-1])
     return Result(0, len(work.rows), SharedEncoded(offsets, engine=engine), num_ids)
 
 
 def _decode(engine: Codec, works: Sequence[DecodeWork]) -> list[Result[Decoded]]:
-    """Flat arrays stay flat where a request is alone; others become one list of rows."""
-    first, num_ids = works[0], sum(work.num_ids for work in works)
-    vocabulary, rows, skip = first.vocabulary, first.rows, first.skip_special_tokens
+    """Decode the flat arrays of a single request as they are, or a list of all requests' rows."""
+    num_ids = sum(work.num_ids for work in works)
+    vocabulary = works[0].vocabulary
+    rows = works[0].rows
+    skip = works[0].skip_special_tokens
     if len(works) == 1 and isinstance(rows, IdRows):
         try:
             decoded = engine.decode(vocabulary, rows.ids.astype(np.int64), rows.offsets, skip)
             return split_decoded(works, decoded, num_ids)
         except BaseException as error:
             raise_if_not_the_engines(error)
-    decoded = decode_isolated(engine, vocabulary, joined_rows(works), skip)
+    decoded = decode_isolated(engine, vocabulary, join_id_rows(works), skip)
     return split_decoded(works, decoded, num_ids)
 
 
-def _batch_while_wanted(works: Sequence[TextWork[Any]]) -> Batch:
-    """The texts of all works, wanted as long as anybody waits for one of them."""
+def _cancellable_batch(works: Sequence[TextWork[Any]]) -> Batch:
+    """Make a batch of all texts that an engine abandons once no request waits for it any more."""
     futures = [work.future for work in works if work.future]
-    batch = joined_texts(works)
+    batch = join_texts(works)
     batch.should_continue = lambda: not futures or not all(future.done() for future in futures)
     return batch
 
 
-def joined_texts(works: Sequence[TextWork[Any]], take: Take | None = None) -> Batch:
-    """The texts of all works with their options; strings stay strings while all are.
+def join_texts(works: Sequence[TextWork[Any]], take: Take | None = None) -> Batch:
+    """Join the texts of work items with their options; they stay strings if all are strings.
 
     Args:
-        works: of one vocabulary.
-        take: gives memory for bytes that are joined; None: any will do.
+        works: work items of one vocabulary.
+        take: allocates memory for joined bytes; None: NumPy allocates it.
     """
-    options = _joined_options(works)
+    options = _join_options(works)
     if any(isinstance(work.texts, Batch) for work in works):
         return Batch.joined([_as_batch(work.texts) for work in works], options, take)
     texts = [cast(Sequence[str], work.texts) for work in works]
     return Batch(texts[0] if len(texts) == 1 else [*chain.from_iterable(texts)], options=options)
 
 
-def _joined_options(works: Sequence[TextWork[Any]]) -> EncodeOptions | list[EncodeOptions]:
-    """One value where all works share it, which is the common case and costs no list."""
+def _join_options(works: Sequence[TextWork[Any]]) -> EncodeOptions | list[EncodeOptions]:
+    """List the options of all texts; where all share one value, which is common, return that."""
     first = works[0].options
     if isinstance(first, EncodeOptions) and all(work.options is first for work in works):
         return first
@@ -153,8 +156,8 @@ def _as_batch(texts: Sequence[str] | Batch) -> Batch:
     return texts if isinstance(texts, Batch) else Batch(texts)
 
 
-def joined_rows(works: Sequence[DecodeWork]) -> list[Sequence[int]]:
-    """The rows of ids of all works."""
+def join_id_rows(works: Sequence[DecodeWork]) -> list[Sequence[int]]:
+    """List the rows of ids of all work items."""
     joined: list[Sequence[int]] = []
     for work in works:
         joined += work.rows.lists() if isinstance(work.rows, IdRows) else work.rows
@@ -162,18 +165,18 @@ def joined_rows(works: Sequence[DecodeWork]) -> list[Sequence[int]]:
 
 
 def split_encoded(works: Works, encoded: Encoded) -> list[Result[Encoded]]:
-    """Each work's rows of the ids of their joined texts."""
+    """Split the ids of a batch into the rows of each work item."""
     offsets = encoded.offsets.tolist()
     return _split(works, encoded, offsets[-1], offsets)
 
 
 def split_counted(works: Works, counted: Counted) -> list[Result[Counted]]:
-    """Each work's rows of the counts of their joined texts."""
+    """Split the counts of a batch into the rows of each work item."""
     return _split(works, counted, int(counted.counts.sum()), [])
 
 
 def split_decoded(works: Works, decoded: Decoded, num_ids: int) -> list[Result[Decoded]]:
-    """Each work's rows of the bytes of their joined rows, of a batch of so many ids."""
+    """Split the bytes that `num_ids` ids of a batch stand for into the rows of each work item."""
     return _split(works, decoded, num_ids, decoded.offsets.tolist())
 
 

@@ -1,14 +1,14 @@
-"""Waiting requests -> batches -> runner -> each request its rows, on one event loop.
+"""Joins waiting requests into batches and hands them to a runner, on one event loop.
 
-Knows no HTTP and no vocabulary's meaning. There is no artificial delay: what arrives in one tick
-of the loop goes together; while the runner is busy the next batch collects.
+    submit ──► queue of its QueueKey ──► take ─┬► a small batch runs on the loop itself ──┐
+               queues are served in turn,      └► any other is the lane's next ─► runner ─┤
+               and clients within a queue                                                 ▼
+               by deficit round robin                                 completions ◄── finish
 
-    submit ──► queue of its QueueKey ──► take ─┬► a small batch runs on the loop itself ─┐
-                 queues take turns,            └► others: the lane's next batch ─► runner ┤
-                 and so do clients within                                                 ▼
-                 one, by deficit round robin                          completions ◄── finish
-
-Two lanes (queues.py): a request above `long_request_bytes` never stands in front of short ones.
+There is no artificial delay: requests that arrive in one tick of the loop go together, and while
+the runner is busy, the next batch collects. Short and long requests have a lane each (queues.py),
+so that short requests never wait for one above `long_request_bytes`. Knows no HTTP, and not what a
+vocabulary means.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from time import perf_counter
 
 from service.batching.batch import BatchResults, run_works
 from service.batching.queues import (
-    ALONE,
     ANSWERED,
     CANCELLED,
     FAILED,
+    ONE_REQUEST_BYTES,
     Admission,
     Lane,
     Queue,
@@ -54,18 +54,18 @@ SWEEP_S = 0.05
 
 
 class Batcher:
-    """Joins waiting work into batches and gives each request its rows of the results.
+    """Joins waiting work items into batches and gives each request its rows of the results.
 
-    All methods belong to the event loop's thread; only the runner has other threads.
+    All methods run on the event loop's thread; only the runner has other threads.
 
     Args:
         runner: has batches computed.
-        settings: of the service.
+        settings: the settings of the service.
         metrics: counts requests and batches.
-        limits: of clients; None: there are none.
+        limits: the rate limits of clients; None: there are none.
 
     Attributes:
-        num_streams: streams that still bring work; whoever opens one counts it.
+        num_streams: the number of open streams, counted by the code that opens and closes them.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Batcher:
         self.long_request_bytes = settings.long_request_bytes
         self.num_streams = 0
         self.short_lane = Lane(False, 1, settings.max_batch_bytes)
-        self.long_lane = Lane(True, runner.long_at_once, ALONE)
+        self.long_lane = Lane(True, runner.long_at_once, ONE_REQUEST_BYTES)
         self._queues: dict[QueueKey, Queue] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_tick_scheduled = False
@@ -91,23 +91,23 @@ class Batcher:
 
     @property
     def queue_bytes(self) -> int:
-        """Bytes waiting or being computed."""
+        """The bytes that wait or are being computed."""
         return self.admission.num_bytes
 
     @property
     def queue_rows(self) -> int:
-        """Rows waiting or being computed."""
+        """The rows that wait or are being computed."""
         return self.admission.num_rows
 
     def start(self) -> None:
-        """Begin to accept work, on the running loop."""
+        """Begin to accept work items, on the running loop."""
         self._loop = asyncio.get_running_loop()
 
     def submit(self, work: WorkItem[Output]) -> Completion[Result[Output]]:
-        """Put work into its queue and return its completion, a future where it had none.
+        """Put a work item into its queue and return its completion; make a future if it has none.
 
         Raises:
-            QueueFull, RateLimited: see `Admission.enter`; nothing was taken.
+            QueueFull, RateLimited: see `Admission.enter`; the work item is in no queue.
             Draining: the service is stopping.
         """
         loop = self._loop
@@ -128,11 +128,11 @@ class Batcher:
         return work.future
 
     async def run(self, work: WorkItem[Output]) -> Result[Output]:
-        """Submit work and wait for its rows; a cancelled caller takes its work out of the queue.
+        """Submit a work item and wait for its rows; a cancelled caller cancels the work item.
 
         Raises:
-            ServiceError: refused, or the deadline passed in the queue.
-            ClientGone: nobody waits for the answer any more.
+            ServiceError: it was refused, or its deadline passed in the queue.
+            ClientGone: the client has closed the connection.
         """
         future: asyncio.Future[Result[Output]] = asyncio.get_running_loop().create_future()
         work.future = future
@@ -150,16 +150,16 @@ class Batcher:
         return self.long_lane if key.is_long else self.short_lane
 
     def _tick(self) -> None:
-        """At the end of a loop tick: start whatever may start now."""
+        """Start all batches that may start; called once at the end of a tick of the loop."""
         self._is_tick_scheduled = False
         for lane in (self.short_lane, self.long_lane):
             self._run_inline(lane)
-            while lane.queues and lane.has_room:
+            while lane.queues and lane.can_start:
                 self._start_next(lane)
         self._plan_sweep()
 
     def _run_inline(self, lane: Lane) -> None:
-        """Run batches so small that handing them over would cost more than they do."""
+        """Run the batches that are so small that handing them over would cost more."""
         for key in list(lane.queues):
             engine = self.runner.inline_engine(key, self._queues[key].num_bytes)
             if engine is not None and (works := self._take(lane, key)):
@@ -168,14 +168,15 @@ class Batcher:
                 record_batch(self.metrics, self.runner.costs, works, finished)
 
     def _start_next(self, lane: Lane) -> None:
-        """Hand the next queue's batch to the runner, unless nobody wants its works any more."""
+        """Hand the next queue's batch to the runner, unless all of its work items are dropped."""
         if works := self._take(lane, lane.queues[0]):
             lane.batches.append(works)
             self.runner.run(works, lane.is_long, partial(self._finish_started, lane, works))
 
     def _take(self, lane: Lane, key: QueueKey) -> list[AnyWork]:
-        """Whole requests of one queue up to the byte budget; an emptied queue leaves its lane."""
-        queue, now = self._queues[key], perf_counter()
+        """Take whole requests of a queue up to the lane's limit; an empty queue leaves the lane."""
+        queue = self._queues[key]
+        now = perf_counter()
         works = queue.take(lane.max_batch_bytes, partial(self._drop_if_unwanted, now=now))
         for work in works:
             work.started = now
@@ -187,7 +188,7 @@ class Batcher:
         return works
 
     def _drop_if_unwanted(self, work: AnyWork, now: float) -> bool:
-        """Refuse work whose client is gone or whose deadline has passed; return whether it was."""
+        """Settle a work item if its client is gone or its deadline has passed; return if so."""
         if now < work.deadline and not work.is_done:
             return False
         self._settle(work, DeadlinePassed("the deadline passed in the queue"))
@@ -196,8 +197,8 @@ class Batcher:
     def _finish_started(
         self, lane: Lane, works: list[AnyWork], finished: BatchResults | BaseException
     ) -> None:
-        """Answer a batch that the runner has computed, or that failed there."""
-        if works not in lane.batches:  # It was refused when the grace time was over.
+        """Answer a batch that the runner has computed, or refuse it if that failed."""
+        if works not in lane.batches:  # `stop` has refused it.
             return
         lane.batches.remove(works)
         if isinstance(finished, BatchResults):
@@ -215,17 +216,18 @@ class Batcher:
             self._settle(work, error)
 
     def _finish(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
-        """Hand every request its rows."""
-        now, queued = perf_counter(), self.metrics.queue_seconds
+        """Give every request its rows."""
+        now = perf_counter()
+        queue_seconds = self.metrics.queue_seconds
         for work, result in zip(works, finished.results, strict=True):
             waited_s = work.started - work.submitted
-            queued.add(waited_s)
+            queue_seconds.add(waited_s)
             if work.times is not None:
                 work.times.finish_work(waited_s, finished.seconds, now)
             self._settle(work, result)
 
     def _settle(self, work: AnyWork, answer: AnyResult | BaseException) -> None:
-        """Answer or refuse accepted work, unless its client is gone or was told; count it."""
+        """Complete a work item that is not refused or cancelled yet, and count its outcome."""
         future = work.future
         assert future is not None
         if future.done():
@@ -239,14 +241,14 @@ class Batcher:
         self.admission.leave(work, outcome)
 
     def _plan_sweep(self) -> None:
-        """While requests wait, look after them every SWEEP_S seconds."""
+        """Schedule a sweep of the waiting requests in SWEEP_S seconds, if there are any."""
         lanes = (self.short_lane, self.long_lane)
         is_waiting = self._queues or any(len(lane.batches) > lane.at_once for lane in lanes)
         if is_waiting and self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
 
     def _sweep_waiting(self) -> None:
-        """Refuse requests whose deadline passed, and notice gone clients."""
+        """Refuse requests whose deadline has passed, and watch for clients that disconnect."""
         self._sweep = None
         now = perf_counter()
         for key, queue in list(self._queues.items()):
@@ -263,15 +265,15 @@ class Batcher:
         self._plan_sweep()
 
     def _refuse_late(self, work: AnyWork, now: float) -> None:
-        """Refuse work of a prepared batch whose deadline has passed; it stays in its batch."""
+        """Refuse a work item of a prepared batch if its deadline has passed; the batch keeps it."""
         if now >= work.deadline and work.future is not None and not work.future.done():
             work.refusal = DeadlinePassed.code
-            work.future.set_exception(DeadlinePassed("the deadline passed before its turn"))
+            work.future.set_exception(DeadlinePassed("the deadline passed in the queue"))
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new work, finish what was accepted within the grace time, refuse the rest.
+        """Refuse new requests, finish accepted ones within the grace time, refuse the rest.
 
-        A stream was accepted as a whole: its parts are taken until it ends.
+        A stream is accepted as a whole, so its parts are accepted until it ends.
         """
         self._is_draining = True
         try:
@@ -279,13 +281,13 @@ class Batcher:
                 while self.num_streams or self._queues or self.queue_rows:
                     await asyncio.sleep(DRAIN_PERIOD_S)
         except TimeoutError:
-            logger.warning("drain: %d rows were not reached in time", self.queue_rows)
+            logger.warning("drain: %d rows were not computed in time", self.queue_rows)
         self._is_stopped = True
-        late = Draining("the service stopped before this request's turn")
+        stopped = Draining("the service stopped before it had computed this request")
         while self._queues:
-            self._fail(list(self._queues.popitem()[1]), late)
+            self._fail(list(self._queues.popitem()[1]), stopped)
         self.runner.shutdown()
         for lane in (self.short_lane, self.long_lane):
             lane.queues.clear()
             while lane.batches:
-                self._fail(lane.batches.popleft(), late)
+                self._fail(lane.batches.popleft(), stopped)

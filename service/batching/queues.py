@@ -1,15 +1,16 @@
-"""What waits: who may come in, from which queue works are taken next, and in which lane.
+"""Admits work items, and keeps the queues in which they wait.
 
-Whatever comes in is counted then, and once more when it leaves: answered, failed, cancelled, or by
-the code of its refusal.
+A work item is counted when it is admitted, and again when it ends: as answered, failed, cancelled,
+or by the code of its refusal.
 
-Works of one vocabulary, operation and lane wait in one queue, from which clients take turns by
-bytes. Deficit round robin [1]: a client whose turn it is gets QUANTUM bytes of credit, takes work
-while that lasts and keeps what is left; one who has nothing waiting has no credit. So each of n
-busy clients gets a share of 1 / n, whether it sends many small texts or few large ones.
+Work items of one vocabulary, operation and lane wait in one queue, which serves its clients by
+deficit round robin [1]: the client that is served gets QUANTUM bytes of credit, spends it on its
+work items, and keeps the rest for the next round; a client with nothing waiting has no credit. So
+each of n busy clients gets 1 / n of the bytes, whether it sends many small texts or a few large
+ones.
 
-Queues take turns in two lanes: short requests are joined; a long one is a batch of its own. It
-never stands in front of short ones, and joining it would copy it.
+The queues of a lane are served in turn. In the lane of short requests, several make a batch. In the
+lane of long requests each is a batch of its own, as joining them would copy many bytes.
 
     [1] M. Shreedhar, G. Varghese: Efficient fair queuing using deficit round-robin. 1996.
 """
@@ -27,45 +28,51 @@ from service.core.settings import Settings
 from service.observability.metrics import Metrics
 from service.security.rate_limits import Limits
 
-# A client may have so many times the bytes that are left: one busy client gets four fifths of the
-# queue, two get four ninths each, and there is always room for another one.
-SHARE = 4
+# A client may have as many bytes in the queue as this many times the free bytes: one busy client
+# gets four fifths of the queue, two get four ninths each, and some bytes are always free.
+MAX_CLIENT_TO_FREE = 4
 ANSWERED = "answered"
 CANCELLED = "cancelled"
 FAILED = "failed"
-QUANTUM = 65_536  # Bytes; above most requests, so that most turns take one.
-PREPARED = 1  # Batches that wait beside those that run, so that the runner is never idle.
-ALONE = 1  # Bytes of a batch that is one request.
+QUANTUM = 65_536  # Bytes; above most requests, so that a client is mostly served one in a round.
+NUM_PREPARED = 1  # Batches that wait beside those that run, so that the runner is never idle.
+ONE_REQUEST_BYTES = 1  # The limit of a batch that is one request, whatever its size.
 
 
 class Admission:
-    """The books of all queues.
+    """Admits work items, and counts the bytes and rows of those that have not ended.
 
     Attributes:
-        num_bytes, num_rows: of all work that has come in and not left; no rows count as one.
-        bytes_elsewhere: of work in other processes of the same service.
+        num_bytes, num_rows: of all admitted work items that have not ended; one without rows
+            counts as one row.
+        bytes_elsewhere: the bytes that wait in other processes of the same service.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, limits: Limits) -> None:
-        self.max_bytes, self.metrics, self.limits = settings.max_queue_bytes, metrics, limits
-        self.num_bytes = self.num_rows = self.bytes_elsewhere = 0
+        self.max_bytes = settings.max_queue_bytes
+        self.metrics = metrics
+        self.limits = limits
+        self.num_bytes = 0
+        self.num_rows = 0
+        self.bytes_elsewhere = 0
         self._client_bytes: defaultdict[str, int] = defaultdict(int)
 
     def enter(self, work: AnyWork) -> None:
-        """Take work into account.
+        """Admit a work item, and count it.
 
         Raises:
             QueueFull: all bytes would be more than `max_queue_bytes`, or the client's more than
-                SHARE times those that are left for all.
-            RateLimited: the client has sent too many in the last seconds.
+                MAX_CLIENT_TO_FREE times those that are free.
+            RateLimited: the client has sent too many bytes in the last seconds.
         """
         waiting = self.num_bytes + self.bytes_elsewhere
         if waiting + work.num_bytes > self.max_bytes and (self.num_rows or self.bytes_elsewhere):
             self._refuse(f"{waiting} bytes are waiting")
         if client := work.client:
-            own, left = self._client_bytes[client], self.max_bytes - waiting
-            if own and own + work.num_bytes > SHARE * left:
-                self._refuse(f"{own} bytes of {client} are waiting and {left} are left for all")
+            own_bytes = self._client_bytes[client]
+            free_bytes = self.max_bytes - waiting
+            if own_bytes and own_bytes + work.num_bytes > MAX_CLIENT_TO_FREE * free_bytes:
+                self._refuse(f"{own_bytes} bytes of {client} are waiting, {free_bytes} are free")
             self.limits.check_bytes(client)
             self.limits.charge(client, work.num_bytes)
             self._client_bytes[client] += work.num_bytes
@@ -77,7 +84,7 @@ class Admission:
         raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
 
     def leave(self, work: AnyWork, outcome: str) -> None:
-        """Let go of work whose future is done, with what became of it."""
+        """Count the end of a work item whose future is done."""
         self.num_bytes -= work.num_bytes
         self.num_rows -= work.num_rows or 1
         if work.client:
@@ -88,14 +95,14 @@ class Admission:
 
 
 class CostKey(NamedTuple):
-    """A vocabulary and an operation."""
+    """What the cost of a byte depends on: a vocabulary and an operation."""
 
     digest: str
     operation: str
 
 
 class QueueKey(NamedTuple):
-    """What the works of one queue have in common, so that they may be one batch."""
+    """What all work items of one queue have in common, so that they can be one batch."""
 
     cost_key: CostKey
     skip_special_tokens: bool
@@ -103,7 +110,7 @@ class QueueKey(NamedTuple):
 
 
 def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
-    """The key of the queue that a work belongs to."""
+    """Make the key of the queue that a work item belongs to."""
     is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
     skip = isinstance(work, DecodeWork) and work.skip_special_tokens
     return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, is_long)
@@ -111,10 +118,10 @@ def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
 
 @dataclass(slots=True)
 class Queue:
-    """Waiting work by client; the client whose turn it is comes first.
+    """Waiting work items by client; the client that is served next comes first.
 
     Attributes:
-        num_bytes: of all waiting work.
+        num_bytes: the bytes of all waiting work items.
     """
 
     num_bytes: int = 0
@@ -129,7 +136,7 @@ class Queue:
             yield from works
 
     def add(self, work: AnyWork) -> None:
-        """Put work behind its client's other work."""
+        """Put a work item behind the others of its client."""
         works = self._waiting.get(work.client)
         if works is None:
             works = self._waiting[work.client] = deque()
@@ -138,34 +145,34 @@ class Queue:
         self.num_bytes += work.num_bytes
 
     def take(self, max_bytes: int, drop_if_unwanted: Callable[[AnyWork], bool]) -> list[AnyWork]:
-        """Work for one batch, whole requests up to so many bytes, but one at least.
+        """Take work items for one batch: at least one, and no more than `max_bytes` of several.
 
         Args:
-            max_bytes: of the batch.
-            drop_if_unwanted: answers work that nobody wants any more and says that it did; it
-                leaves the queue then.
+            max_bytes: the limit of the batch.
+            drop_if_unwanted: settles a work item that nobody waits for and returns True; the queue
+                drops it then.
         """
         works: list[AnyWork] = []
-        room = max_bytes
+        free_bytes = max_bytes
         while self._waiting:
             client, waiting = next(iter(self._waiting.items()))
             credit = self._credits[client] if len(self._waiting) > 1 else None
             while waiting and (credit is None or waiting[0].num_bytes <= credit):
                 work = waiting[0]
-                if works and work.num_bytes > room:
+                if works and work.num_bytes > free_bytes:
                     self._credits[client] = QUANTUM if credit is None else credit
                     return works
                 self.num_bytes -= waiting.popleft().num_bytes
                 if drop_if_unwanted(work):
                     continue
                 works.append(work)
-                room -= work.num_bytes
+                free_bytes -= work.num_bytes
                 credit = None if credit is None else credit - work.num_bytes
-            self._next_turn(client, credit or 0)
+            self._move_to_end(client, credit or 0)
         return works
 
-    def _next_turn(self, client: str, credit: int) -> None:
-        """The client goes behind the others, or away when it has nothing waiting."""
+    def _move_to_end(self, client: str, credit: int) -> None:
+        """Move a client behind the others, or remove it if it has nothing waiting."""
         waiting = self._waiting.pop(client)
         del self._credits[client]
         if waiting:
@@ -173,7 +180,7 @@ class Queue:
             self._credits[client] = credit + QUANTUM
 
     def remove(self, drop_if_unwanted: Callable[[AnyWork], bool]) -> None:
-        """Take out the work that `drop_if_unwanted` has dropped."""
+        """Remove the work items for which `drop_if_unwanted` returns True."""
         for client, waiting in list(self._waiting.items()):
             kept = deque(work for work in waiting if not drop_if_unwanted(work))
             if kept:
@@ -185,14 +192,14 @@ class Queue:
 
 @dataclass(slots=True)
 class Lane:
-    """Queues that take turns, and their batches that run or are prepared.
+    """Queues that are served in turn, and their batches that run or are prepared.
 
     Attributes:
-        is_long: for long requests.
-        at_once: batches that run at once.
-        max_batch_bytes: of requests that are joined.
-        queues: the keys of queues with waiting work; the first one is served next.
-        batches: those that run, and behind them those that are prepared.
+        is_long: whether it is the lane of long requests.
+        at_once: the number of batches that run at once.
+        max_batch_bytes: the limit of a batch of several requests.
+        queues: the keys of queues with waiting work items; the first one is served next.
+        batches: the batches that run, and behind them those that are prepared.
     """
 
     is_long: bool
@@ -202,6 +209,6 @@ class Lane:
     batches: deque[list[AnyWork]] = field(default_factory=deque)
 
     @property
-    def has_room(self) -> bool:
+    def can_start(self) -> bool:
         """Whether one more batch may be handed to the runner."""
-        return len(self.batches) < self.at_once + PREPARED
+        return len(self.batches) < self.at_once + NUM_PREPARED

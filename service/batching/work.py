@@ -1,6 +1,6 @@
-"""One request's work for the engine, and its rows of a batch's result; knows no HTTP.
+"""Work items, each one request's work for the engine, and their results. Knows no HTTP.
 
-Each operation has its own kind of work, which says what its result is:
+Each operation has a class of work items with its own result:
 
     EncodeWork ─► Result[Encoded]        CountWork ──► Result[Counted]
     DecodeWork ─► Result[Decoded]        SharedWork ─► Result[SharedEncoded]
@@ -34,16 +34,16 @@ class Completion(Protocol[Value]):
     """Receives one result or one error: a future, or an object that acts on it at once."""
 
     def done(self) -> bool:
-        """Whether it has its result or error, or nobody wants one."""
+        """Whether it has its result or error, or is cancelled."""
 
     def cancel(self) -> object:
-        """Nobody wants the result any more."""
+        """Cancel it: nobody waits for the result any more."""
 
     def set_result(self, result: Value, /) -> None:
-        """Take the result."""
+        """Complete it with a result."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Take the error: there will be no result."""
+        """Complete it with an error."""
 
 
 class ClientGone(Exception):
@@ -51,7 +51,7 @@ class ClientGone(Exception):
 
 
 GONE = (ClientGone, ClientDisconnect)
-"""Errors that say that the connection ended before the body did."""
+"""The errors of a connection that ended before the request's body did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +60,7 @@ class IdRows:
 
     Attributes:
         ids: integers [T], the rows joined.
-        offsets: int64[B + 1].
+        offsets: int64[B + 1], where each row begins.
     """
 
     ids: NDArray[np.integer[Any]]
@@ -70,31 +70,32 @@ class IdRows:
         return len(self.offsets) - 1
 
     def lists(self) -> list[list[int]]:
-        """The rows as lists."""
+        """Return the rows as lists."""
         values = self.ids.tolist()
         return [values[b:e] for b, e in pairwise(self.offsets.tolist())]
 
 
 @dataclass(slots=True, eq=False)
 class WorkItem(Generic[Output]):
-    """What one request asks of the engine; each operation has a subclass.
+    """One request's work for the engine; each operation has a subclass.
 
     Attributes:
-        operation: its name, as metrics count it.
-        num_bytes: what the rows weigh in the queue: bytes of text, 4 for an id, and 16 a row.
-        num_rows: rows of the request.
-        deadline: perf_counter time after which nobody waits for the answer.
-        receive: the ASGI callable that tells when the client is gone; None: it cannot be known.
-        submitted: perf_counter time at which the work was made.
-        started: perf_counter time at which a batch took the work.
-        future: receives the result; made by `Batcher.submit` where it is None.
-        is_gone: the client has left.
-        refusal: the code with which the batcher refused the work before its batch ended.
-        client: the name of the key that it came with, for fairness and rates; "" where there is
-            none.
-        is_long: waits among the long requests; None: as its size says.
-        times: of the request, which the batcher adds to.
-        is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
+        operation: its name in metrics.
+        num_bytes: its size in the queue: the bytes of texts, 4 for an id, and 16 for a row.
+        num_rows: the number of rows of the request.
+        deadline: the perf_counter time after which nobody waits for the answer.
+        receive: the ASGI callable that reports a disconnected client; None: there is none.
+        submitted: the perf_counter time at which the work item was made.
+        started: the perf_counter time at which its batch was put together.
+        future: is completed with the result; `Batcher.submit` makes one if it is None.
+        watcher: the task that waits for the client to disconnect.
+        is_gone: whether the client has disconnected.
+        refusal: the code with which the batcher refused it before its batch ended.
+        client: the name of the request's key, for fairness and rates; "" if it has none.
+        is_long: whether it waits among the long requests; None: its size decides.
+        times: the times of the request, which the batcher adds to.
+        is_part: whether it is a part of an accepted stream, which is accepted while the queue
+            drains.
     """
 
     operation: ClassVar[str]
@@ -117,11 +118,11 @@ class WorkItem(Generic[Output]):
 
     @property
     def is_done(self) -> bool:
-        """Whether its future has a result or an error, or nobody wants one."""
+        """Whether its future is completed or cancelled."""
         return self.future is not None and self.future.done()
 
     def watch(self) -> None:
-        """Cancel the work as soon as its client has gone."""
+        """Watch the client from now on, and cancel the work item when it disconnects."""
         if self.watcher is None and self.receive is not None:
             self.watcher = asyncio.ensure_future(self._cancel_when_gone(self.receive))
 
@@ -133,7 +134,7 @@ class WorkItem(Generic[Output]):
             self.future.cancel()
 
     def unwatch(self) -> None:
-        """Stop watching; the answer is on its way or nobody wants it."""
+        """Stop watching the client."""
         if self.watcher is not None:
             self.watcher.cancel()
             self.watcher = None
@@ -141,10 +142,10 @@ class WorkItem(Generic[Output]):
 
 @dataclass(slots=True, eq=False)
 class TextWork(WorkItem[Output]):
-    """Texts that the engine reads.
+    """Texts for the engine to encode or count.
 
     Attributes:
-        texts: strings, or joined bytes.
+        texts: strings, or a batch of joined bytes.
         options: one for all rows or one for each.
     """
 
@@ -174,8 +175,8 @@ class DecodeWork(WorkItem[Decoded]):
     """Rows of ids to decode.
 
     Attributes:
-        rows: as lists, or as flat arrays.
-        skip_special_tokens: they leave no text.
+        rows: lists of ids, or flat arrays.
+        skip_special_tokens: whether special tokens are left out of the text.
     """
 
     operation = "decode"
@@ -188,16 +189,17 @@ class DecodeWork(WorkItem[Decoded]):
 
     @property
     def num_ids(self) -> int:
-        """Ids of all rows."""
+        """The number of ids in all rows."""
         return len(self.rows.ids) if isinstance(self.rows, IdRows) else sum(map(len, self.rows))
 
 
 @dataclass(slots=True, eq=False)
 class SharedWork(WorkItem[SharedEncoded]):
-    """Texts in shared memory to encode, whose ids are put into shared memory, too.
+    """Texts in shared memory to encode; their ids are written into shared memory, too.
 
     Attributes:
-        device: encodes them where they lie.
+        rows: the texts, and the memory for their ids.
+        device: encodes the texts in place.
     """
 
     operation = "encode_shared"
@@ -211,12 +213,12 @@ class SharedWork(WorkItem[SharedEncoded]):
 
 @dataclass(slots=True)
 class Result(Generic[Output]):
-    """One request's rows within a batch's result.
+    """One request's rows within the output of its batch.
 
     Attributes:
-        begin, end: the rows of the batch that are this request's.
-        output: what the engine made of the whole batch.
-        batch_tokens: ids of the whole batch, for the metrics.
+        begin, end: the first row of this request in the batch, and the row behind its last one.
+        output: the engine's output for the whole batch.
+        batch_tokens: the number of ids of the whole batch, for the metrics.
         offsets: the output's offsets as a list, made once for all requests; [] for counts.
     """
 
@@ -233,11 +235,11 @@ class Result(Generic[Output]):
 
     @property
     def errors(self) -> dict[int, RowError]:
-        """The refused rows of the batch, by their number in the batch."""
+        """The errors of the batch's refused rows, by their number in the batch."""
         return self.output.errors
 
     def row_errors(self) -> dict[int, RowError]:
-        """The refused rows of this request, by their number in the request."""
+        """Return the errors of this request's refused rows, by their number in the request."""
         errors = self.output.errors
         if not errors:
             return errors

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from time import perf_counter
 from typing import Any
 
-from service.batching.batch import joined_texts
+from service.batching.batch import join_texts
 from service.batching.work import TextWork
 from service.engines.base import Engine
 from service.engines.eviction import leaving
@@ -73,7 +73,7 @@ class LocalEncoders:
         ):
             return
         self._num_batches[digest] = 0
-        task = asyncio.ensure_future(self._load(vocabulary, joined_texts(works)))
+        task = asyncio.ensure_future(self._load(vocabulary, join_texts(works)))
         self._loading[digest] = task
 
     async def _load(self, vocabulary: Vocabulary, batch: Batch) -> None:

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from service.batching.batch import (
     BatchResults,
-    joined_rows,
-    joined_texts,
+    join_id_rows,
+    join_texts,
     split_counted,
     split_decoded,
     split_encoded,
 )
-from service.batching.queues import PREPARED, QueueKey
-from service.batching.runner import INLINE_S, Finish, LocalRunner
+from service.batching.queues import NUM_PREPARED, QueueKey
+from service.batching.runner import MAX_INLINE_S, Finish, LocalRunner
 from service.batching.work import (
     AnyResult,
     AnyWork,
@@ -74,7 +74,7 @@ class RemoteRunner:
     ) -> None:
         self.engine = engine
         self.encoders = encoders
-        self.long_at_once = LONG_ON_THE_WAY - PREPARED
+        self.long_at_once = LONG_ON_THE_WAY - NUM_PREPARED
         self._metrics = metrics
         # Batches that make no message: a thread asks the engine process for each row if need be.
         self._local = LocalRunner(engine, settings, metrics)
@@ -102,7 +102,7 @@ class RemoteRunner:
             return None
         self.costs.assume(key.cost_key, cost)
         expected_s = self.costs.expected_s(key.cost_key, num_bytes)
-        return self.encoders.engine if expected_s <= INLINE_S else None
+        return self.encoders.engine if expected_s <= MAX_INLINE_S else None
 
     def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
         """Send a batch to the engine process."""
@@ -228,7 +228,7 @@ def _make_message(works: Sequence[AnyWork], take: Take) -> Message | None:
     """
     match works[0]:
         case TextWork() as first:
-            batch = joined_texts(cast(Sequence[TextWork[Any]], works), take)
+            batch = join_texts(cast(Sequence[TextWork[Any]], works), take)
             return texts_message(first.operation, first.vocabulary.digest, batch)
         case DecodeWork() as first:
             try:
@@ -246,7 +246,7 @@ def _flat_ids(works: Sequence[DecodeWork]) -> tuple[NDArray[np.int64], NDArray[n
     rows = works[0].rows
     if len(works) == 1 and isinstance(rows, IdRows):
         return rows.ids.astype(np.int64, copy=False), rows.offsets
-    lists = joined_rows(works)
+    lists = join_id_rows(works)
     offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(row) for row in lists], out=offsets[1:])
     return np.fromiter(chain.from_iterable(lists), np.int64, int(offsets[-1])), offsets

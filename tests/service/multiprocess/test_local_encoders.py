@@ -36,7 +36,7 @@ def soon(monkeypatch):
     """Few batches are many, and no machine is too slow for a small one."""
     monkeypatch.setattr(local_encoders, "WORTH_BATCHES", WORTH)
     monkeypatch.setattr(local_encoders, "REPORT_S", 1e9)
-    monkeypatch.setattr(remote_runner, "INLINE_S", 1.0)
+    monkeypatch.setattr(remote_runner, "MAX_INLINE_S", 1.0)
 
 
 class SizedEngine(FakeEngine):
