@@ -1,6 +1,6 @@
-"""What an answer needs of its request: what its head says, when it came, how long it took.
+"""The data of one request that its answer needs: fields of its head, and its times.
 
-Heads of HTTP and gRPC become the same Call.
+The headers of HTTP and the metadata of gRPC become the same `Call`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.core.errors import InvalidRequest
 if TYPE_CHECKING:
     from starlette import types as asgi
 
-KNOWN = frozenset(
+HEADERS = frozenset(
     (
         b"content-type",
         b"content-length",
@@ -29,24 +29,24 @@ KNOWN = frozenset(
     )
 )
 REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}", re.ASCII)
-"""Ids of clients that are taken over; others could forge lines of a log."""
-IN_SCOPE = "warptok.call"
+"""The ids that are accepted from clients; other bytes could forge lines of a log."""
+SCOPE_KEY = "warptok.call"
 MAX_DIGITS = 18
 Scope = Literal["any", "encode", "decode", "manage", "train"]
-"""What a request needs of its key; any: a key, whatever its scopes."""
+"""The scope that a request's key must have; any: a key is needed, whatever its scopes."""
 
 
 @dataclass(slots=True)
 class Times:
-    """The times of one request; those of a stream's parts add up.
+    """The times of one request; the stages of a stream's parts are summed.
 
     Attributes:
-        begin: perf_counter time at which its head was there.
-        read: perf_counter time at which its body, or a part of it, was there; 0: nothing is known.
-        finished: perf_counter time at which the engine had finished the last of its work.
-        head: perf_counter time at which its answer began; 0: it has not.
-        num_works: how many works have been finished.
-        parse_s, queue_s, encode_s, serialize_s: seconds in each stage, of all works together.
+        begin: the perf_counter time at which its head was read.
+        read: the perf_counter time at which its body, or a part of it, was read; 0: not known.
+        finished: the perf_counter time at which the engine finished its last work item.
+        head: the perf_counter time at which its answer began; 0: it has not begun.
+        num_works: the number of finished work items.
+        parse_s, queue_s, encode_s, serialize_s: the seconds in each stage, of all work items.
     """
 
     begin: float = field(default_factory=perf_counter)
@@ -60,7 +60,7 @@ class Times:
     serialize_s: float = 0.0
 
     def finish_work(self, waited_s: float, encoded_s: float, now: float) -> None:
-        """The engine has finished one work of the request."""
+        """Add the times of a work item that the engine has finished."""
         self.queue_s += waited_s
         self.encode_s += encoded_s
         self.finished = now
@@ -74,18 +74,17 @@ class Call:
     Attributes:
         query: the query string of its URL.
         request_id: the client's X-Request-Id, or one made here.
-        trace: what the client says of the trace that the request belongs to: traceparent and
-            tracestate, by name.
+        trace: the client's headers traceparent and tracestate, by name; None: it sent none.
         media_type: Content-Type without its parameters.
-        content_length: bytes of the body as announced; 0 when it is not known.
-        encoding: Content-Encoding of the body; None: it came as it is.
-        timeout_ms: the header X-Request-Timeout-Ms as it came.
-        timeout_s: seconds the client gives us; None: the service's own deadline.
-        receive: the ASGI callable that tells when the client is gone.
-        may: raises ServiceError where the client's key has not a scope; None: its path was checked.
-        times: when it came and how long its stages took.
+        content_length: the announced bytes of the body; 0 if they are not known.
+        encoding: Content-Encoding of the body; None: it is not compressed.
+        timeout_ms: the header X-Request-Timeout-Ms, unparsed.
+        timeout_s: the client's timeout; None: the service's own holds.
+        receive: the ASGI callable that reports a disconnected client.
+        may: raises ServiceError if the client's key lacks a scope; None: its path was checked.
+        times: the times of its stages.
         refusal: the code with which it was refused; "" if it was not.
-        is_gone: its client has left.
+        is_gone: whether its client has disconnected.
     """
 
     query: bytes = b""
@@ -104,18 +103,18 @@ class Call:
 
 
 def get_call(scope: asgi.Scope) -> Call:
-    """Get the call of an ASGI request, which is made when it is first asked for."""
-    call: Call | None = scope.get(IN_SCOPE)
+    """Get the call of an ASGI request; the first use makes it."""
+    call: Call | None = scope.get(SCOPE_KEY)
     if call is None:
-        call = scope[IN_SCOPE] = read_call(scope["headers"])
+        call = scope[SCOPE_KEY] = read_call(scope["headers"])
         call.query = scope.get("query_string", b"")
     return call
 
 
 def repeat_call(first: Call, content_length: int) -> Call:
-    """Make the call of a head that says what another one said, but for the length of its body.
+    """Make the call of a head that equals another one but for its content length.
 
-    Neither has an id, or a trace, of its client's: those are told from head to head.
+    Both heads are without a request id and a trace, which differ from head to head.
     """
     return Call(
         request_id=_new_id(),
@@ -126,11 +125,11 @@ def repeat_call(first: Call, content_length: int) -> Call:
 
 
 def read_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
-    """Read what the headers, or the metadata, of a request say."""
+    """Read a call from the headers of an HTTP request, or from the metadata of a gRPC call."""
     call = Call()
     for name, value in headers:
-        if name in KNOWN:
-            _take(call, name, value)
+        if name in HEADERS:
+            _set_field(call, name, value)
     if not call.request_id:
         call.request_id = _new_id()
     return call
@@ -140,11 +139,11 @@ def _new_id() -> bytes:
     return b"%016x" % getrandbits(64)
 
 
-def _take(call: Call, name: bytes, value: bytes) -> None:
+def _set_field(call: Call, name: bytes, value: bytes) -> None:
     if name == b"content-type":
         call.media_type = value.split(b";")[0].strip().lower()
     elif name == b"content-length":
-        call.content_length = whole_number(value) or 0
+        call.content_length = parse_size(value) or 0
     elif name == b"content-encoding":
         call.encoding = None if value.lower() == b"identity" else value.decode("latin-1")
     elif name == b"x-request-timeout-ms":
@@ -155,13 +154,13 @@ def _take(call: Call, name: bytes, value: bytes) -> None:
         call.trace = {**(call.trace or {}), name.decode(): value.decode("latin-1")}
 
 
-def whole_number(value: bytes) -> int | None:
-    """A number of bytes out of a header; None where it is none, or longer than any that is."""
+def parse_size(value: bytes) -> int | None:
+    """Parse a number of bytes in a header; None: it is no number, or has too many digits."""
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else None
 
 
 def read_timeout(call: Call) -> None:
-    """Take the client's deadline from ``X-Request-Timeout-Ms``, where it has sent one.
+    """Set the call's timeout from the header X-Request-Timeout-Ms, if it has one.
 
     Raises:
         InvalidRequest: it is not a positive whole number.

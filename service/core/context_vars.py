@@ -1,4 +1,4 @@
-"""What belongs to the request that is being answered, wherever its code runs."""
+"""Context variables of the request that is being answered."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request."""
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")
-"""The name of the key that the request came with; "" where there are no keys."""
+"""The name of the request's key; "" if there are no keys."""

@@ -1,4 +1,7 @@
-"""Numbers that only grow, by metric and label values; Counts add up. Knows no metric."""
+"""Counters and histograms by metric and label values; those of several processes add up.
+
+Knows no metric by name.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ STAGE_SECONDS = (
     10,
     30,
 )
-"""Bounds of a stage's histogram, wherever it is made."""
+"""The bounds of the histogram of a stage's seconds."""
 
 Labels = tuple[str | int, ...]
 """Label values, in the order of the metric's label names."""
@@ -38,7 +41,7 @@ Labels = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts up to each bound, their number above the last one, and the sum."""
+    """The number of values up to each bound and above the last one, and the sum of all values."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -58,7 +61,7 @@ class Histogram:
         return self
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts as Prometheus wants them."""
+        """Return bounds and cumulative counts in the form of Prometheus."""
         rows, running = [], 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             running += count
@@ -67,7 +70,7 @@ class Histogram:
 
 
 class ByLabels(dict[Labels, Any]):
-    """The numbers, or histograms, of one metric by label values; what is not there begins at 0."""
+    """The numbers or histograms of one metric by label values; absent ones begin at 0."""
 
     def __init__(self, bounds: tuple[float, ...] = ()) -> None:
         super().__init__()
@@ -82,7 +85,7 @@ class Counts:
     """Counters and histograms of one process.
 
     Args:
-        bounds: of each metric's histograms; () for one that is a plain number.
+        bounds: the bounds of each metric's histograms; () for a metric that is a plain number.
     """
 
     def __init__(self, bounds: dict[str, tuple[float, ...]]) -> None:
@@ -92,7 +95,7 @@ class Counts:
         return self._metrics[name]
 
     def items(self) -> Iterator[tuple[str, list[tuple[Labels, Any]]]]:
-        """Every metric and what it has counted so far; another thread may go on counting."""
+        """Give every metric and its numbers so far; other threads may go on counting."""
         for name, by_labels in self._metrics.items():
             yield name, list(by_labels.items())
 

@@ -1,4 +1,4 @@
-"""Every refusal of the service: one family of exceptions, each with its status and code.
+"""The exceptions by which the service refuses a request, each with its status and code.
 
     ServiceError
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
@@ -11,8 +11,8 @@
     ├── BodyTimeout 408 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503
 
-Each is answered as a problem document (problem_details.py). Inputs are never echoed: places and
-lengths only.
+Each becomes a problem document (problem_details.py). Messages never quote an input: they have its
+place or its length only.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from vocabularies.batch import batch
 from vocabularies.errors import Finding
 
 logger = logging.getLogger(__name__)
-FULL = (errno.ENOSPC, errno.EDQUOT)
-BROKEN = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ENOTDIR)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ENOTDIR)
 
 
 class ServiceError(Exception):
@@ -168,7 +168,7 @@ class RateLimited(ServiceError):
 
 
 class BodyTimeout(ServiceError):
-    """Nothing came for too long; nobody knows where the next request would begin."""
+    """No byte of a request came for too long; its connection is closed."""
 
     status, code, headers = 408, "body_timeout", ((b"connection", b"close"),)
 
@@ -186,7 +186,7 @@ class NotReady(ServiceError):
 
 
 class DeadlinePassed(ServiceError):
-    """The request's time was up before its turn came."""
+    """The request's deadline passed before it was computed."""
 
     status, code = 504, "deadline_passed"
 
@@ -210,13 +210,13 @@ class UnknownJob(ServiceError):
 
 
 class WrongState(ServiceError):
-    """A training job is in no state in which this can be done."""
+    """The state of a training job does not allow this."""
 
     status, code = 409, "wrong_state"
 
 
 class TooManyJobs(ServiceError):
-    """Too many training jobs have not ended."""
+    """Too many training jobs wait, run or are interrupted."""
 
     status, code, headers = 429, "too_many_jobs", ((b"retry-after", b"60"),)
 
@@ -228,26 +228,26 @@ class NoSpace(ServiceError):
 
 
 class StoreFailed(ServiceError):
-    """What is kept on disk cannot be written, as where its folder is read-only."""
+    """The store on disk cannot be written, for example because its folder is read-only."""
 
     status, code = 500, "store_failed"
 
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Raises NoSpace where the block finds the disk full, StoreFailed where it cannot write."""
+    """Turn a full disk in the block into NoSpace, and other errors of writing into StoreFailed."""
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL:
             logger.error("the disk of the service is full")
             raise NoSpace("the disk of the service is full") from error
-        if error.errno in BROKEN:
+        if error.errno in NOT_WRITABLE:
             logger.error("the store cannot be written: %s", error)
             raise StoreFailed(f"the store cannot be written: {error.strerror}") from error
         raise
 
 
-def nothing_came(idle_s: float | None) -> BodyTimeout:
-    """Make the refusal of a request of which nothing came for so many seconds."""
+def make_body_timeout(idle_s: float | None) -> BodyTimeout:
+    """Make the refusal of a request of which no byte came for `idle_s` seconds."""
     return BodyTimeout(f"nothing came for {idle_s} s (stream_idle_timeout_s)")

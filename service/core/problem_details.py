@@ -26,7 +26,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def invalid_body(error: ValidationError | RequestValidationError) -> ServiceError:
-    """What pydantic found, as our refusal: every place as a JSON pointer, never the input."""
+    """Make a refusal of pydantic's error: it has each place as a JSON pointer, never the input."""
     faults = error.errors()
     first = faults[0]
     if first["type"] == "json_invalid":
@@ -41,7 +41,7 @@ def invalid_body(error: ValidationError | RequestValidationError) -> ServiceErro
 
 
 def _pointer(location: Sequence[Any]) -> str:
-    """A JSON pointer; the names of pydantic's own union branches are left out."""
+    """Write a place as a JSON pointer, without the names of pydantic's union branches."""
     if location and location[0] in ("body", "query", "path", "header"):
         location = location[1:]
     parts = [str(part) for part in location if part != "str" and "[" not in str(part)]
@@ -49,7 +49,7 @@ def _pointer(location: Sequence[Any]) -> str:
 
 
 def as_service_error(error: Exception) -> ServiceError:
-    """Any exception as a refusal; what nobody foresaw becomes 500 with a number for the log."""
+    """Turn any exception into a refusal; an unexpected one is logged and becomes a 500."""
     match error:
         case ServiceError():
             return error
@@ -71,7 +71,7 @@ def as_service_error(error: Exception) -> ServiceError:
 
 
 def problem(error: Exception) -> tuple[int, Headers, bytes]:
-    """Status, headers and body of the refusal that an exception means."""
+    """Turn any exception into the status, headers and body of a problem document."""
     refusal = as_service_error(error)
     document: dict[str, Any] = {
         "type": f"/problems/{refusal.code}",

@@ -1,6 +1,6 @@
-"""Every setting of the service, read once from the environment.
+"""The settings of the service, which are read once from the environment.
 
-Each field's description is its documentation; nothing else in the project reads the environment.
+Each field's description is its documentation. Nothing else in the service reads the environment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "WARPTOK_"
-FOR_TESTS = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # Read by the tests, no settings.
+TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # No settings: only the tests read them.
 MIB = 1024 * 1024
 
 
@@ -255,14 +255,14 @@ class Settings(BaseSettings):
 
 
 def read_settings(**overrides: object) -> Settings:
-    """The settings of this process; overrides win over the environment.
+    """Read the settings from the environment; overrides win over it.
 
     Raises:
-        UnknownSetting: a variable with our prefix is misspelt.
-        pydantic.ValidationError: a value is not possible.
+        UnknownSetting: a variable with our prefix is no setting.
+        pydantic.ValidationError: a value is invalid.
     """
     names = [PREFIX + name.upper() for name in Settings.model_fields]
-    for name in os.environ.keys() - FOR_TESTS:
+    for name in os.environ.keys() - TEST_VARIABLES:
         if name.upper().startswith(PREFIX) and name.upper() not in names:
             near = difflib.get_close_matches(name.upper(), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""

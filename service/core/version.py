@@ -1,4 +1,4 @@
-"""Which warptok this is."""
+"""The version of warptok."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def package_version() -> str:
-    """The installed version of warptok."""
+    """Return the installed version of warptok."""
     try:
         return version("warptok")
     except PackageNotFoundError:

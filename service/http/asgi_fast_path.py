@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from service.batching.work import ClientGone
 from service.core.call import Call, get_call, read_timeout
 from service.core.context_vars import REQUEST_ID
-from service.core.errors import ServiceError, TooLarge, nothing_came
+from service.core.errors import ServiceError, TooLarge, make_body_timeout
 from service.core.problem_details import as_service_error, problem
 from service.http.access import check_access
 from service.http.error_responses import make_error_response
@@ -133,7 +133,7 @@ def _in_time(receive: Receive, idle_s: float) -> Receive:
             async with asyncio.timeout(idle_s):
                 message = await receive()
         except TimeoutError as error:
-            raise nothing_came(idle_s) from error
+            raise make_body_timeout(idle_s) from error
         is_whole = not message.get("more_body", False)
         return message
 

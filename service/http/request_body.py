@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.batching.work import ClientGone
-from service.core.errors import TooLarge, nothing_came
+from service.core.errors import TooLarge, make_body_timeout
 from service.http.body_takeover import BodyReceiver
 from service.http.decompression import check_whole, decompress, make_decompressor
 
@@ -54,7 +54,7 @@ async def body_pieces(
             async with asyncio.timeout(idle_s):
                 message = await receive()
         except TimeoutError as error:
-            raise nothing_came(idle_s) from error
+            raise make_body_timeout(idle_s) from error
         if message["type"] == "http.disconnect":
             raise ClientGone
         data, more = message.get("body", b""), message.get("more_body", False)
@@ -133,7 +133,7 @@ class RequestBody:
         try:
             return await self._receiver.read_into(view, wanted, self._idle_s)
         except TimeoutError as error:
-            raise nothing_came(self._idle_s) from error
+            raise make_body_timeout(self._idle_s) from error
 
 
 async def collect(

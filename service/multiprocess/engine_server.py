@@ -26,7 +26,7 @@ from service.multiprocess.request_forwarding import answer_forwarded
 from service.observability.process_metrics import Families, collect_families
 from service.operations.readiness import readiness
 from service.registry.entries import LoadedVocabulary
-from service.security.rate_limits import Spent
+from service.security.rate_limits import Usage
 from service.server.app import Application
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
@@ -83,7 +83,7 @@ class EngineServer:
             call.add_done_callback(_note_failure)
         elif message.kind == "load":
             self._waiting[link] = message.values["waiting"]
-            self._charge(message.values["spent"], link)
+            self._charge(message.values["usage"], link)
         elif message.kind == "batch":
             self._run_batch(message, reply)
         else:
@@ -207,14 +207,14 @@ class EngineServer:
             elsewhere = waiting - self._waiting.get(link, 0)
             link.tell(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
 
-    def _charge(self, spent: Spent, link: Link | None) -> None:
+    def _charge(self, usage: Usage, link: Link | None) -> None:
         """Charge what one process has let in to all others; no link: it is this one."""
         limits = self.service.guard.limits
         if link is not None:
-            limits.charge_elsewhere(spent)
-        for other in self.links if spent else ():
+            limits.charge_usage(usage)
+        for other in self.links if usage else ():
             if other is not link:
-                other.tell(Message("spent", {"spent": spent}))
+                other.tell(Message("usage", {"usage": usage}))
 
     def reasons(self) -> list[str]:
         """Front ends that are not there."""
@@ -240,7 +240,7 @@ class EngineServer:
         while True:
             await asyncio.sleep(STATUS_PERIOD_S)
             self._send_status()
-            self._charge(self.service.guard.limits.take_spent(), None)
+            self._charge(self.service.guard.limits.take_usage(), None)
             if self.list_vocabularies() != self._last:
                 await self.spread()
             await self._page_lock()

@@ -125,8 +125,8 @@ class FrontEnd:
             case "status":
                 self._status_link, self._reasons = link, message.values["reasons"]
                 self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
-            case "spent":
-                self.service.guard.limits.charge_elsewhere(message.values["spent"])
+            case "usage":
+                self.service.guard.limits.charge_usage(message.values["usage"])
             case "vocabulary_list":
                 reply.complete_by(self._follow(message))
             case _:
@@ -147,10 +147,10 @@ class FrontEnd:
         reported = 0
         while True:
             await asyncio.sleep(REPORT_PERIOD_S)
-            waiting, spent = self.batcher.queue_bytes, self.service.guard.limits.take_spent()
-            if self.engine.link is not None and (spent or reported != waiting):
+            waiting, usage = self.batcher.queue_bytes, self.service.guard.limits.take_usage()
+            if self.engine.link is not None and (usage or reported != waiting):
                 reported = waiting
-                self.engine.link.tell(Message("load", {"waiting": waiting, "spent": spent}))
+                self.engine.link.tell(Message("load", {"waiting": waiting, "usage": usage}))
 
     def reasons(self) -> list[str]:
         """What the engine process says, or that it says nothing."""

@@ -30,9 +30,8 @@ def keep_large_blocks() -> None:
         return
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
-    mallopt(
-        M_ARENA_MAX, 1
-    )  # Arenas of other threads would return their memory despite the thresholds.
+    # Arenas of other threads would return their memory despite the thresholds.
+    mallopt(M_ARENA_MAX, 1)
 
 
 def give_back() -> None:

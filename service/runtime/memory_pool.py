@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
-"""Takes a number of bytes, and gives a uint8 array of at least that size, not cleared."""
+"""Allocates a uint8 array of at least a number of bytes, not cleared."""
 SMALLEST_BYTES = 1 << 20
 KEPT_BYTES = 256 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,9 +61,8 @@ class MemoryPool:
         """Lend uint8[num_bytes] or more, not cleared, until nothing refers to its memory."""
         if num_bytes < self._smallest:
             return np.empty(num_bytes, np.uint8)
-        step = (
-            1 << (num_bytes - 1).bit_length() - 3
-        )  # A multiple of the page size, as a block has at least sixteen pages.
+        # A multiple of the page size, as a block has at least sixteen pages.
+        step = 1 << (num_bytes - 1).bit_length() - 3
         size = -(-num_bytes // step) * step
         with self._changing:
             self._collect()
@@ -105,7 +104,7 @@ class MemoryPool:
             self._unmap(block)
 
     def _map(self, size: int) -> Bytes:
-        """uint8[size] of memory from the system."""
+        """Map uint8[size] of memory from the system."""
         # No huge pages: clearing one takes milliseconds at its first access.
         mapped = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return np.frombuffer(mapped, np.uint8)

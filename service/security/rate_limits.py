@@ -52,8 +52,8 @@ class _Bucket:
         return max(0.0, (level - self.level) / self.rate)
 
 
-Spent = dict[str, tuple[int, int]]
-"""The number of requests and of bytes by client."""
+Usage = dict[str, tuple[int, int]]
+"""The numbers of requests and of bytes that a process has admitted, by client."""
 
 
 class Limits:
@@ -68,7 +68,7 @@ class Limits:
         self._rates: dict[str, Rates] = {}
         self._requests: dict[str, _Bucket] = {}
         self._bytes: dict[str, _Bucket] = {}
-        self._spent: Spent = {}
+        self._usage: Usage = {}
 
     def set(self, rates: Mapping[str, Rates]) -> None:
         """Set the rates of all clients; a bucket whose rate does not change keeps its level."""
@@ -102,7 +102,7 @@ class Limits:
         if wait_s := bucket.wait_s(1):
             raise _limited("requests_per_s", bucket.rate, wait_s)
         bucket.level -= 1
-        self._note(client, 1, 0)
+        self._add_usage(client, 1, 0)
 
     def check_bytes(self, client: str) -> None:
         """Raise RateLimited if the client's bucket of bytes is empty."""
@@ -115,23 +115,24 @@ class Limits:
         bucket = self._bytes.get(client)
         if bucket is not None:
             bucket.level -= num_bytes
-            self._note(client, 0, num_bytes)
+            self._add_usage(client, 0, num_bytes)
 
-    def _note(self, client: str, requests: int, num_bytes: int) -> None:
-        before = self._spent.get(client, (0, 0))
-        self._spent[client] = before[0] + requests, before[1] + num_bytes
+    def _add_usage(self, client: str, requests: int, num_bytes: int) -> None:
+        all_requests, all_bytes = self._usage.get(client, (0, 0))
+        self._usage[client] = all_requests + requests, all_bytes + num_bytes
 
-    def take_spent(self) -> Spent:
-        """Return what was admitted since the last call, for other processes."""
-        spent, self._spent = self._spent, {}
-        return spent
+    def take_usage(self) -> Usage:
+        """Return what was admitted since the last call, for the other processes."""
+        usage, self._usage = self._usage, {}
+        return usage
 
-    def charge_elsewhere(self, spent: Spent) -> None:
+    def charge_usage(self, usage: Usage) -> None:
         """Take what another process has admitted out of the buckets of this one."""
-        for client, amounts in spent.items():
-            for buckets, amount in zip((self._requests, self._bytes), amounts, strict=True):
-                if (bucket := buckets.get(client)) is not None:
-                    bucket.level -= amount
+        for client, (requests, num_bytes) in usage.items():
+            if (bucket := self._requests.get(client)) is not None:
+                bucket.level -= requests
+            if (bucket := self._bytes.get(client)) is not None:
+                bucket.level -= num_bytes
 
 
 def _limited(name: str, rate: float, wait_s: float) -> RateLimited:

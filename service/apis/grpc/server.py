@@ -28,7 +28,7 @@ from service.apis.oip import grpc_service
 from service.apis.oip.state import OipState
 from service.core.call import Call, read_call
 from service.core.context_vars import CLIENT, REQUEST_ID
-from service.core.errors import BadBody, DeadlinePassed, Draining, nothing_came
+from service.core.errors import BadBody, DeadlinePassed, Draining, make_body_timeout
 from service.core.problem_details import as_service_error
 from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
@@ -207,7 +207,7 @@ class GrpcServer:
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                raise nothing_came(idle_s) from error
+                raise make_body_timeout(idle_s) from error
             yield _parse(parse, data)
 
     async def _send(self, context: grpc.aio.ServicerContext, data: bytes) -> None:

@@ -23,7 +23,7 @@ from service.apis.oip.state import OipState
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, read_rows, read_tensor
 from service.batching.work import ClientGone
-from service.core.call import get_call, read_timeout, whole_number
+from service.core.call import get_call, parse_size, read_timeout
 from service.core.errors import InvalidRequest
 from service.core.problem_details import invalid_body
 from service.http.asgi_fast_path import read_body
@@ -148,7 +148,7 @@ class Infer:
 
 
 def _whole_number(value: bytes) -> int:
-    number = whole_number(value)
+    number = parse_size(value)
     if number is None:
         raise InvalidRequest("is no whole number of bytes", LENGTH.decode())
     return number

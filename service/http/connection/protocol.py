@@ -30,9 +30,9 @@ from typing import Any
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.core.call import IN_SCOPE, read_call, read_timeout
+from service.core.call import SCOPE_KEY, read_call, read_timeout
 from service.core.context_vars import CLIENT
-from service.core.errors import ServiceError, nothing_came
+from service.core.errors import ServiceError, make_body_timeout
 from service.http.asgi_fast_path import INLINE_CALLS
 from service.http.body_takeover import PROTOCOL
 from service.http.connection.inline_call import AnswerHead, HeadCache, InlineCall, ResponseWriter
@@ -241,7 +241,7 @@ class FastPathProtocol(HttpToolsProtocol):
         if call.encoding is None and 0 < call.content_length <= MAX_INLINE_BYTES:
             if call.media_type == JSON:
                 return InlineCall(path, operation, call, client, self.writer)
-        self.scope[IN_SCOPE] = call  # type: ignore[literal-required]
+        self.scope[SCOPE_KEY] = call  # type: ignore[literal-required]
         return None
 
     def _find_client(self, path: str) -> str | None:
@@ -295,7 +295,7 @@ class FastPathProtocol(HttpToolsProtocol):
     def _leave_to_uvicorn(self, inline: InlineCall) -> None:
         """Begin the request anew as uvicorn's own, with the head and the body that were read."""
         self.cycle = None  # type: ignore[assignment]
-        self.scope[IN_SCOPE] = inline.call  # type: ignore[literal-required]
+        self.scope[SCOPE_KEY] = inline.call  # type: ignore[literal-required]
         super().on_headers_complete()
         self.cycle.body += inline.body
         super().on_message_complete()
@@ -319,7 +319,7 @@ class FastPathProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if not self.in_head:
             self.service.metrics.received()
-            cycle.set_exception(nothing_came(self.service.settings.stream_idle_timeout_s))
+            cycle.set_exception(make_body_timeout(self.service.settings.stream_idle_timeout_s))
         self.transport.close()
 
     def _refuse_head(self) -> None:

@@ -159,8 +159,8 @@ def test_a_client_keeps_its_rates_over_all_front_ends(tmp_path):
     limits.set({"one": Rates(requests_per_s=2, bytes_per_s=10)})
     limits.admit("one")
     limits.charge("one", 4)
-    assert limits.take_spent() == {"one": (1, 4)}
-    assert limits.take_spent() == {}
-    limits.charge_elsewhere({"one": (1, 20), "two": (5, 5)})
+    assert limits.take_usage() == {"one": (1, 4)}
+    assert limits.take_usage() == {}
+    limits.charge_usage({"one": (1, 20), "two": (5, 5)})
     with pytest.raises(ServiceError, match="bytes_per_s"):
         limits.admit("one")
