@@ -82,8 +82,8 @@ class GpuEngine:
         """What all calls share."""
         return self.pipeline.resources
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
-        """Put a vocabulary on the device, pinned if it is never to make room for another.
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
+        """Put a vocabulary on the device; a permanent one is never evicted for another.
 
         Returns:
             Its bytes there.
@@ -92,7 +92,7 @@ class GpuEngine:
             NotCovered: the kernels cannot compute it.
             OutOfMemory: it does not fit.
         """
-        return self.resources.residents.load(vocabulary, pinned)
+        return self.resources.residents.load(vocabulary, permanent)
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running finish on it."""

@@ -1,10 +1,10 @@
-"""What every way of encoding a batch shares.
+"""The steps that small and large batches have in common.
 
-`resources` has what all calls of an engine share: the device, memory, threads. `row_options` turns
-options into arrays and findings into errors. `transfer` packs a batch, launches kernels and fetches
-what they report. `plan` says which kernels, and in which order.
+`resources` holds what all calls of an engine share: the device, memory and threads. `row_options`
+turns options into arrays for kernels, and what kernels report into errors. `transfer` packs a
+batch, launches kernels and fetches their report. `plan` chooses the kernels and their order.
 
-`small`, `large`, `decode`, `windows` and `augmented` call it. One function writes the words of the
-Job that describe a batch (`transfer.put_batch`). No module here knows how large a batch is, nor how
-many are in flight.
+`small`, `large`, `decode`, `windows` and `augmented` call these modules. Only
+`transfer.put_batch` writes the words of the Job that describe a batch. No module here depends on
+the size of a batch or on how many are in flight.
 """

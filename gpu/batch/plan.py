@@ -1,4 +1,8 @@
-"""From text to ids, whatever the family: plain kernels first, others where need be."""
+"""Chooses the kernels that encode a batch: first kernels, and fallback kernels where needed.
+
+A family with plain kernels tries these first. They encode most batches; STATUS_FALLBACK says what
+they met that only the fallback kernels can encode.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ FALLBACK_BREAK, FALLBACK_WIDE, FALLBACK_MARK = (
 )
 _ROW_LENGTH, _NUM_BYTES, _HAS_WORDS = WORD["row_length"], WORD["num_bytes"], WORD["has_words"]
 _SMALL_BYTES = WORD["dna_small_bytes"]
-SPAN_BYTES = 8  # Of an id's own span on the device.
+SPAN_BYTES = 8  # Bytes of the span of an id on the device.
 
 
 def first_kernels(
@@ -32,15 +36,15 @@ def first_kernels(
     augmented: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
-    """Those that are tried first: the plain ones of a family that has such, else all.
+    """Return the kernels that are tried first: the plain ones if the family has any, else all.
 
     Args:
-        workspace: where the batch has been packed.
+        workspace: holds the packed batch.
         resident: the vocabulary.
-        validate: whether rows may not be UTF-8.
-        count_only: id_offsets without ids, where that is less work.
-        augmented: whether rows are not encoded as they were sent.
-        id_bits: of an id; fewer than 32 are written to `narrow_ids`.
+        validate: whether rows must be checked for UTF-8.
+        count_only: whether only id_offsets are needed, which may be less work.
+        augmented: whether rows are augmented before they are encoded.
+        id_bits: the bits of an id; ids of fewer than 32 bits are written to `narrow_ids`.
     """
     family = resident.family
     if family.plain:
@@ -54,11 +58,11 @@ def first_kernels(
         augmented=augmented,
         id_bits=id_bits,
     )
-    return _of_chunks(kernels, workspace) if family.name == "dna" else kernels
+    return _with_one_repair(kernels, workspace) if family.name == "dna" else kernels
 
 
-def _of_chunks(kernels: tuple[str, ...], workspace: Workspace) -> tuple[str, ...]:
-    """Of the kernels that repair windows that of the batch's chunks: others would do nothing."""
+def _with_one_repair(kernels: tuple[str, ...], workspace: Workspace) -> tuple[str, ...]:
+    """Drop the repair kernel for the other size of DNA chunks, which would do nothing."""
     words = workspace.words
     is_small = words[_NUM_BYTES] <= words[_SMALL_BYTES]
     return _without(kernels, "repair_large" if is_small else "repair_small")
@@ -78,16 +82,22 @@ def fallback_kernels(
     with_spans: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
-    """Return the kernels that encode a batch which the plain ones could not, and ready it for them.
+    """Return the kernels for what the plain ones could not encode, and prepare the batch for them.
 
-    `fallback`: the bits of STATUS_FALLBACK, which say what the plain kernels met.
+    Args:
+        workspace: holds the batch on the device.
+        resident: the vocabulary.
+        fallback: the bits of STATUS_FALLBACK, which say what the plain kernels met.
+        validate: whether rows must be checked for UTF-8.
+        with_spans: whether kernels write the spans of ids, too.
+        id_bits: the bits of an id.
 
     Raises:
-        NotCovered: a character may take a k-mer apart, as DNABERT-1's tokenizer does.
-        OutOfMemory: spans were asked for, and there is no room for them.
+        NotCovered: a character may split a k-mer, as in DNABERT-1's tokenizer.
+        OutOfMemory: spans do not fit into memory.
     """
     if fallback & FALLBACK_MARK and workspace.words[_HAS_WORDS]:
-        raise NotCovered("DNABERT-1 takes k-mers apart at what is no letter, digit or blank")
+        raise NotCovered("DNABERT-1 splits k-mers at characters other than letters, digits, blanks")
     if with_spans:
         _reserve_spans(workspace)
     rewritten = bool(fallback & (FALLBACK_WIDE | FALLBACK_MARK))
@@ -99,17 +109,17 @@ def fallback_kernels(
 
 
 def _reserve_spans(workspace: Workspace) -> None:
-    """Room for the spans of a batch's ids, which kernels write where there is such."""
+    """Reserve memory for the spans of a batch's ids; kernels write spans if it is there."""
     job = workspace.job[0]
     workspace.reserve("own_spans", SPAN_BYTES * max(1, int(job["num_bytes"])))
     job["own_spans"] = workspace.fields["own_spans"]
 
 
 def make_room_for_spans(workspace: Workspace, family: Family) -> None:
-    """Room for the spans that the first kernels of some families write; behind the batch.
+    """Reserve memory for spans if the first kernels of the family write them; call it after `pack`.
 
     Raises:
-        OutOfMemory: there is none.
+        OutOfMemory: the spans do not fit into memory.
     """
     if family.augments_rows and not family.plain:
         _reserve_spans(workspace)
@@ -117,7 +127,7 @@ def make_room_for_spans(workspace: Workspace, family: Family) -> None:
 
 
 def refused_rows(workspace: Workspace, rows: int) -> NDArray[np.uint32]:
-    """uint32[rows], once all kernels are done: where a row is at fault first, or NO_BYTE."""
+    """Wait for the kernels; return uint32[rows], the first faulty byte of each row, or NO_BYTE."""
     if status_of(workspace)[STATUS["ROWS"]] & np.uint64(ROWS_ARE_RIGHT):
         return np.full(rows, NO_BYTE, np.uint32)
     both = [fetch(workspace, name, np.uint32, rows) for name in ("row_errors", "row_refused")]
@@ -134,7 +144,7 @@ def launch_content(
     augmented: bool = False,
     with_spans: bool = False,
 ) -> None:
-    """Queue what makes ids of a batch; waits only where plain kernels are tried."""
+    """Queue the kernels that encode a packed batch; wait only if the family has plain kernels."""
     first = first_kernels(
         workspace, resident, validate=validate, count_only=count_only, augmented=augmented
     )

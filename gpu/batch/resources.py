@@ -1,4 +1,4 @@
-"""What all calls of one engine share."""
+"""The device, memory and threads that all calls of one engine share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Resources:
 
     Attributes:
         device: the device.
-        processors: its multiprocessors.
-        fused_bytes: text of the largest batch whose stages are one launch.
-        residents: vocabularies on the device.
+        processors: the number of its multiprocessors.
+        fused_bytes: bytes of the largest batch that one launch can encode.
+        residents: the vocabularies on the device.
         workspaces: memory and streams for batches.
         staging: threads that copy into pinned memory.
         leases: pinned memory for answers.
-        stage_times: how long the stages of some batches took.
+        stage_times: the measured times of stages.
     """
 
     device: Device
@@ -40,7 +40,7 @@ class Resources:
     stage_times: StageTimes
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """uint8[num_bytes], pinned, for texts that need no staging; None: too much is lent."""
+        """Lease pinned memory, uint8[num_bytes], for text; None where the cap leaves no room."""
         block = self.leases.take(num_bytes)
         return None if block is None else block[:num_bytes]
 

@@ -1,6 +1,6 @@
-"""Turns a batch's options into arrays for the kernels, and the kernels' findings into errors.
+"""Turns a batch's options into arrays for kernels, and what kernels report into errors.
 
-NumPy and the reference (for the words of an error) only; knows no device.
+The reference words the errors. Nothing here uses a device.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowOptions:
-    """What the rows of a batch ask for.
+    """The options of the rows of a batch, as arrays.
 
     Attributes:
         flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty where `is_default`.
-        max_length: uint32[B], NO_LIMIT where a row has none; None where no row has one.
-        spans: bool[B], rows that ask for spans; None where none does.
-        framed: whether any row gets begin and end tokens or may be cut.
+        max_length: uint32[B], NO_LIMIT for a row without a limit; None where no row has one.
+        spans: bool[B], the rows that want spans; None where no row does.
+        framed: whether any row gets begin and end tokens or may be truncated.
         refuses: whether any row refuses special tokens.
-        augmented: whether any row asks for the other strand.
-        is_default: whether the kernels may do without flags: all rows match special tokens and add
-            begin and end tokens, none is cut.
+        augmented: whether any row is encoded from the other strand.
+        is_default: whether kernels need no flags: every row matches special tokens and adds begin
+            and end tokens, and no row is truncated.
     """
 
     flags: NDArray[np.uint8]
@@ -69,13 +69,16 @@ class RowOptions:
 
     @property
     def is_content(self) -> bool:
-        """Whether rows give the ids of their text and nothing else: none is framed or may wrap."""
+        """Whether rows give the ids of their text and nothing else: no frames, spans or circles."""
         plain = self.is_default or not (self.flags & constant("ROW_CIRCLE")).any()
-        asks = self.framed or self.augmented or self.refuses or self.max_length is not None
-        return bool(plain and not asks and self.spans is None)
+        adds = self.framed or self.augmented or self.refuses or self.max_length is not None
+        return bool(plain and not adds and self.spans is None)
 
     def of_rows(self, begin: int, end: int) -> RowOptions:
-        """Those of neighbouring rows; what none of them needs is done all the same."""
+        """Return the options of the rows from `begin` to `end`.
+
+        Flags of the whole batch, such as `framed`, stay set even if none of these rows needs them.
+        """
         if self.is_default and self.spans is None:
             return self
         return replace(
@@ -86,7 +89,7 @@ class RowOptions:
         )
 
     def of_part(self, row: int) -> RowOptions:
-        """Those of a part of a row: neither begin and end tokens nor truncation."""
+        """Return the options of a part of a row: without begin and end tokens and truncation."""
         options = self.of_rows(row, row + 1)
         if not self.framed:
             return options
@@ -100,14 +103,13 @@ class RowOptions:
         return self.framed and adds
 
     def added_rows(self) -> NDArray[np.bool_] | Literal[True]:
-        """bool[B]: rows that get begin and end tokens."""
+        """Return bool[B]: the rows that get begin and end tokens; True: all."""
         return self.is_default or self.flags & constant("ROW_ADD_SPECIAL") != 0
 
     def whole_rows(self) -> NDArray[np.bool_] | None:
-        """bool[B]: rows that cannot be answered in parts; None where all can.
+        """Return bool[B]: the rows that must not be split into parts; None where all may be split.
 
-        What truncation leaves and where spans lie depends on the whole row, and the other strand
-        begins with its end.
+        Truncation and spans depend on the whole row, and the other strand begins with its end.
         """
         if self.spans is not None:
             return np.ones(len(self.spans), np.bool_)
@@ -120,14 +122,14 @@ class RowOptions:
 
 WITHOUT_TEMPLATE = EncodeOptions(add_special_tokens=False)
 NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
-"""Special tokens are matched, nothing is added or cut."""
+"""Options that match special tokens, add nothing and truncate nothing."""
 
 
 def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOptions:
-    """The options of a batch for the kernels of a family.
+    """Convert the options of a batch for the kernels of a family.
 
     Raises:
-        NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
+        NotCovered: a row is circular or of the other strand, which the family does not support.
     """
     options, rows = batch.options, batch.num_rows
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
@@ -143,9 +145,9 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         distinct = [*numbers]
     if not family.augments_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
-            raise NotCovered("the kernels of text know no strands and no circles")
+            raise NotCovered("text has no other strand and is not circular")
     if any(o.reverse_complement for o in distinct) and not vocabulary.supports_reverse_complement:
-        raise NotCovered("a vocabulary of text has no other strand, which the CPU engine says")
+        raise NotCovered("a vocabulary of text has no other strand")
     limits = [
         NO_LIMIT if o.max_length is None else min(int(o.max_length), NO_LIMIT - 1) for o in distinct
     ]
@@ -166,12 +168,12 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
 
 @functools.cache
 def _default(has_template: bool) -> RowOptions:
-    """The most frequent options, made once: nothing of them is in arrays."""
+    """Return the most frequent options, which have no arrays and are made once."""
     return RowOptions(np.zeros(0, np.uint8), None, None, has_template, False, True)
 
 
 def _flags(options: EncodeOptions, wraps: bool) -> int:
-    """The ROW_* bits of a row; `wraps` where the vocabulary says that it does."""
+    """Return the ROW_* bits of a row; `wraps`: the vocabulary's rows are circular by default."""
     flags = _MODES[options.special]
     if options.reverse_complement:
         flags |= constant("ROW_OTHER_STRAND")
@@ -190,9 +192,13 @@ def row_errors(
     options: RowOptions,
     places: NDArray[np.uint32],
 ) -> dict[int, RowError]:
-    """The refused rows in the reference's words; the kernels only say which rows they are.
+    """Return the errors of the refused rows, worded by the reference.
 
-    places, uint32[B], are the first byte that is at fault, or NO_BYTE.
+    Args:
+        vocabulary: the vocabulary.
+        batch: the batch.
+        options: its options.
+        places: uint32[B], the first faulty byte of each row, or NO_BYTE.
     """
     errors: dict[int, RowError] = {}
     for row in np.flatnonzero(places != NO_BYTE).tolist():
@@ -228,7 +234,7 @@ def _row_error(vocabulary: Vocabulary, batch: Batch, row: int) -> RowError:
 
 
 def drop_rows(encoded: Encoded) -> None:
-    """Take the ids of refused rows out of an answer."""
+    """Remove the ids of refused rows from an answer."""
     sizes = np.diff(encoded.offsets)
     begins = encoded.offsets[:-1].copy()
     sizes[list(encoded.errors)] = 0

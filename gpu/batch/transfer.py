@@ -1,6 +1,6 @@
-"""A batch through a workspace: packed, its kernels launched, its answer fetched.
+"""Packs a batch into a workspace, launches its kernels and fetches their report.
 
-The only module that knows how a batch lies in a workspace; `engine` says what runs when.
+Only this module knows the layout of a batch in a workspace; its callers choose the kernels.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Item = TypeVar("Item", bound=np.generic)
 _NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
 _NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_bits"]
 _HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
-RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
-TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
-ROW_BYTES = 64  # A row makes as much work as so many bytes.
+RECORD_AFTER = 2  # Launches of a sequence of kernels before it is recorded.
+TAKE_IN_BYTES = 1 << 19  # Up to here a kernel reads the batch; above, the copy engine copies it.
+ROW_BYTES = 64  # A row counts as so many bytes of text, because it costs as much work.
 
 
 def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
-    """Run kernels; from the third time on as one recording, which is launched as a whole.
+    """Launch kernels; from the third time on, as one recording (a CUDA graph).
 
-    Kernels read sizes from the job, so that a recording serves all batches of up to its blocks.
+    Kernels read sizes from the Job, so one recording serves all batches of its size class.
     """
     if workspace.clock is not None:
         launch_each(workspace, kernels, processors)
@@ -58,15 +58,15 @@ def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> N
 
 
 def _size(workspace: Workspace) -> int:
-    """Text that kernels are launched for: what the workspace holds, halved up to four times."""
+    """Return the size class of the batch: the workspace's capacity, halved up to four times."""
     capacity, words = workspace.capacity, workspace.words
     most = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
-    taken = max(words[_NUM_BYTES], ROW_BYTES * words[_NUM_ROWS])
-    return next((most >> n for n in (4, 3, 2, 1) if taken <= most >> n), most)
+    size = max(words[_NUM_BYTES], ROW_BYTES * words[_NUM_ROWS])
+    return next((most >> n for n in (4, 3, 2, 1) if size <= most >> n), most)
 
 
 def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
-    """Run kernels one by one."""
+    """Launch kernels one by one."""
     size = _size(workspace)
     for name in kernels:
         if workspace.clock is not None:
@@ -82,7 +82,7 @@ def pack(
     processors: int,
     staging: CopyPool,
 ) -> None:
-    """A small batch and its options to the device; pinned bytes are copied from where they lie."""
+    """Copy a small batch and its options to the device; pinned text is copied without staging."""
     data, stream, host_text, copy = batch.data, workspace.stream, 0, None
     if len(data) <= TAKE_IN_BYTES:
         workspace.text[: len(data)] = data
@@ -91,7 +91,7 @@ def pack(
         else:
             host_text = workspace.text_place
     elif workspace.device.is_pinned(data):
-        # It is on its way while the rest is prepared.
+        # The copy runs while the rest is prepared.
         stream.copy_in(workspace.fields["text"], data.ctypes.data, len(data))
     else:
         copy = staging.start(workspace.text, data)
@@ -102,7 +102,7 @@ def pack(
 
 
 def _send_staged(workspace: Workspace, data: Bytes, copy: Copy) -> None:
-    """Text that is being staged to the device, a piece while the next one is staged."""
+    """Copy text to the device while it is being staged, one piece after another."""
     place, at = workspace.fields["text"], workspace.text_place
     for begin in range(0, len(data), TAKE_IN_BYTES):
         copy.wait(end := min(begin + TAKE_IN_BYTES, len(data)))
@@ -117,7 +117,7 @@ def pack_augmented(
     augmentation: Augmentation,
     processors: int,
 ) -> None:
-    """As `pack`, for rows that turn_rows augments; `options` say that they are augmented."""
+    """Copy a batch as `pack` does, for rows that the kernel turn_rows augments."""
     data, sent, stream = batch.data, batch.offsets, workspace.stream
     workspace.text[: len(data)] = data
     stream.copy_in(workspace.fields["text"], workspace.text_place, len(data))
@@ -144,12 +144,19 @@ def pack_rows(
     id_bits: int = 32,
     inward: Stream | None = None,
 ) -> None:
-    """Rows to the device, copied from where they lie: pinned, that overlaps with other work.
+    """Copy rows to the device without staging; from pinned memory, this overlaps with other work.
 
-    Without options special tokens are matched. `id_bits` are those of an id in the answer, see
-    cuda/batch/narrow_ids.cuh. `inward` copies the text; the workspace's own stream waits for it.
+    Args:
+        workspace: where they go.
+        resident: the vocabulary.
+        data: the text of the rows.
+        offsets: int64[B + 1].
+        processors: multiprocessors of the device.
+        options: None: special tokens are matched, nothing is added or truncated.
+        id_bits: the bits of an id in the answer, see cuda/batch/narrow_ids.cuh.
+        inward: a stream that copies the text; the workspace's stream waits for it.
     """
-    # First of all: nothing of the rest is to keep PCIe waiting.
+    # The copy is queued first, so that PCIe is busy while the host does the rest.
     address = data.address if isinstance(data, SharedText) else data.ctypes.data
     (inward or workspace.stream).copy_in(workspace.fields["text"], address, len(data))
     workspace.words[_ID_BITS] = id_bits
@@ -175,12 +182,12 @@ def put_batch(
     Args:
         workspace: where they go.
         resident: the vocabulary.
-        num_bytes: of the text.
-        offsets: int64[B + 1], where rows begin, from 0 on, and the end.
-        options: what the rows ask for; None: special tokens are matched, nothing is added or cut.
-        host_text: the text's address in pinned memory; 0: it is copied to the device.
-        validates: whether a kernel that does all looks at rows for UTF-8.
-        planned_fallback: FALLBACK_* where a grid stops, whatever it finds; 0: only where it must.
+        num_bytes: bytes of the text.
+        offsets: int64[B + 1], from 0 on.
+        options: of the rows; None: special tokens are matched, nothing is added or truncated.
+        host_text: the text's address in pinned memory; 0: the text is copied to the device.
+        validates: whether a fused kernel checks rows for UTF-8.
+        planned_fallback: FALLBACK_* where a grid stops whatever it finds; 0: only where it must.
 
     Raises:
         DescendingOffsets: a row ends before it begins.
@@ -208,9 +215,10 @@ def put_batch(
 
 
 def read_letters(workspace: Workspace, rewritten: bool) -> None:
-    """The letters of a batch that is on the device already are its bytes, or those of `letters`.
+    """Say where the letters of a batch on the device are, and clear the counters of kernels.
 
-    Clears what kernels count in, so that others can follow those that ran before.
+    `rewritten`: the letters are in the field `letters`; otherwise they are the bytes of the text.
+    After it, fallback kernels can run behind the first ones.
     """
     job, fields = workspace.job[0], workspace.fields
     job["letters"] = fields["letters"] if rewritten else 0
@@ -220,12 +228,12 @@ def read_letters(workspace: Workspace, rewritten: bool) -> None:
 
 
 def send_job(workspace: Workspace) -> None:
-    """The job to the device, where it has changed behind the batch."""
+    """Copy the Job to the device again, because it has changed since the batch was packed."""
     workspace.stream.copy_in(workspace.device_job, workspace.host_job, workspace.job.nbytes)
 
 
 def _take_in(workspace: Workspace, resident: Resident, offsets: Int64s, processors: int) -> None:
-    """Launch what brings rows, and text in pinned memory, to the device and clears counts."""
+    """Launch the kernel that reads rows, and text in pinned memory, and clears counters."""
     words, stream, rows = workspace.words, workspace.stream, len(offsets) - 1
     set_even_rows(workspace.job[0], resident.family, workspace.row_flags, offsets)
     if words[_SENT_TEXT]:
@@ -236,7 +244,7 @@ def _take_in(workspace: Workspace, resident: Resident, offsets: Int64s, processo
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:
-    """Where a vocabulary lies, into the job."""
+    """Write the fields of a vocabulary into the Job."""
     job = workspace.job[0]
     workspace.job.view(np.uint64)[resident.words] = resident.values
     job["num_rounds"] = resident.num_rounds
@@ -245,7 +253,7 @@ def set_fields(workspace: Workspace, resident: Resident) -> None:
 
 
 def fetch(workspace: Workspace, field: str, dtype: type[Item], count: int) -> NDArray[Item]:
-    """A field of the device in an array of the caller's."""
+    """Copy a field of the device into a new array, and wait for it."""
     array = np.empty(count, dtype)
     workspace.stream.copy_out(array.ctypes.data, workspace.fields[field], array.nbytes)
     workspace.stream.synchronize()
@@ -253,10 +261,10 @@ def fetch(workspace: Workspace, field: str, dtype: type[Item], count: int) -> ND
 
 
 def status_of(workspace: Workspace) -> NDArray[np.uint64]:
-    """What the kernels report, once all before is done.
+    """Wait for the kernels, and return the status that they report, uint64[8].
 
     Raises:
-        DeviceFault: a kernel found itself wrong.
+        DeviceFault, NotCovered: as `checked`.
     """
     stream = workspace.stream
     stream.copy_out(workspace.status.ctypes.data, workspace.fields["status"], 64)
@@ -265,12 +273,12 @@ def status_of(workspace: Workspace) -> NDArray[np.uint64]:
 
 
 def checked(workspace: Workspace) -> NDArray[np.uint64]:
-    """The status that is in pinned memory already.
+    """Return the status in pinned memory, uint64[8], unless it reports an error.
 
     Raises:
-        DeviceFault: a kernel found itself wrong.
-        NotCovered: a kernel met a character that it does not know, or merges that one thread would
-            have to make in a long text.
+        DeviceFault: a kernel detected an inconsistency; no id may be used.
+        NotCovered: a character that the kernels do not support, or a long piece whose merges only
+            one thread could make in order.
     """
     if workspace.reported[_NOT_COVERED]:
         raise NotCovered(

@@ -160,7 +160,7 @@ class ChunkInFlight:
         work, augmented = self.work, self.options is not None and self.options.augmented
         resident = work.resident
         self.is_plain = bool(resident.family.plain)
-        if resident.meets_breaks and not augmented and not self.with_spans:
+        if resident.had_breaks and not augmented and not self.with_spans:
             self.is_plain = False
             return fallback_kernels(self.workspace, resident, FALLBACK_BREAK, id_bits=work.id_bits)
         return first_kernels(
@@ -188,7 +188,7 @@ class ChunkInFlight:
         workspace.stream.synchronize()
         fallback = int(checked(workspace)[STATUS["FALLBACK"]])
         if work.resident.family.plain:
-            work.resident.meets_breaks = fallback == FALLBACK_BREAK
+            work.resident.had_breaks = fallback == FALLBACK_BREAK
         if not self.is_plain:
             fallback &= ~FALLBACK_BREAK  # These were met.
         if work.resident.family.plain and (fallback or self.with_spans):

@@ -1,9 +1,11 @@
 """Small batches: one launch where that is possible.
 
-`one_launch` says which kernel does all of a batch, and has it done in one call of C++ for batches
-that ask for ids alone; `call` takes all others through a workspace; `direct_to_device` writes ids
-to memory of the device, and `zero_copy_letters` looks letters up where the text lies.
+`one_launch` chooses the fused kernel of a batch, which runs all stages in one launch, and encodes
+batches that need only ids by one call of C++. `call` encodes all other small batches in a
+workspace. `direct_to_device` writes ids into device memory, and `zero_copy_letters` looks letters
+up without copying the text first.
 
-`gpu.dispatch` and `gpu.streaming` call it. Where a kernel finds that there is more to do
-(STATUS_FALLBACK), nothing that it wrote is used, and the batch goes on by single launches.
+`gpu.dispatch` and `gpu.streaming` call these modules. A fused kernel that cannot finish a batch
+sets STATUS_FALLBACK. Then its output is completed or made anew by fallback kernels, which are
+launched one by one.
 """

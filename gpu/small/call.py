@@ -1,4 +1,8 @@
-"""A small batch in a workspace of its own, with room for its answer in pinned memory."""
+"""Encodes a small batch in one workspace, which has pinned memory for the answer.
+
+The fused kernel of the batch is tried first. Single kernels, launched as one recording, encode the
+batch if there is no fused kernel or if it has deferred the batch.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +41,12 @@ from vocabularies.model.vocabulary import Vocabulary
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8, _FALLBACK = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["FALLBACK"]
-TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
-COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
+CIRCLE_OR_STRAND = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
+COPIED_BYTES = 1 << 17  # Up to here, copying the ids is faster than leasing pinned memory.
 
 
 class SmallCall:
-    """One call whose batch is small, in a workspace that it gives back; a context manager."""
+    """The encoding of one small batch; a context manager that gives the workspace back."""
 
     def __init__(
         self,
@@ -67,16 +71,16 @@ class SmallCall:
 
     def __exit__(self, kind: object, *_: object) -> None:
         copy = self.text.copy
-        if copy is not None:  # Whatever has failed meanwhile.
+        if copy is not None:  # Also after an error: the threads may still be copying.
             copy.wait(len(self.batch.data))
         try:
-            if kind is not None:  # The text may still be on its way.
+            if kind is not None:  # The device may still be reading the text.
                 self.workspace.stream.synchronize()
         finally:
             self.resources.workspaces.give(self.workspace)
 
     def pack(self) -> None:
-        """The batch to the device."""
+        """Copy the batch to the device."""
         begin, clock = perf_counter(), self.workspace.clock
         if clock is not None:
             clock.enter("copy_to_device")
@@ -86,14 +90,14 @@ class SmallCall:
             clock.add("stage", perf_counter() - begin)
 
     def launch(self, kernels: tuple[str, ...]) -> None:
-        """Queue kernels."""
+        """Queue kernels on the stream of the workspace."""
         launch(self.workspace, kernels, self.processors)
 
     def encode(self, fused: str) -> Encoded:
-        """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
+        """Encode the batch; `fused` is the fused kernel to try first, "" for none."""
         workspace, rows = self.workspace, len(self.batch)
         fused = self.kernel_to_try(fused)
-        self.take_text(fused)
+        self.stage_text(fused)
         workspace.answer_in(self.framed)
         ids, is_leased = self.room_for_ids()
         self.run(fused, 8 * ids.itemsize)
@@ -110,10 +114,13 @@ class SmallCall:
         return encoded
 
     def encode_to(self, address: int, id_bits: int, fused: str) -> Int64s:
-        """The ids to memory that kernels reach, with room for one a byte; returns int64[B + 1]."""
+        """Encode into memory that kernels can write, with room for one id a byte.
+
+        Returns the offsets int64[B + 1].
+        """
         workspace = self.workspace
         fused = self.kernel_to_try(fused)
-        self.take_text(fused)
+        self.stage_text(fused)
         workspace.answer_in(False)
         own, workspace.words[_HOST_IDS] = workspace.words[_HOST_IDS], address
         try:
@@ -122,8 +129,8 @@ class SmallCall:
             workspace.words[_HOST_IDS] = own
         return workspace.offsets[: len(self.batch) + 1].copy()
 
-    def take_text(self, fused: str) -> None:
-        """Begin to bring the text to where a kernel that does all finds it."""
+    def stage_text(self, fused: str) -> None:
+        """Start to bring the text to where the fused kernel reads it."""
         if fused in FAST_BLOCKS:
             self.text = staged_text(self.workspace, self.batch)
         elif fused:
@@ -133,7 +140,7 @@ class SmallCall:
             )
 
     def run(self, fused: str, id_bits: int = 32) -> None:
-        """All stages. The answer is where the job says."""
+        """Run all stages; they write the answer to the address in the Job."""
         workspace = self.workspace
         workspace.words[_ID_BITS] = id_bits
         workspace.clock = self.resources.stage_times.clock(workspace.stream)
@@ -146,13 +153,16 @@ class SmallCall:
         checked(workspace)
 
     def kernel_to_try(self, fused: str) -> str:
-        """The kernel of one launch that is tried; "" where bases are not, which counts."""
+        """Return the fused kernel that is tried for this batch, or "".
+
+        Counts down the batches for which the kernel of bases is skipped.
+        """
         resident, options = self.resident, self.options
         if not fused or fused != self.family.bases:
             return fused
         if options.may_refuse:
             return ""
-        if not options.is_default and (self.framed or np.any(options.flags & TURNED)):
+        if not options.is_default and (self.framed or np.any(options.flags & CIRCLE_OR_STRAND)):
             return ""
         if resident.bases_skips:
             resident.bases_skips -= 1
@@ -160,7 +170,7 @@ class SmallCall:
         return fused
 
     def encode_bases(self, kernel: str) -> bool:
-        """Encode a batch of bases by one launch; whether it was one."""
+        """Encode by the kernel of bases; return whether it finished the batch."""
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
             self.resident.bases_skips = BASES_SKIPS
@@ -168,7 +178,7 @@ class SmallCall:
         return True
 
     def run_all(self, fused: str) -> None:
-        """All stages of whatever batch."""
+        """Run the fused kernel, if any, and single kernels if the batch is not finished then."""
         if fused in FAST_BLOCKS:
             is_done = not self.launch_fused(fused)
         elif fused and fused == self.family.bases:
@@ -180,11 +190,14 @@ class SmallCall:
             self.launch_small()
 
     def run_grid(self, kernel: str) -> bool:
-        """All stages by a grid and others behind it; False: what lies there may not be used."""
+        """Encode by a grid, and by the fallback kernels where it stops.
+
+        Returns whether the answer is complete; otherwise it is discarded.
+        """
         resident = self.resident
         planned = resident.planned_fallback
         fallback = self.launch_fused(kernel, planned)
-        # Runs first: what is cut in them was not looked for, or is wrong.
+        # Runs come first: long pieces in them were not found, or are wrong.
         resident.planned_fallback = fallback & FALLBACK_RUNS or fallback
         if planned:
             return planned == FALLBACK_RUNS or not fallback & FALLBACK_RUNS
@@ -194,11 +207,15 @@ class SmallCall:
         return True
 
     def launch_fused(self, kernel: str, planned: int = 0) -> int:
-        """Run all stages in one launch, with the answer in pinned memory; return its FALLBACK_*.
+        """Launch a fused kernel and wait for it.
 
-        That is 0 where the launch was enough, and a key of GOES_ON_FROM where a grid stopped. With
-        `planned`, such a key, a grid stops there whatever it finds, and the fallback kernels are
-        queued behind it; the bits then name all that those kernels had to do.
+        Args:
+            kernel: the fused kernel.
+            planned: a key of GOES_ON_FROM: a grid stops there whatever it finds, and the fallback
+                kernels that go on from there are queued behind it. 0: it stops only where it must.
+
+        Returns:
+            The FALLBACK_* bits that say why fallback kernels are needed; 0: the batch is finished.
         """
         workspace, batch = self.workspace, self.batch
         clock = workspace.clock
@@ -228,23 +245,23 @@ class SmallCall:
         return workspace.reported[_FALLBACK] if kernel in CAN_FALL_BACK else 0
 
     def launch_fallback(self, fallback: int) -> None:
-        """Queue the kernels that go on where a grid stops; the grid writes their Job."""
+        """Queue the kernels that go on where a grid stops; the grid has sent them the Job."""
         kernels = self.all_kernels(self.first_kernels())
         self.launch(kernels[kernels.index(GOES_ON_FROM[fallback]) :])
 
     def first_kernels(self) -> tuple[str, ...]:
-        """Those up to the ids."""
+        """Return the kernels that are tried first, up to those that write ids."""
         augmented = self.options.augmented
         return first_kernels(
             self.workspace, self.resident, validate=self.validate, augmented=augmented
         )
 
     def all_kernels(self, encode: tuple[str, ...]) -> tuple[str, ...]:
-        """Those up to the answer, from those up to the ids."""
+        """Return the kernels of `encode` followed by those that write the answer."""
         return answer_kernels(self.family, encode, framed=self.framed)
 
     def launch_small(self) -> None:
-        """All stages, as often as need be, the answer in pinned memory at the end."""
+        """Run all stages by single kernels, and the fallback kernels where these are needed."""
         workspace = self.workspace
         workspace.status[STATUS["NOT_UTF8"]] = 0
         self.launch(self.all_kernels(self.first_kernels()))
@@ -256,7 +273,11 @@ class SmallCall:
             workspace.stream.synchronize()
 
     def room_for_ids(self) -> tuple[NDArray[np.integer[Any]], bool]:
-        """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
+        """Return pinned memory for the ids, and whether it is leased.
+
+        The workspace's own memory serves small answers, which are copied from there. Large answers
+        get leased memory, if there is any, which the caller keeps.
+        """
         workspace, block = self.workspace, None
         id_dtype, ids = self.batch.id_dtype, workspace.ids
         if id_dtype is not np.int32:
@@ -272,13 +293,13 @@ class SmallCall:
         return ids, block is not None
 
     def add_cuts(self, encoded: Encoded) -> None:
-        """What truncation left of each row."""
+        """Report how many ids each row had before truncation, and which were kept."""
         rows = len(self.batch)
         encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)
         encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
 
     def errors(self) -> dict[int, RowError]:
-        """The refused rows."""
+        """Return the errors of the refused rows."""
         places = self.workspace.errors[: len(self.batch)]
         return row_errors(self.vocabulary, self.batch, self.options, places)
 
@@ -293,9 +314,9 @@ def encode_small(
     *,
     validate: bool,
 ) -> Encoded | None:
-    """The answer to a batch in one workspace, by a kernel that does all of it if there is one.
+    """Encode a batch in one workspace; `kernel` is the fused kernel to try first, or "".
 
-    None: no workspace fits, and smaller chunks may.
+    Returns None if no workspace fits into memory; smaller chunks may fit.
     """
     try:
         workspace = resources.workspaces.take(len(batch.data), len(batch), resident.family.layout)

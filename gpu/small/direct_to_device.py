@@ -1,6 +1,7 @@
-"""A plain batch of some size to ids of the device, which its kernels write where they are wanted.
+"""Encodes a batch of letters or k-mers straight into the caller's device memory.
 
-One wait, and no copy of ids; what is not plain (STATUS_FALLBACK), or refused, goes the usual way.
+The host waits once, and ids are not copied. A batch that needs fallback kernels
+(STATUS_FALLBACK), or that has a refused row, is encoded in another way.
 """
 
 from __future__ import annotations
@@ -19,22 +20,26 @@ from vocabularies.batch.batch import Batch
 
 Int64s = NDArray[np.int64]
 ALIGNMENT = 16  # Of ids.
-MOST_BYTES = 1 << 24  # Of more the kernels take longer than chunks do whose copies hide them.
+MOST_BYTES = 1 << 24  # Larger batches are faster in chunks, whose copies overlap with kernels.
 
 
 def encode_direct(
     resources: Resources, resident: Resident, batch: Batch, address: int, id_bits: int
 ) -> Int64s | None:
-    """Ids to memory of the device, with room for one a byte; int64[B + 1], where rows' begin.
+    """Encode rows into device memory that has room for one id a byte.
 
-    Special tokens are matched and nothing is added. None: nothing that lies there may be used.
+    Special tokens are matched, and nothing is added.
+
+    Returns:
+        The offsets int64[B + 1]; None where the batch must be encoded in another way. Then the
+        memory holds nothing of use.
 
     Raises:
-        OutOfMemory: there is no room for all of it.
-        DeviceFault: a kernel found itself wrong.
+        OutOfMemory: no workspace for the whole batch fits into memory.
+        DeviceFault: a kernel detected an inconsistency.
     """
     size = len(batch.data), len(batch)
-    is_plain = resident.family.plain and not resident.meets_breaks
+    is_plain = resident.family.plain and not resident.had_breaks
     if not is_plain or address % ALIGNMENT or max(size[0], BYTES_A_ROW * size[1]) > MOST_BYTES:
         return None
     with resources.workspaces.lend(*size, resident.family.layout) as workspace:

@@ -1,13 +1,12 @@
-"""A small batch in one launch: from pinned host memory to pinned host memory.
+"""Fused kernels: all stages of a small batch in one launch, from and to pinned host memory.
 
-Here is which kernel does all of a batch, and the fast path: of batches that ask for ids and nothing
-unusual all that the host does is one call of C++. Others, and such a batch where its kernel finds
-that there is more to do, go by way of `call.SmallCall`.
+This module chooses the fused kernel of a batch. It also has the fast path: for a batch that needs
+only ids, the host makes a single call of C++. All other small batches go through
+`call.SmallCall`, and so does a batch of the fast path whose kernel could not finish it.
 
-The stages of such a kernel take some microseconds (cuda/text/one_launch/stages.cuh,
-cuda/dna/parts/part.cuh), so that what counts is everything around them:
-nothing is made anew, no field of the Job is written but those that differ from batch to batch, and
-every function that is called counts.
+The stages themselves take some microseconds (cuda/text/one_launch/stages.cuh,
+cuda/dna/parts/part.cuh), so the work around them matters. Nothing is allocated, and only those
+fields of the Job are written that differ from batch to batch.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ Int64s = NDArray[np.int64]
 Ids = NDArray[Any]
 _FALLBACK = STATUS["FALLBACK"]
 ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
-"""Text that a kernel of one block, of a cluster, or of a grid encodes at most."""
+"""The most text that a fused kernel of one block, a cluster or a grid encodes."""
 FALLBACK_RUNS, FALLBACK_PIECES = constant("FALLBACK_RUNS"), constant("FALLBACK_PIECES")
 GOES_ON_FROM = {FALLBACK_RUNS: "pretokenize", FALLBACK_PIECES: "windows"}
 """The kernel from which on single launches go on where a grid stops, by FALLBACK_*."""
 FAST_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "encode_cluster")}
-"""The kernels of the fast path, one block or cluster each, and their blocks, whatever the batch."""
+"""The kernels of the fast path, and the number of blocks of each, which no batch changes."""
 CAN_FALL_BACK = frozenset((*FAST_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
-"""Kernels after which others may have to run."""
-ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
-BASES_SKIPS = 15  # Batches behind one with others than bases that are taken for such, too.
+"""The fused kernels that may need fallback kernels to finish a batch."""
+ALIGNMENT = 16  # Of text that a kernel reads in place.
+BASES_SKIPS = 15  # Batches that skip the kernel of bases after it could not finish one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ class HostText:
     """The text of a small batch in pinned memory.
 
     Attributes:
-        address: where it lies; 0: it is on its way to the device.
-        copy: what still writes it; None: it is there.
+        address: its address; 0 where the text is being copied to the device.
+        copy: the copy that is still writing it; None where it is complete.
     """
 
     address: int
@@ -66,12 +65,12 @@ class HostText:
 
 
 def size_of(num_bytes: int, num_rows: int) -> int:
-    """Bytes of a batch's text, or of what its rows make up for."""
+    """Return the size of a batch: the bytes of its text, or ROW_BYTES a row if that is more."""
     return max(num_bytes, ROW_BYTES * num_rows)
 
 
 def fused_kernel(family: Family, size: int) -> str:
-    """A family's for a batch of a size that is GRID_BYTES at most."""
+    """Return the fused kernel of a family for a batch of up to GRID_BYTES; "" if there is none."""
     if not family.fused:
         return family.bases
     one_block, cluster, grid = family.fused
@@ -81,29 +80,29 @@ def fused_kernel(family: Family, size: int) -> str:
 
 
 def most_fused_bytes(info: DeviceInfo) -> int:
-    """Text of the largest batch whose stages are one launch on a device."""
+    """Return the bytes of the largest batch that a device can encode by one launch."""
     return GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
 
 
 def kernel_for(resources: Resources, resident: Resident, size: int) -> str:
-    """The kernel that does all of a batch of a size; "" where there is none."""
+    """Return the fused kernel for a batch of a size; "" if there is none."""
     if not resident.is_fused or size > resources.fused_bytes:
         return ""
     return fused_kernel(resident.family, size)
 
 
 def is_fast(kernel: str, batch: Batch, options: RowOptions) -> bool:
-    """Whether a kernel does all of a batch in one call of C++: its rows ask for ids alone."""
+    """Whether the fast path may encode a batch: its rows need only ids."""
     return kernel in FAST_BLOCKS and (options.is_default or batch.options == WITHOUT_TEMPLATE)
 
 
 def blocks_of(kernel: str, size: int, processors: int) -> int:
-    """Blocks of the launch that encodes a small batch."""
+    """Return the number of blocks of a fused launch."""
     return FAST_BLOCKS.get(kernel) or num_blocks(kernel, size, processors)
 
 
 def staged_text(workspace: Workspace, batch: Batch) -> HostText:
-    """Where a block or a cluster finds the text: in the workspace's pinned memory."""
+    """Copy the text into the workspace's pinned memory, where a block or cluster reads it."""
     data = batch.data
     workspace.text[: len(data)] = data
     return HostText(workspace.text_place)
@@ -112,9 +111,10 @@ def staged_text(workspace: Workspace, batch: Batch) -> HostText:
 def grid_text(
     workspace: Workspace, batch: Batch, staging: CopyPool, *, in_place: bool = False
 ) -> HostText:
-    """Where a grid finds the text.
+    """Bring the text to where a grid reads it.
 
-    `in_place`: the grid goes on while it reads, so that pinned text of any size stays where it is.
+    With `in_place`, pinned text of any size is read where it is: the kernel computes while it
+    reads.
     """
     data = batch.data
     place, is_pinned = address_of(data), workspace.device.is_pinned(data)
@@ -130,12 +130,12 @@ def grid_text(
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A kernel that does all of a batch.
+    """A fused launch.
 
     Attributes:
-        kernel: its name.
-        source: where it finds the text: STAGED, IN_PLACE or COPIED.
-        size: of the batch, see `size_of`.
+        kernel: the name of the kernel.
+        source: where the kernel reads the text: STAGED, IN_PLACE or COPIED.
+        size: the size of the batch, see `size_of`.
     """
 
     kernel: str
@@ -146,7 +146,12 @@ class _Launch:
 def encode_ids(
     resources: Resources, digest: str, data: Bytes, offsets: Int64s
 ) -> tuple[Ids, Int64s] | str | None:
-    """As `GpuEngine.encode_ids`; or a kernel, as from `encode`; None: nothing was tried."""
+    """Try to encode as `GpuEngine.encode_ids` does, by the fast path.
+
+    Returns:
+        The ids and offsets; or the name of a kernel as `encode` returns it; or None where the fast
+        path does not apply and nothing was launched.
+    """
     if not are_arrays(data, offsets):
         return None
     size = size_of(len(data), len(offsets) - 1)
@@ -172,7 +177,7 @@ def encode_batch(
     options: RowOptions,
     validate: bool,
 ) -> Encoded | str:
-    """The answer to a batch that `is_fast` says yes to; or a kernel, as `encode`."""
+    """Encode a batch for which `is_fast` is true; or return a kernel as `encode` does."""
     answer = encode(
         resources,
         resident,
@@ -200,10 +205,12 @@ def encode(
     validate: bool = False,
     id_dtype: type[np.integer[Any]] = np.int32,
 ) -> tuple[Ids, Int64s] | str:
-    """Ids of rows and where each row's begin, by a kernel of FAST_BLOCKS.
+    """Encode rows by a kernel of FAST_BLOCKS.
 
-    Or the kernel that the usual way begins with: "" where this one was launched and left the
-    batch to single launches.
+    Returns:
+        The ids int32[T] (or of `id_dtype`) and the offsets int64[B + 1]. Where the batch must be
+        encoded by `SmallCall` instead, the fused kernel that it tries first: `kernel`, or "" if
+        that kernel has just been launched and could not finish the batch.
     """
     if resources.stage_times.is_next:
         return kernel
@@ -240,10 +247,11 @@ def encode(
 def encode_to(
     resources: Resources, digest: str, data: Bytes, offsets: Int64s, out: OutputBuffer
 ) -> Int64s | str | None:
-    """Ids of rows to memory that kernels reach; int64[B + 1], where each row's begin.
+    """Encode rows into memory that kernels can write, by one fused launch.
 
-    Or, where there is more to do, "" if a kernel of FAST_BLOCKS left it to single
-    launches, else None; what lies there then may not be used.
+    Returns:
+        The offsets int64[B + 1]. Otherwise `out` holds nothing of use and the batch must be encoded
+        in another way: "" where a kernel of FAST_BLOCKS could not finish it, else None.
     """
     if not are_arrays(data, offsets):
         return None
@@ -271,14 +279,14 @@ def encode_to(
 
 
 def _launch_for(resources: Resources, resident: Resident, data: Bytes, size: int) -> _Launch | None:
-    """One that does all of a batch; None where there is none."""
+    """Choose the fused launch of a batch; None if there is none."""
     family, device = resident.family, resources.device
     kernel = kernel_for(resources, resident, size)
     if not kernel:
         return None
     if family.bases and not resident.bases_skips:
-        is_there = device.is_pinned(data) and not address_of(data) % ALIGNMENT
-        return _Launch(family.bases, IN_PLACE, size) if is_there else None
+        can_read = device.is_pinned(data) and not address_of(data) % ALIGNMENT
+        return _Launch(family.bases, IN_PLACE, size) if can_read else None
     if FAST_BLOCKS.keys().isdisjoint(family.fused):
         return None
     if kernel in FAST_BLOCKS:
@@ -333,5 +341,5 @@ def _note_fallback(resident: Resident, kernel: str, fallback: int) -> str | None
 
 
 def are_arrays(data: object, offsets: object) -> bool:
-    """Whether both are NumPy's; of which kind, C++ looks."""
+    """Whether both are NumPy arrays; C++ checks their dtypes and shapes."""
     return isinstance(data, np.ndarray) and isinstance(offsets, np.ndarray)

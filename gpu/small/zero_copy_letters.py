@@ -79,7 +79,7 @@ def fetch_letters(
     place = address_of(text)
     is_pinned = resources.device.is_pinned(text)
     is_aligned = address % ALIGNMENT == 0 and (place % ALIGNMENT == 0 or not is_pinned)
-    if not resident.family.fetch or resident.meets_breaks or not is_aligned:
+    if not resident.family.fetch or resident.had_breaks or not is_aligned:
         return False
     kernel = resident.family.fetch + ("" if id_bits == 32 else str(id_bits))
     id_bytes, size = id_bits // 8, len(text)

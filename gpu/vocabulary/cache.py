@@ -1,8 +1,8 @@
-"""Vocabularies on the device: made once, the least recently used given up when memory is short.
+"""A cache of vocabularies on the device; the least recently used is evicted when memory is short.
 
-Knows no batch. One that was given up is made again when it is needed.
+An evicted vocabulary is prepared again when it is needed. Nothing here knows of batches.
 
-    load ──► on the device ──► given up or unloaded ──► freed when its last running call is done
+    load ──► on the device ──► evicted or unloaded ──► freed when its last running call is done
                   ▲                     │
                   └──── the next use ───┘
 """
@@ -36,21 +36,21 @@ class Resident:
 
     Attributes:
         family: the kernels that compute it.
-        fields: Job fields and what they hold.
-        num_rounds: rounds of special tokens.
-        has_whole_only: whether starts made by cutting must differ from others.
+        fields: the values of its Job fields.
+        num_rounds: the number of rounds in which special tokens are matched.
+        has_whole_only: whether starts from splitting must be told apart from pretoken starts.
         address, num_bytes: its one block of device memory.
-        meets_breaks: what ends a run of letters was in the last large batch, and nothing else that
-            plain kernels leave to others; so they are not tried.
+        had_breaks: whether breaks, which end a run of letters, were the only reason for fallback
+            kernels in the last large batch; then the plain kernels are not tried.
         planned_fallback: where a grid stopped in the last small batch, a key of GOES_ON_FROM: in
             the next one it stops there whatever it finds, with others queued behind; 0: nowhere.
-        bases_skips: small batches from now on that are not taken for bases, see SmallCall.
-        is_pinned: it is not given up to make room.
-        users: calls that use it now.
-        wanted: False once it was unloaded or given up; its last user frees it.
-        is_fused: a small batch is one launch (cuda/text/one_launch, cuda/dna/parts).
-        words: intp[F], which of the Job's 8-byte words the fields are; `values`, uint64[F], are
-            what they hold, so that a workspace gets all at once.
+        bases_skips: small batches for which the kernel of bases is still skipped, see SmallCall.
+        is_permanent: whether it is never evicted.
+        users: the number of calls that use it now.
+        is_cached: False once it was unloaded or evicted; then its last user frees it.
+        is_fused: whether it has a fused kernel (cuda/text/one_launch, cuda/dna/parts).
+        words: intp[F], the numbers of the Job's 8-byte words that hold the fields.
+        values: uint64[F], the fields; a workspace copies all of them at once.
     """
 
     family: Family
@@ -59,12 +59,12 @@ class Resident:
     has_whole_only: bool
     address: int
     num_bytes: int
-    meets_breaks: bool = False
+    had_breaks: bool = False
     planned_fallback: int = 0
     bases_skips: int = 0
-    is_pinned: bool = False
+    is_permanent: bool = False
     users: int = 0
-    wanted: bool = True
+    is_cached: bool = True
     words: NDArray[np.intp] = field(init=False)
     values: NDArray[np.uint64] = field(init=False)
     is_fused: bool = field(init=False)
@@ -77,24 +77,24 @@ class Resident:
         )
 
     def most_ids(self, num_ids: int, num_rows: int) -> int:
-        """Ids of an answer at most, begin and end tokens of rows and their pieces included."""
+        """Return the most ids an answer may have: `num_ids`, and the template around each piece."""
         piece_ids = self.fields.get("piece_ids")
         num_pieces = num_rows + (num_ids // piece_ids if piece_ids else 0)
         return num_ids + num_pieces * (self.fields["num_prefix"] + self.fields["num_suffix"])
 
 
 class VocabularyCache:
-    """The vocabularies of one device; every method may be called from several threads.
+    """The vocabularies of one device; every method is thread-safe.
 
     Args:
         device: the device.
-        budget_bytes: device memory that all of them may take together.
-        prepare: gives a vocabulary's arrays; takes a second, and nobody else waits for it,
-            nor for its family's kernels, which are compiled behind it.
+        budget_bytes: the device memory that all vocabularies may take together.
+        prepare: makes the arrays of a vocabulary. This may take a second, as may compiling the
+            kernels of its family afterwards; calls for other vocabularies do not wait meanwhile.
 
     Attributes:
-        used_bytes: what they take now.
-        num_evicted: how many were given up.
+        used_bytes: the device memory that they take now.
+        num_evicted: how many have been evicted.
     """
 
     def __init__(
@@ -109,30 +109,30 @@ class VocabularyCache:
         self._seed = secrets.randbits(32)
         self._residents: OrderedDict[str, Resident] = OrderedDict()  # Least recently used first.
         self._making: set[str] = set()
-        self._num_leaving = 0
+        self._num_removed_in_use = 0
         self._lock, self._uploading = RLock(), Lock()
         self._changed = Condition(self._lock)
 
     def __contains__(self, digest: str) -> bool:
         return digest in self._residents
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
-        """Put a vocabulary on the device; returns its bytes there.
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
+        """Put a vocabulary on the device unless it is there, and return its bytes there.
 
         Args:
-            vocabulary: the vocabulary; where it is there already, nothing is copied.
-            pinned: from now on it stays until it is unloaded.
+            vocabulary: the vocabulary.
+            permanent: whether it is never evicted from now on, only unloaded.
 
         Raises:
             NotCovered: the kernels cannot compute it.
-            OutOfMemory: it does not fit beside the pinned ones.
+            OutOfMemory: it does not fit beside the permanent ones.
         """
         with self.using(vocabulary) as resident:
-            resident.is_pinned |= pinned
+            resident.is_permanent |= permanent
             return resident.num_bytes
 
     def using(self, vocabulary: Vocabulary) -> _Use:
-        """A vocabulary that stays on the device for a `with` block; loads it if need be.
+        """Keep a vocabulary on the device during a `with` block; load it if it is not there.
 
         Raises:
             NotCovered, OutOfMemory: see `load`.
@@ -140,7 +140,7 @@ class VocabularyCache:
         return _Use(self, self.take(vocabulary.digest) or self._make(vocabulary))
 
     def take(self, digest: str) -> Resident | None:
-        """A vocabulary that stays until it is given back; None: it is not on the device."""
+        """Return a vocabulary, which stays until `give`; None if it is not on the device."""
         with self._lock:
             resident = self._residents.get(digest)
             if resident is not None:
@@ -149,22 +149,22 @@ class VocabularyCache:
             return resident
 
     def give(self, resident: Resident) -> None:
-        """Give a vocabulary back that was taken."""
+        """End the use of a vocabulary that `take` returned."""
         with self._lock:
             resident.users -= 1
-            if not resident.wanted and not resident.users:
-                self._num_leaving -= 1
+            if not resident.is_cached and not resident.users:
+                self._num_removed_in_use -= 1
                 self._free(resident)
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary, pinned or not; calls that use it finish on it."""
+        """Remove a vocabulary, permanent or not; running calls still finish with it."""
         with self._lock:
             resident = self._residents.pop(digest, None)
             if resident is not None:
-                self._leave(resident)
+                self._remove(resident)
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Unload all vocabularies."""
         for digest in list(self._residents):
             self.unload(digest)
 
@@ -190,7 +190,7 @@ class VocabularyCache:
                 self._changed.notify_all()
 
     def _upload(self, prepared: Prepared) -> Resident:
-        """A resident with one user, not yet known by its digest."""
+        """Copy the arrays of a vocabulary to the device; it has one user and is not yet cached."""
         places, size = {}, 0
         for name, array in prepared.arrays.items():
             places[name] = size
@@ -212,18 +212,18 @@ class VocabularyCache:
         return resident
 
     def _allocate(self, num_bytes: int) -> int:
-        """Device memory, for which others are given up if need be.
+        """Allocate device memory; evict other vocabularies if it is short.
 
         Raises:
-            OutOfMemory: it does not fit beside the pinned ones.
+            OutOfMemory: it does not fit beside the permanent ones.
         """
         with self._lock:
-            pinned = sum(r.num_bytes for r in self._residents.values() if r.is_pinned)
+            permanent = sum(r.num_bytes for r in self._residents.values() if r.is_permanent)
             message = (
-                f"a vocabulary of {num_bytes} bytes beside {pinned} of pinned ones; all together "
-                f"may have {self.budget_bytes}"
+                f"a vocabulary of {num_bytes} bytes beside {permanent} of pinned ones; "
+                f"all together may have {self.budget_bytes}"
             )
-            if num_bytes + pinned > self.budget_bytes:
+            if num_bytes + permanent > self.budget_bytes:
                 raise OutOfMemory(message)
             while True:
                 if self.used_bytes + num_bytes <= self.budget_bytes:
@@ -232,24 +232,24 @@ class VocabularyCache:
                         self.used_bytes += num_bytes
                         return address
                 if not self._evict_one():
-                    if not self._num_leaving:
+                    if not self._num_removed_in_use:
                         raise OutOfMemory(message)
                     self._changed.wait()
 
     def _evict_one(self) -> bool:
-        """Give the least recently used one up, an idle one before one in use; False: all pinned."""
-        unpinned = [digest for digest, each in self._residents.items() if not each.is_pinned]
-        idle = [digest for digest in unpinned if not self._residents[digest].users]
-        for digest in (idle or unpinned)[:1]:
+        """Evict the least recently used one, idle ones first; return whether there was one."""
+        evictable = [digest for digest, each in self._residents.items() if not each.is_permanent]
+        idle = [digest for digest in evictable if not self._residents[digest].users]
+        for digest in (idle or evictable)[:1]:
             self.num_evicted += 1
-            self._leave(self._residents.pop(digest))
+            self._remove(self._residents.pop(digest))
             return True
         return False
 
-    def _leave(self, resident: Resident) -> None:
-        resident.wanted = False
+    def _remove(self, resident: Resident) -> None:
+        resident.is_cached = False
         if resident.users:
-            self._num_leaving += 1
+            self._num_removed_in_use += 1
         else:
             self._free(resident)
 
@@ -260,7 +260,7 @@ class VocabularyCache:
 
 
 class _Use:
-    """Keeps a vocabulary on the device for a `with` block; made in a third of contextlib's time."""
+    """Keeps a vocabulary on the device during a `with` block; contextlib would be slower."""
 
     __slots__ = ("_cache", "_resident")
 

@@ -59,7 +59,7 @@ def check(
     """
     left = [may_split_kmers(vocabulary, text) for text in texts]
     if any(left):
-        with pytest.raises(NotCovered, match="apart"):
+        with pytest.raises(NotCovered, match="splits k-mers"):
             engine.encode(vocabulary, Batch(texts, options=options))
     texts = [text for is_left, text in zip(left, texts, strict=True) if not is_left]
     rows = [text.encode() for text in texts]

@@ -42,11 +42,11 @@ def test_any_kmers_have_the_ids_of_batches(vocabulary, texts, bits, is_pinned):
 
 
 @pytest.mark.parametrize("text", ["ACG-TAC", "ACG TA-", "ACGTACN" * 3000 + "-", "ACG\u200b"])
-def test_a_stream_with_kmers_to_be_taken_apart_is_left_by_name(text):
+def test_a_stream_whose_kmers_may_be_split_is_not_covered(text):
     engine, data = engine_of("emulated"), np.frombuffer(text.encode(), np.uint8)
     for _ in range(2):
         out = DeviceArray(engine.device, 2 * len(data), "<i4")
-        with pytest.raises(NotCovered, match="apart"):
+        with pytest.raises(NotCovered, match="splits k-mers"):
             encode_stream(engine, load("dnabert1_3mer"), data, np.array([0, len(data)]), out)
 
 

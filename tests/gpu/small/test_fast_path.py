@@ -90,7 +90,7 @@ def test_begin_and_end_tokens_are_added_or_not(engine, usual):
     ],
     ids=["cut", "refuses", "plain"],
 )
-def test_what_asks_for_more_goes_the_usual_way(engine, usual, options):
+def test_unusual_options_go_the_usual_way(engine, usual, options):
     encoded = engine.encode(load("gpt2"), Batch(TEXTS, options=options))
     check(encoded, "gpt2", TEXTS, [options] * 4)
     assert usual == ["encode_block"]
@@ -113,7 +113,7 @@ def test_a_long_piece_is_left_to_single_launches_at_once(usual, monkeypatch):
     assert [kernel for kernel in launches if kernel.startswith("encode_")] == 2 * ["encode_block"]
 
 
-def test_a_row_that_ends_before_it_begins_is_told_by_its_number(engine):
+def test_a_row_that_ends_before_it_begins_is_named_by_its_number(engine):
     data, offsets = np.zeros(8, np.uint8), np.array([0, 5, 2, 8])
     with pytest.raises(DescendingOffsets, match="row 1 begins at 5 and ends at 2"):
         engine.encode_ids(load("gpt2"), data, offsets)
@@ -195,11 +195,11 @@ def test_pinned_text_to_pinned_ids_is_one_call(engine, usual, begin, size, dtype
     assert by_engine == ["encode_grid"] * ((size > CLUSTER_BYTES) + (in_place and begin))
 
 
-def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
-    launches, told, run_grid = note_launches(monkeypatch), list[int](), SmallCall.run_grid
+def test_fallback_kernels_are_queued_behind_the_next_grid_at_once(usual, monkeypatch):
+    launches, planned, run_grid = note_launches(monkeypatch), list[int](), SmallCall.run_grid
 
     def noted(call: SmallCall, kernel: str) -> bool:
-        told.append(call.resident.planned_fallback)
+        planned.append(call.resident.planned_fallback)
         return run_grid(call, kernel)
 
     monkeypatch.setattr(SmallCall, "run_grid", noted)
@@ -211,14 +211,14 @@ def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
         ids = tokenizer.encode(load("gpt2"), text.decode(), PLAIN).ids
         assert out[: begins[-1]].tolist() == ids
     assert usual == ["encode_grid"] * 2
-    assert all(told) and len(told) == 2  # It knows what to leave before it runs again.
+    assert all(planned) and len(planned) == 2  # Set before the grid runs again.
     grids = [place for place, kernel in enumerate(launches) if kernel == "encode_grid"]
-    assert grids[:2] == [0, 1] and launches[2] == "windows"  # Tried, and then told what to leave.
+    assert grids[:2] == [0, 1] and launches[2] == "windows"  # Tried, and then planned to stop.
     assert launches[grids[2] :][:2] == ["encode_grid", "windows"]  # It was needed the last time.
     assert launches[grids[3] :] == ["encode_grid"]
 
 
-def test_what_a_few_texts_leave_is_launched_once(usual, monkeypatch):
+def test_fallback_of_a_single_block_is_launched_once(usual, monkeypatch):
     launches = note_launches(monkeypatch)
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     engine.load(load("gpt2"))

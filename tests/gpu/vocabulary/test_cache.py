@@ -77,11 +77,11 @@ def test_the_least_recently_used_leaves_and_comes_back_with_its_next_use() -> No
 
 def test_the_pinned_stay_until_they_are_unloaded() -> None:
     held = residents(2)
-    held.load(A, pinned=True)
+    held.load(A, permanent=True)
     for each in (B, C, D, B):
         held.load(each)
         assert "a" in held
-    held.load(B, pinned=True)
+    held.load(B, permanent=True)
     with pytest.raises(OutOfMemory, match="beside"):
         held.load(C)
     assert names(held) == "ab"
