@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.core.errors import UnknownVocabulary
@@ -18,86 +18,110 @@ EXTENSIONS = [
     "system_shared_memory",
     "cuda_shared_memory",
 ]
-ENCODE: dict[str, list[Any]] = {
-    "inputs": [("text", "BYTES", [-1], False), ("offsets", "INT64", [-1], True)],
-    "outputs": [
-        ("input_ids", "INT32", [-1]),
-        ("offsets", "INT64", [-1]),
-        ("attention_mask", "INT8", [-1, -1]),
-        ("num_tokens", "INT64", [-1]),
-        ("errors", "BYTES", [-1]),
+
+
+class TensorSpec(NamedTuple):
+    """An input or output of a model; a size of -1 in the shape may be any size."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    is_optional: bool = False
+
+    def metadata(self) -> dict[str, Any]:
+        """Describe the tensor as the protocol's model metadata does."""
+        return {"name": self.name, "datatype": self.datatype, "shape": self.shape}
+
+    def config(self) -> dict[str, Any]:
+        """Describe the tensor as Triton's model configuration does."""
+        kind = "STRING" if self.datatype == "BYTES" else self.datatype
+        return {"name": self.name, "data_type": f"TYPE_{kind}", "dims": self.shape}
+
+
+class ModelSpec(NamedTuple):
+    """The inputs and outputs of a model."""
+
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
+
+
+ENCODE = ModelSpec(
+    inputs=[
+        TensorSpec("text", "BYTES", [-1]),
+        TensorSpec("offsets", "INT64", [-1], is_optional=True),
     ],
-}
-DECODE: dict[str, list[Any]] = {
-    "inputs": [("input_ids", "INT32", [-1], False), ("offsets", "INT64", [-1], True)],
-    "outputs": [("text", "BYTES", [-1]), ("errors", "BYTES", [-1])],
-}
+    outputs=[
+        TensorSpec("input_ids", "INT32", [-1]),
+        TensorSpec("offsets", "INT64", [-1]),
+        TensorSpec("attention_mask", "INT8", [-1, -1]),
+        TensorSpec("num_tokens", "INT64", [-1]),
+        TensorSpec("errors", "BYTES", [-1]),
+    ],
+)
+DECODE = ModelSpec(
+    inputs=[
+        TensorSpec("input_ids", "INT32", [-1]),
+        TensorSpec("offsets", "INT64", [-1], is_optional=True),
+    ],
+    outputs=[TensorSpec("text", "BYTES", [-1]), TensorSpec("errors", "BYTES", [-1])],
+)
 
 
 def server() -> dict[str, Any]:
-    """Describe the server."""
+    """Describe the server and its extensions."""
     return {"name": "warptok", "version": package_version(), "extensions": EXTENSIONS}
 
 
 def check_version(service: Service, model: str, version: str = "") -> RegisteredVocabulary:
-    """Find the vocabulary of a model, and check the version.
+    """Check the version of a model, and return the model's vocabulary.
 
     Raises:
         UnknownVocabulary: there is no such model, or not in this version.
     """
-    known = service.registry.find(model.removesuffix(DECODE_SUFFIX))
+    vocabulary = service.registry.find(model.removesuffix(DECODE_SUFFIX))
     if version not in ("", VERSION):
         raise UnknownVocabulary(f"{model} has the version {VERSION} only, not {version}", "version")
-    return known
+    return vocabulary
 
 
-def _tensors(model: str) -> dict[str, list[Any]]:
+def _find_spec(model: str) -> ModelSpec:
     return DECODE if model.endswith(DECODE_SUFFIX) else ENCODE
 
 
 def metadata(model: str) -> dict[str, Any]:
     """Describe the names, datatypes and shapes of a model's inputs and outputs."""
-    sides = {
-        side: [{"name": t[0], "datatype": t[1], "shape": t[2]} for t in tensors]
-        for side, tensors in _tensors(model).items()
+    spec = _find_spec(model)
+    return {
+        "name": model,
+        "versions": [VERSION],
+        "platform": "warptok",
+        "inputs": [tensor.metadata() for tensor in spec.inputs],
+        "outputs": [tensor.metadata() for tensor in spec.outputs],
     }
-    return {"name": model, "versions": [VERSION], "platform": "warptok", **sides}
 
 
 def config(model: str) -> dict[str, Any]:
     """Describe a model as Triton's model configuration does."""
-    tensors = _tensors(model)
-    types = {"BYTES": "TYPE_STRING"}
+    spec = _find_spec(model)
     return {
         "name": model,
         "platform": "warptok",
         "backend": "warptok",
         "max_batch_size": 0,
-        "input": [
-            {
-                "name": name,
-                "data_type": types.get(datatype, f"TYPE_{datatype}"),
-                "dims": shape,
-                "optional": optional,
-            }
-            for name, datatype, shape, optional in tensors["inputs"]
-        ],
-        "output": [
-            {"name": name, "data_type": types.get(datatype, f"TYPE_{datatype}"), "dims": shape}
-            for name, datatype, shape in tensors["outputs"]
-        ],
+        "input": [tensor.config() | {"optional": tensor.is_optional} for tensor in spec.inputs],
+        "output": [tensor.config() for tensor in spec.outputs],
     }
 
 
 def index(service: Service, *, ready_only: bool = False) -> list[dict[str, str]]:
     """List all models with their state, as Triton's repository index does."""
     models = []
-    for known in service.registry.known.values():
-        is_ready = known.name in service.registry.entries
+    for vocabulary in service.registry.known:
+        is_ready = vocabulary in service.registry.entries
         if ready_only and not is_ready:
             continue
-        reason = service.registry.failures.get(known.name, "")
+        reason = service.registry.failures.get(vocabulary, "")
         state = "READY" if is_ready else "UNAVAILABLE"
-        for name in (known.name, known.name + DECODE_SUFFIX):
+        for name in (vocabulary, vocabulary + DECODE_SUFFIX):
             models.append({"name": name, "version": VERSION, "state": state, "reason": reason})
     return models
