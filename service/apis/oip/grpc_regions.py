@@ -16,7 +16,7 @@ async def system_status(
         each.name: status.RegionStatus(
             name=each.name, key=each.key, offset=each.offset, byte_size=each.byte_size
         )
-        for each in oip.regions.status(request.name)
+        for each in oip.regions.system_status(request.name)
     }
     return status(regions=regions)
 

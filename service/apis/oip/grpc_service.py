@@ -1,6 +1,7 @@
 """Implements inference.GRPCInferenceService: the Open Inference Protocol v2 and Triton's calls.
 
-The calls of `oip.infer` and `oip.models`, from messages and back; protos/inference.proto has them.
+Each call turns its message into a call of `infer`, `models` or the registry, and the result into a
+message; protos/inference.proto describes the messages.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.apis.oip import grpc_regions as regions
 from service.apis.oip import models
@@ -29,7 +29,7 @@ from vocabularies.batch.batch import Batch
 
 NAME = "inference.GRPCInferenceService"
 MAX_TENSORS = 16
-CONTENTS = {
+CONTENTS = {  # The field of the typed contents that holds a datatype.
     BYTES: "bytes_contents",
     "UINT8": "uint_contents",
     "UINT16": "uint_contents",
@@ -55,10 +55,10 @@ async def model_ready(
 ) -> pb.ModelReadyResponse:
     """Report whether a model is ready; an unknown model is not ready, as in Triton."""
     try:
-        known = models.check_version(oip.service, request.name, request.version)
+        vocabulary = models.check_version(oip.service, request.name, request.version)
     except UnknownVocabulary:
         return pb.ModelReadyResponse(ready=False)
-    return pb.ModelReadyResponse(ready=known.name not in oip.service.registry.failures)
+    return pb.ModelReadyResponse(ready=vocabulary.name not in oip.service.registry.failures)
 
 
 async def server_metadata(oip: OipState, call: Call, request: Any) -> pb.ServerMetadataResponse:
@@ -120,24 +120,24 @@ async def repository_unload(
 async def model_infer(
     oip: OipState, call: Call, request: pb.ModelInferRequest
 ) -> pb.ModelInferResponse:
-    """Encode texts or decode ids, as the model's name says."""
+    """Encode texts, or decode ids if the model's name ends with `.decode`."""
     models.check_version(oip.service, request.model_name, request.model_version)
     if len(request.inputs) > MAX_TENSORS or len(request.outputs) > MAX_TENSORS:
         raise InvalidRequest(f"more than {MAX_TENSORS} inputs or outputs", "inputs")
-    asked = Inference(
+    inference = Inference(
         request.model_name,
         _values(request.parameters),
         _inputs(oip, request),
         [RequestedOutput(each.name, _values(each.parameters)) for each in request.outputs],
         call,
     )
-    return _response(oip, request, await infer(oip, asked))
+    return _make_response(oip, request, await infer(oip, inference))
 
 
 async def stream_infer(
     oip: OipState, call: Call, requests: AsyncIterator[pb.ModelInferRequest]
 ) -> AsyncIterator[pb.ModelStreamInferResponse]:
-    """Answer each request in order, by a result or an error; an error does not end the stream."""
+    """Answer each request in order, with a result or an error; an error does not end the stream."""
     async for request in requests:
         try:
             response = await model_infer(oip, replace(call, timeout_s=None), request)
@@ -176,11 +176,11 @@ def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
             data = np.frombuffer(content, np.uint8)
             inputs[each.name] = read_tensor(each.name, each.datatype, shape, data)
         else:
-            inputs[each.name] = _typed(each, shape)
+            inputs[each.name] = _read_contents(each, shape)
     return inputs
 
 
-def _typed(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) -> Tensor:
+def _read_contents(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) -> Tensor:
     """Read a tensor from typed contents."""
     field = CONTENTS.get(each.datatype)
     values = list(getattr(each.contents, field)) if field is not None else []
@@ -190,29 +190,25 @@ def _typed(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) 
     return Tensor(each.name, BYTES, shape, tensor.data)
 
 
-def _response(
+def _make_response(
     oip: OipState, request: pb.ModelInferRequest, outputs: list[Tensor]
 ) -> pb.ModelInferResponse:
-    wanted = {each.name: _values(each.parameters) for each in request.outputs}
+    requested = {each.name: _values(each.parameters) for each in request.outputs}
     response = pb.ModelInferResponse(
         model_name=request.model_name, model_version=VERSION, id=request.id
     )
     for tensor in outputs:
-        parameters = wanted.get(tensor.name, {})
+        parameters = requested.get(tensor.name, {})
         described = response.outputs.add(
             name=tensor.name, datatype=tensor.datatype, shape=tensor.shape
         )
         if REGION in parameters:
-            where = output_to_region(oip.regions, tensor, parameters)
-            _set_values(described.parameters, where)
+            written = output_to_region(oip.regions, tensor, parameters)
+            _set_values(described.parameters, written)
             response.raw_output_contents.append(b"")
         else:
-            response.raw_output_contents.append(_raw(tensor.data))
+            response.raw_output_contents.append(tensor.data.tobytes())
     return response
-
-
-def _raw(data: NDArray[Any]) -> bytes:
-    return data.tobytes()
 
 
 def _set_values(parameters: Any, values: dict[str, Any]) -> None:

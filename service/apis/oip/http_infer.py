@@ -7,7 +7,7 @@ answer  JSON | tensor | tensor ...     the same
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -37,26 +37,42 @@ BINARY_SIZE = "binary_data_size"
 SMALL_BYTES = 1 << 16  # The largest body that is read without memory from the engine.
 
 
-class _Part(IgnoreExtra):
+class _Output(IgnoreExtra):
     name: str
     parameters: dict[str, Any] = Field({})
 
 
-class _Input(_Part):
+class _Input(_Output):
     datatype: str
     shape: list[int] = Field(max_length=16)
     data: list[Any] | None = None
 
 
-class _InferBody(IgnoreExtra):
+class _InferDocument(IgnoreExtra):
+    """The JSON of a request."""
+
     id: str = ""
     parameters: dict[str, Any] = Field({})
     inputs: list[_Input] = Field(max_length=16)
-    outputs: list[_Part] = Field([], max_length=16)
+    outputs: list[_Output] = Field([], max_length=16)
+
+
+class _HttpAnswer(NamedTuple):
+    """An answer: the JSON, the tensors behind it, and the headers that give their sizes."""
+
+    parts: list[NDArray[Any]]
+    headers: list[tuple[bytes, bytes]]
 
 
 class Infer:
-    """Reads one inference request and answers it."""
+    """Reads one inference request and answers it.
+
+    Args:
+        oip: the state of the protocol.
+        scope: the ASGI scope of the request.
+        model: the name of the model.
+        version: the version of the model; "" if the path has none.
+    """
 
     def __init__(self, oip: OipState, scope: Scope, model: str, version: str) -> None:
         self.oip = oip
@@ -68,41 +84,39 @@ class Infer:
         self.json_length = lengths[0] if lengths else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read, infer, answer."""
+        """Read the request, run the model, and send the answer or the refusal."""
         try:
-            parts, headers = await self._answer(scope, receive)
+            answer = await self._answer(scope, receive)
         except ClientGone:
             self.call.is_gone = True
             return
         except Exception as error:
             await make_dialect_response(error, "oip")(scope, receive, send)
             return
-        await octets(send, parts, headers)
+        await octets(send, answer.parts, answer.headers)
 
-    async def _answer(
-        self, scope: Scope, receive: Receive
-    ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
+    async def _answer(self, scope: Scope, receive: Receive) -> _HttpAnswer:
         check_version(self.service, self.model, self.version)
-        body = await self._body(scope, receive)
+        body = await self._read_body(scope, receive)
         self.call.times.read = perf_counter()
         self.call.receive = receive
         read_timeout(self.call)
-        asked, binary = self._parse(body)
+        document, binary = self._parse(body)
         request = Inference(
             self.model,
-            asked.parameters,
-            self._inputs(asked, binary),
-            [RequestedOutput(each.name, each.parameters) for each in asked.outputs],
+            document.parameters,
+            self._inputs(document, binary),
+            [RequestedOutput(each.name, each.parameters) for each in document.outputs],
             self.call,
         )
         outputs = await infer(self.oip, request)
         begin = perf_counter()
-        answered = _answer_parts(self.oip, asked, self.model, outputs)
+        answer = _make_answer(self.oip, document, self.model, outputs)
         self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
-        return answered
+        return answer
 
-    async def _body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:
-        """Read a body; a large or compressed one into memory that the engine lends."""
+    async def _read_body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:
+        """Read the body; a large or compressed one into memory of the engine."""
         call, settings = self.call, self.service.settings
         limit = settings.max_body_bytes
         check_length(call.content_length, limit)
@@ -111,22 +125,24 @@ class Infer:
         sent = RequestBody(receive, call.encoding, limit, scope, settings.stream_idle_timeout_s)
         return await collect(sent, call.content_length, self.service.engine.host_memory)
 
-    def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferBody, NDArray[np.uint8]]:
+    def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferDocument, NDArray[np.uint8]]:
+        """Split a body into its JSON and the binary tensors behind it."""
         length = len(body) if self.json_length is None else _whole_number(self.json_length)
         if length > len(body):
             message = f"is {length}; the body has {len(body)} bytes"
             raise InvalidRequest(message, LENGTH.decode())
         if not length and self.json_length is not None:
-            return _raw_body(self.model, body), body
+            return _describe_raw_text(len(body)), body
         try:
-            asked = _InferBody.model_validate_json(body[:length].tobytes())
+            document = _InferDocument.model_validate_json(body[:length].tobytes())
         except ValidationError as error:
             raise invalid_body(error) from error
-        return asked, body[length:]
+        return document, body[length:]
 
-    def _inputs(self, asked: _InferBody, binary: NDArray[np.uint8]) -> dict[str, Tensor]:
+    def _inputs(self, document: _InferDocument, binary: NDArray[np.uint8]) -> dict[str, Tensor]:
+        """Read each input from shared memory, from the binary tensors in order, or from JSON."""
         inputs: dict[str, Tensor] = {}
-        for each in asked.inputs:
+        for each in document.inputs:
             data: Any = each.data
             size, shape = each.parameters.get(BINARY_SIZE), tuple(each.shape)
             if REGION in each.parameters:
@@ -154,24 +170,24 @@ def _whole_number(value: bytes) -> int:
     return number
 
 
-def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:
-    """Describe a body that holds only the bytes of the one input."""
-    size = {BINARY_SIZE: len(body)}
-    return _InferBody(
-        inputs=[_Input(name="text", datatype="UINT8", shape=[len(body)], parameters=size)]
+def _describe_raw_text(num_bytes: int) -> _InferDocument:
+    """Make the JSON of a body without JSON, which is one text."""
+    size = {BINARY_SIZE: num_bytes}
+    return _InferDocument(
+        inputs=[_Input(name="text", datatype="UINT8", shape=[num_bytes], parameters=size)]
     )
 
 
-def _answer_parts(
-    oip: OipState, asked: _InferBody, model: str, outputs: list[Tensor]
-) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
-    """Make the JSON, the tensors behind it, and the headers that separate them."""
-    all_binary = bool(asked.parameters.get("binary_data_output"))
-    wanted = {each.name: each.parameters for each in asked.outputs}
+def _make_answer(
+    oip: OipState, request: _InferDocument, model: str, outputs: list[Tensor]
+) -> _HttpAnswer:
+    """Make the answer, and write outputs to the regions that the request names."""
+    all_binary = bool(request.parameters.get("binary_data_output"))
+    requested = {each.name: each.parameters for each in request.outputs}
     described: list[dict[str, Any]] = []
     binary: list[NDArray[Any]] = []
     for tensor in outputs:
-        parameters = wanted.get(tensor.name, {})
+        parameters = requested.get(tensor.name, {})
         entry: dict[str, Any] = {
             "name": tensor.name,
             "datatype": tensor.datatype,
@@ -186,15 +202,13 @@ def _answer_parts(
             entry["data"] = _json_data(tensor)
         described.append(entry)
     document: dict[str, Any] = {"model_name": model, "model_version": VERSION, "outputs": described}
-    if asked.id:
-        document["id"] = asked.id
+    if request.id:
+        document["id"] = request.id
     head = np.frombuffer(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
     if not binary:
-        return [head], [(b"content-type", b"application/json")]
-    return [head, *binary], [
-        (b"content-type", b"application/octet-stream"),
-        (LENGTH, b"%d" % len(head)),
-    ]
+        return _HttpAnswer([head], [(b"content-type", b"application/json")])
+    headers = [(b"content-type", b"application/octet-stream"), (LENGTH, b"%d" % len(head))]
+    return _HttpAnswer([head, *binary], headers)
 
 
 def _json_data(tensor: Tensor) -> Any:
@@ -205,5 +219,5 @@ def _json_data(tensor: Tensor) -> Any:
     try:
         return [text.decode() for text in texts]
     except UnicodeDecodeError as error:
-        message = "a text is not UTF-8; ask for it with binary_data"
+        message = "a text is not UTF-8; request it with binary_data"
         raise InvalidRequest(message, f"outputs/{tensor.name}") from error

@@ -1,6 +1,6 @@
-"""The Open Inference Protocol v2 over HTTP, with Triton's extensions: /v2/..., as its clients ask.
+"""The routes of the Open Inference Protocol v2 under /v2, with Triton's extensions.
 
-Every refusal has the body that these clients read: JSON with a string `error`.
+Every refusal has the body that the protocol's clients read: JSON with a string `error`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def live() -> dict[str, bool]:
 
 @router.get("/health/ready")
 async def ready(service: ServiceDep, response: Response) -> dict[str, bool]:
-    """The service can answer; 503 where it cannot."""
+    """Report whether the service is ready: 200, or 503 if not."""
     is_ready = not readiness(service)
     response.status_code = 200 if is_ready else 503
     return {"live": True, "ready": is_ready}
@@ -53,7 +53,7 @@ async def all_statistics(oip: OipDep) -> dict[str, Any]:
 
 
 def _model(path: str) -> Callable[[Any], Any]:
-    """Both paths of a call on a model: with and without a version."""
+    """Declare a route of a model by both of its paths: with a version and without one."""
 
     def declare(function: Any) -> Any:
         for prefix in ("/models/{model}", "/models/{model}/versions/{version}"):
@@ -75,15 +75,15 @@ async def model_ready(
     service: ServiceDep, response: Response, model: str, version: str = ""
 ) -> dict[str, Any]:
     """Report whether a model is ready; its first request loads it if needed."""
-    known = models.check_version(service, model, version)
-    failure = service.registry.failures.get(known.name)
+    vocabulary = models.check_version(service, model, version)
+    failure = service.registry.failures.get(vocabulary.name)
     response.status_code = 200 if failure is None else 503
     return {"name": model, "ready": failure is None}
 
 
 @_model("/config")
 async def model_config(service: ServiceDep, model: str, version: str = "") -> dict[str, Any]:
-    """A model's configuration as Triton shows it."""
+    """Get a model's configuration as Triton shows it."""
     models.check_version(service, model, version)
     return models.config(model)
 
@@ -96,7 +96,7 @@ async def model_statistics(oip: OipDep, model: str, version: str = "") -> dict[s
 
 
 class InferRoute(APIRoute):
-    """A declared route that answers without FastAPI's reading of its parameters."""
+    """A route that FastAPI declares and `Infer` answers, as reading by FastAPI takes longer."""
 
     @override
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +109,7 @@ class InferRoute(APIRoute):
 
 
 async def infer(model: str, version: str = "") -> Response:
-    """Ids of texts, or texts of ids: see /v2/models/{model} for inputs and outputs."""
+    """Encode texts or decode ids; /v2/models/{model} has the inputs and outputs."""
     raise NotImplementedError  # InferRoute answers.
 
 
@@ -118,7 +118,7 @@ for path in ("/models/{model}/infer", "/models/{model}/versions/{version}/infer"
 
 
 class IndexRequest(IgnoreExtra):
-    """Which models a list shall hold."""
+    """Options of the list of models; `ready` leaves out those that are not ready."""
 
     ready: bool = False
 
@@ -126,13 +126,13 @@ class IndexRequest(IgnoreExtra):
 @router.post("/repository/index")
 async def repository_index(service: ServiceDep, request: Request) -> list[dict[str, str]]:
     """List all models and their states."""
-    asked = IndexRequest.model_validate_json(await request.body() or b"{}")
-    return models.index(service, ready_only=asked.ready)
+    options = IndexRequest.model_validate_json(await request.body() or b"{}")
+    return models.index(service, ready_only=options.ready)
 
 
 @router.post("/repository/models/{model}/load")
 async def repository_load(service: ServiceDep, model: str) -> dict[str, str]:
-    """Load a vocabulary that is known; files are uploaded with PUT /v1/vocabularies."""
+    """Load a registered vocabulary; PUT /v1/vocabularies/{name} uploads and registers one."""
     name = model.removesuffix(DECODE_SUFFIX)
     await service.get_host().vocabularies.load(name)
     return {}
@@ -146,7 +146,7 @@ async def repository_unload(service: ServiceDep, model: str) -> dict[str, str]:
 
 
 class RawHandle(IgnoreExtra):
-    """A cudaIpcMemHandle_t as Triton's clients spell it."""
+    """A cudaIpcMemHandle_t in the form that Triton's clients send."""
 
     b64: Base64Bytes
 
@@ -170,16 +170,16 @@ class SystemRegister(IgnoreExtra):
 @router.get("/systemsharedmemory/status")
 @router.get("/systemsharedmemory/region/{name}/status")
 async def system_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
-    """List the registered regions, or one of them."""
+    """List the registered regions of system memory, or one of them."""
     return [
         {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
-        for each in oip.regions.status(name)
+        for each in oip.regions.system_status(name)
     ]
 
 
 @router.post("/systemsharedmemory/region/{name}/register")
 async def system_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
-    """Register a region for inputs and outputs."""
+    """Register a region of system memory for inputs and outputs."""
     # Triton's client sends JSON without saying so.
     region = SystemRegister.model_validate_json(await request.body())
     regions = oip.regions
@@ -190,7 +190,7 @@ async def system_register(oip: OipDep, request: Request, name: str) -> dict[str,
 @router.post("/systemsharedmemory/unregister")
 @router.post("/systemsharedmemory/region/{name}/unregister")
 async def system_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
-    """Let go of a region, or of all."""
+    """Unregister a region of system memory, or all of them."""
     await oip.regions.unregister_system(name)
     return {}
 
@@ -198,7 +198,7 @@ async def system_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
 @router.get("/cudasharedmemory/status")
 @router.get("/cudasharedmemory/region/{name}/status")
 async def cuda_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
-    """The registered regions of device memory, or one of them."""
+    """List the registered regions of device memory, or one of them."""
     return [
         {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
         for each in oip.regions.cuda_status(name)
@@ -208,7 +208,7 @@ async def cuda_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
 @router.post("/cudasharedmemory/unregister")
 @router.post("/cudasharedmemory/region/{name}/unregister")
 async def cuda_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
-    """Let go of a region of device memory, or of all."""
+    """Unregister a region of device memory, or all of them."""
     await oip.regions.unregister_cuda(name)
     return {}
 
@@ -216,7 +216,7 @@ async def cuda_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
 @router.post("/cudasharedmemory/region/{name}/register")
 async def cuda_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
     """Register device memory for inputs and outputs."""
-    asked = CudaRegister.model_validate_json(await request.body())
-    handle = asked.raw_handle.b64
-    await oip.regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
+    region = CudaRegister.model_validate_json(await request.body())
+    regions = oip.regions
+    await regions.register_cuda(name, region.raw_handle.b64, region.device_id, region.byte_size)
     return {}

@@ -6,7 +6,7 @@
     model {vocabulary}.decode     input_ids [T], offsets INT64 [N + 1] ─► text BYTES [N]
 
 Options are parameters of the request, with the names of the JSON calls. A refused text fails the
-request, unless the client asks for the output `errors`. Knows neither HTTP nor gRPC.
+request, unless the request names the output `errors`. Knows neither HTTP nor gRPC.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from service.apis.oip.requests import (
     DecodeParameters,
     EncodeParameters,
     Inference,
+    InferenceResult,
     check_texts,
     make_error_tensor,
     parse_parameters,
@@ -56,34 +57,34 @@ from vocabularies.batch.batch import Batch
 
 
 async def infer(oip: OipState, request: Inference) -> list[Tensor]:
-    """Compute the outputs of a request, in the order in which it names them.
+    """Compute the outputs of a request, in the order in which it names them, and count it.
 
     Raises:
         ServiceError: the request, or a row of it, is refused.
     """
     begin = perf_counter()
     oip.service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
-    statistics = oip.statistics.of(request.model)
+    statistics = oip.statistics.get(request.model)
     is_decode = request.model.endswith(DECODE_SUFFIX)
     if request.call.may is not None:
         request.call.may("decode" if is_decode else "encode")
     try:
         if is_decode:
-            outputs, num_rows, queue_s = await _decode(oip.service, request)
+            result = await _decode(oip.service, request)
         else:
-            outputs, num_rows, queue_s = await _encode(oip, request)
-        selected = _select_outputs(request, outputs)
+            result = await _encode(oip, request)
+        selected = _select_outputs(request, result.outputs)
     except Exception:
-        statistics.failed(perf_counter() - begin)
+        statistics.add_failure(perf_counter() - begin)
         raise
-    statistics.succeeded(num_rows, queue_s, perf_counter() - begin)
+    statistics.add_success(result.num_rows, result.queue_s, perf_counter() - begin)
     return selected
 
 
 def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
     names = [output.name for output in request.outputs]
     if len(set(names)) < len(names):
-        raise InvalidRequest("an output is asked for twice", "outputs")
+        raise InvalidRequest("an output is named twice", "outputs")
     if not request.outputs:
         return [make() for name, make in outputs.items() if name not in ("num_tokens", "errors")]
     for output in request.outputs:
@@ -93,29 +94,29 @@ def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
     return [outputs[output.name]() for output in request.outputs]
 
 
-async def _encode(oip: OipState, request: Inference) -> tuple[Outputs, int, float]:
+async def _encode(oip: OipState, request: Inference) -> InferenceResult:
     service = oip.service
     entry = await find_entry(service, request.model)
-    asked = parse_parameters(EncodeParameters, request)
-    check_digest(entry, asked.if_digest)
-    check_dtype(entry.vocabulary, asked.dtype)
-    if (shared := await encode_shared(oip, request, entry, asked)) is not None:
+    parameters: EncodeParameters = parse_parameters(EncodeParameters, request)
+    check_digest(entry, parameters.if_digest)
+    check_dtype(entry.vocabulary, parameters.dtype)
+    if (shared := await encode_shared(oip, request, entry, parameters)) is not None:
         return shared
     for tensor in request.inputs.values():
         fetch(service, tensor)
     batch = _texts(service, request.inputs)
     check_texts(service, batch.offsets)
-    dtype = batch.id_dtype = DTYPES[asked.dtype]
-    work = bulk_work(service, request.call, EncodeWork, entry, batch, asked.options())
+    dtype = batch.id_dtype = DTYPES[parameters.dtype]
+    work = bulk_work(service, request.call, EncodeWork, entry, batch, parameters.options())
     result = await service.batcher.run(work)
     _check_refused(request, result, "text")
     offsets = result.output.offsets[result.begin : result.end + 1]
     ids = result.output.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
     offsets = offsets - offsets[0]
-    outputs = _padded(service, entry, asked, ids, offsets)
+    outputs = _id_outputs(service, entry, parameters, ids, offsets)
     outputs["num_tokens"] = lambda: make_tensor("num_tokens", np.diff(offsets))
     outputs["errors"] = lambda: make_error_tensor(result)
-    return outputs, len(batch), work.started - work.submitted
+    return InferenceResult(outputs, len(batch), work.started - work.submitted)
 
 
 def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
@@ -137,28 +138,32 @@ def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
     return Batch(data=text.data, offsets=row_offsets(inputs, len(text.data)))
 
 
-def _padded(
+def _id_outputs(
     service: Service,
     entry: LoadedVocabulary,
-    asked: EncodeParameters,
+    parameters: EncodeParameters,
     ids: NDArray[Any],
     offsets: NDArray[np.int64],
 ) -> Outputs:
-    """Make outputs of ids: rows with offsets, or a padded rectangle with its mask."""
-    if asked.padding is None:
+    """Make the outputs that hold ids: rows with offsets, or a padded matrix with its mask.
+
+    Raises:
+        ServiceError: there is no padding token, or the matrix has too many ids.
+    """
+    if parameters.padding is None:
         return {
             "input_ids": lambda: make_tensor("input_ids", ids),
             "offsets": lambda: make_tensor("offsets", offsets),
         }
-    pad_id = find_pad_id(asked.pad_id, entry.vocabulary)
-    least = 0 if asked.padding == "longest" else int(asked.padding)
-    width = max(least, int(np.diff(offsets).max(initial=0)))
+    pad_id = find_pad_id(parameters.pad_id, entry.vocabulary)
+    min_width = 0 if parameters.padding == "longest" else int(parameters.padding)
+    width = max(min_width, int(np.diff(offsets).max(initial=0)))
     limit = service.settings.max_padded_ids
     if width * (len(offsets) - 1) > limit:
         message = f"{len(offsets) - 1} rows of {width} ids; max_padded_ids is {limit}"
         raise TooLarge(message, "padding")
-    side = asked.padding_side or entry.vocabulary.padding_side
-    padded, mask = pad_rows(ids, offsets, pad_id, least, side)
+    side = parameters.padding_side or entry.vocabulary.padding_side
+    padded, mask = pad_rows(ids, offsets, pad_id, min_width, side)
     return {
         "input_ids": lambda: make_tensor("input_ids", padded.astype(ids.dtype, copy=False)),
         "attention_mask": lambda: make_tensor("attention_mask", mask),
@@ -166,17 +171,17 @@ def _padded(
 
 
 def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
-    """Raise if a row was refused, unless the request has the output `errors`."""
+    """Raise RowRefused if a row was refused, unless the request has the output `errors`."""
     errors = result.row_errors()
     if errors and all(output.name != "errors" for output in request.outputs):
         row = min(errors)
         raise RowRefused(errors[row], f"{where}[{row}]")
 
 
-async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
+async def _decode(service: Service, request: Inference) -> InferenceResult:
     entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
-    asked = parse_parameters(DecodeParameters, request)
-    check_digest(entry, asked.if_digest)
+    parameters: DecodeParameters = parse_parameters(DecodeParameters, request)
+    check_digest(entry, parameters.if_digest)
     ids = request.inputs.get("input_ids")
     if ids is None or ids.datatype == BYTES:
         raise InvalidRequest("the inputs are input_ids, of integers, and offsets", "inputs")
@@ -184,7 +189,7 @@ async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, f
         check_rows(service, ids.shape[0], "inputs/input_ids")
     rows = IdRows(ids.data, _id_offsets(ids, request.inputs))
     check_rows(service, len(rows), "offsets")
-    work = decode_work(service, request.call, entry, rows, asked.skip_special_tokens)
+    work = decode_work(service, request.call, entry, rows, parameters.skip_special_tokens)
     result = await service.batcher.run(work)
     _check_refused(request, result, "input_ids")
     decoded = result.output
@@ -194,12 +199,12 @@ async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, f
         "text": lambda: make_bytes_tensor("text", text),
         "errors": lambda: make_error_tensor(result),
     }
-    return outputs, len(rows), work.started - work.submitted
+    return InferenceResult(outputs, len(rows), work.started - work.submitted)
 
 
 def _id_offsets(ids: Tensor, inputs: dict[str, Tensor]) -> NDArray[np.int64]:
     """Read the offsets of rows of ids, or make those of a matrix."""
     if "offsets" in inputs or len(ids.shape) != 2:
         return row_offsets(inputs, len(ids.data))
-    rows, width = ids.shape
-    return np.arange(rows + 1, dtype=np.int64) * width
+    num_rows, width = ids.shape
+    return np.arange(num_rows + 1, dtype=np.int64) * width

@@ -19,11 +19,11 @@ from vocabularies.batch.shared_rows import SharedMemory
 FOLDER = "/dev/shm"
 HANDLE_BYTES = 64  # The size of a cudaIpcMemHandle_t.
 KEY = re.compile(r"/?[A-Za-z0-9_.-]{1,250}")
-R = TypeVar("R", SystemRegion, CudaRegion)
+AnyRegion = TypeVar("AnyRegion", SystemRegion, CudaRegion)
 
 
-def _opened(key: str, offset: int, byte_size: int) -> int:
-    """Open the file of a POSIX shared-memory object, and check its size.
+def _open_file(key: str, offset: int, byte_size: int) -> int:
+    """Open the file of a POSIX shared-memory object, and check its size; return the descriptor.
 
     Raises:
         InvalidRequest: there is no such object, or it is too short.
@@ -43,52 +43,63 @@ def _opened(key: str, offset: int, byte_size: int) -> int:
     return file
 
 
-def _let_go(region: Region) -> None:
+def _close(region: Region) -> None:
     region.is_open = False
     region.close()
 
 
 class RegionRegistry:
-    """The registered regions of one service; a name means one of either kind.
+    """The registered regions of one service; a name belongs to one region of either kind.
 
     Args:
-        is_on: whether clients may register regions.
+        is_enabled: whether clients may register regions.
         max_regions: the most regions at a time.
         open_shared: opens device memory of another process, see `Engine.open_shared`.
-        share_host: shows a part of a file to a device, see `Engine.share_host`.
+        share_host: lets a device use a part of a file, see `Engine.share_host`.
+
+    Attributes:
+        system: the regions of system memory, by name.
+        cuda: the regions of device memory, by name.
+        is_closed: the service has stopped; no region is added any more.
     """
 
     def __init__(
         self,
-        is_on: bool,
+        is_enabled: bool,
         max_regions: int,
         open_shared: Callable[[bytes, int], DeviceMemory | None] = lambda handle, num_bytes: None,
         share_host: Callable[[int, int, int], SharedMemory | None] = lambda file, begin, size: None,
     ) -> None:
-        self.is_on = is_on
+        self.is_enabled = is_enabled
         self.max_regions = max_regions
         self._open_shared = open_shared
         self._share_host = share_host
         self.system: dict[str, SystemRegion] = {}
         self.cuda: dict[str, CudaRegion] = {}
-        self._coming: set[str] = set()
+        self._opening: set[str] = set()  # The names of regions that threads are opening.
         self.is_closed = False
 
     async def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
-        """Open a POSIX shared-memory object under a name of the client's.
+        """Register a part of a POSIX shared-memory object.
+
+        Args:
+            name: the name of the region in requests.
+            key: the name of the object in the operating system.
+            offset: the begin of the part, in bytes.
+            byte_size: the size of the part.
 
         Raises:
-            ServiceError: it is not there, too short, or the name is taken.
+            ServiceError: there is no such object, it is too short, or the name is in use.
         """
         self._check_new(name)
-        file = _opened(key, offset, byte_size)
+        file = _open_file(key, offset, byte_size)
 
         def share() -> SystemRegion:
             try:
                 memory = self._share_host(file, offset, byte_size)
             except BaseException as error:
                 os.close(file)
-                if isinstance(error, ValueError):  # It was cut short since it was opened.
+                if isinstance(error, ValueError):  # The object was cut short since it was opened.
                     raise InvalidRequest(str(error), "byte_size") from error
                 raise
             return SystemRegion(name, key, offset, byte_size, file, memory)
@@ -96,10 +107,16 @@ class RegionRegistry:
         await self._add(self.system, name, share)
 
     async def register_cuda(self, name: str, handle: bytes, device_id: int, byte_size: int) -> None:
-        """Open device memory of a client's under a name of its own.
+        """Register device memory of a client.
+
+        Args:
+            name: the name of the region in requests.
+            handle: a cudaIpcMemHandle_t.
+            device_id: the client's number of the device.
+            byte_size: the size of the memory.
 
         Raises:
-            ServiceError: there is no device, the handle is none, or the name is taken.
+            ServiceError: there is no device, the handle is invalid, or the name is in use.
         """
         self._check_new(name)
         if byte_size < 1 or device_id < 0:
@@ -119,39 +136,56 @@ class RegionRegistry:
 
         await self._add(self.cuda, name, open_handle)
 
-    def _add(self, regions: dict[str, R], name: str, make: Callable[[], R]) -> Awaitable[None]:
-        """Add a region that a thread makes, whose name is taken from now on."""
-        self._coming.add(name)
+    def _add(
+        self, regions: dict[str, AnyRegion], name: str, make: Callable[[], AnyRegion]
+    ) -> Awaitable[None]:
+        """Add a region that a thread makes; the name is in use from now on."""
+        self._opening.add(name)
 
         async def add() -> None:
             try:
                 region = await asyncio.to_thread(make)
             finally:
-                self._coming.remove(name)
+                self._opening.remove(name)
             if self.is_closed:
-                _let_go(region)
+                _close(region)
                 raise UnknownRegion("the service has stopped meanwhile", name)
             regions[name] = region
 
-        return asyncio.shield(add())  # What has begun is finished, whoever has left.
-
-    async def unregister_cuda(self, name: str = "") -> None:
-        """Let go of a region; of all without a name. One that is not there is no fault."""
-        await self._remove(self.cuda, name)
-
-    def cuda_status(self, name: str = "") -> list[CudaRegion]:
-        """One region, or all."""
-        self._check_on()
-        if name and name not in self.cuda:
-            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
-        return [self.cuda[name]] if name else list(self.cuda.values())
+        return asyncio.shield(add())  # The thread finishes even if the client has gone.
 
     async def unregister_system(self, name: str = "") -> None:
-        """Let go of a region; of all without a name. One that is not there is no fault."""
+        """Close a region of system memory, if it is registered; without a name all of them."""
         await self._remove(self.system, name)
 
-    async def _remove(self, regions: dict[str, R], name: str) -> None:
-        self._check_on()
+    async def unregister_cuda(self, name: str = "") -> None:
+        """Close a region of device memory, if it is registered; without a name all of them."""
+        await self._remove(self.cuda, name)
+
+    def system_status(self, name: str = "") -> list[SystemRegion]:
+        """Return one region of system memory, or all of them.
+
+        Raises:
+            UnknownRegion: no region of system memory has the name.
+        """
+        return self._list(self.system, name)
+
+    def cuda_status(self, name: str = "") -> list[CudaRegion]:
+        """Return one region of device memory, or all of them.
+
+        Raises:
+            UnknownRegion: no region of device memory has the name.
+        """
+        return self._list(self.cuda, name)
+
+    def _list(self, regions: dict[str, AnyRegion], name: str) -> list[AnyRegion]:
+        self._check_enabled()
+        if name and name not in regions:
+            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
+        return [regions[name]] if name else list(regions.values())
+
+    async def _remove(self, regions: dict[str, AnyRegion], name: str) -> None:
+        self._check_enabled()
         named = [name] if name else list(regions)
         removed = [regions.pop(each) for each in named if each in regions]
         for region in removed:
@@ -164,41 +198,36 @@ class RegionRegistry:
         await asyncio.shield(asyncio.to_thread(close))
 
     def find(self, name: str) -> Region:
-        """The region of a name.
+        """Return the region of a name.
 
         Raises:
-            UnknownRegion: there is none.
+            UnknownRegion: no region has the name.
         """
-        self._check_on()
+        self._check_enabled()
         region = self.system.get(name) or self.cuda.get(name)
         if region is None:
             raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
         return region
 
-    def status(self, name: str = "") -> list[SystemRegion]:
-        """One region, or all."""
-        self._check_on()
-        if name and name not in self.system:
-            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
-        return [self.system[name]] if name else list(self.system.values())
-
     def close(self) -> None:
-        """Let go of all."""
+        """Close all regions; the service stops."""
         self.is_closed = True
-        regions: list[Region] = [*self.system.values(), *self.cuda.values()]
-        for region in regions:
-            _let_go(region)
+        for system_region in self.system.values():
+            _close(system_region)
+        for cuda_region in self.cuda.values():
+            _close(cuda_region)
         self.system.clear()
         self.cuda.clear()
 
-    def _check_on(self) -> None:
-        if not self.is_on:
+    def _check_enabled(self) -> None:
+        if not self.is_enabled:
             raise RegionsOff("shared memory is off; WARPTOK_SHARED_MEMORY=true turns it on")
 
     def _check_new(self, name: str) -> None:
-        self._check_on()
-        if name in self.system or name in self.cuda or name in self._coming:
+        """Raise ServiceError if the name is in use, or there are too many regions."""
+        self._check_enabled()
+        if name in self.system or name in self.cuda or name in self._opening:
             raise NameTaken(f"the region {name!r} is registered already", "name")
-        num_regions = len(self.system) + len(self.cuda) + len(self._coming)
+        num_regions = len(self.system) + len(self.cuda) + len(self._opening)
         if num_regions >= self.max_regions:
             raise TooLarge(f"{num_regions} regions; max_regions is {self.max_regions}", "name")

@@ -1,83 +1,97 @@
-"""Reads inputs from shared memory and writes outputs to it, as their parameters say."""
+"""Reads inputs from regions of shared memory, and writes outputs to them."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.apis.oip.region_registry import RegionRegistry
-from service.apis.oip.shared_memory import check_bounds, ordinary
+from service.apis.oip.shared_memory import allocate, check_bounds
 from service.apis.oip.state import OipState
-from service.apis.oip.tensors import NOTHING, Place, Tensor, read_tensor
+from service.apis.oip.tensors import EMPTY, DeviceSlice, Tensor, read_tensor
 from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
-TEXT = "text", "UINT8"  # The name and datatype of the input that a device can read.
 OFFSETS = "offsets"  # The input that only the host reads.
 
 
-def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
+class _RegionSlice(NamedTuple):
+    """A tensor's slice of a region, as its parameters name it; offset and size in bytes."""
+
+    region: str
+    offset: int
+    byte_size: int
+
+
+def _read_slice(name: str, parameters: dict[str, Any]) -> _RegionSlice:
     region, offset, size = parameters[REGION], parameters.get(OFFSET, 0), parameters.get(SIZE)
     if not isinstance(region, str) or not isinstance(offset, int) or not isinstance(size, int):
         message = f"needs {REGION}, {SIZE} and perhaps {OFFSET}"
         raise InvalidRequest(message, name)
-    return region, offset, size
+    return _RegionSlice(region, offset, size)
 
 
-def find_place(regions: RegionRegistry, name: str, parameters: dict[str, Any]) -> Place | None:
-    """Find the place of a tensor in a region; None if no device can use it.
+def find_device_slice(
+    regions: RegionRegistry, name: str, parameters: dict[str, Any]
+) -> DeviceSlice | None:
+    """Find a tensor's slice of a region; None without a region, or if no device can use it.
 
     Raises:
-        ServiceError: the region is not there or too small.
+        ServiceError: the region is not registered, or too small.
     """
     if REGION not in parameters:
         return None
-    named, offset, size = _slice(name, parameters)
-    region = regions.find(named)
-    check_bounds(region, offset, size)
-    return None if region.memory is None else Place(region, region.memory, offset, size)
+    part = _read_slice(name, parameters)
+    region = regions.find(part.region)
+    check_bounds(region, part.offset, part.byte_size)
+    if region.memory is None:
+        return None
+    return DeviceSlice(region, region.memory, part.offset, part.byte_size)
 
 
 def input_from_region(
     oip: OipState, name: str, datatype: str, shape: tuple[int, ...], parameters: dict[str, Any]
 ) -> Tensor:
-    """An input: its bytes in memory that the engine lends, or, of texts, where a device finds them.
+    """Read an input from a region; texts of UINT8 are not read yet if a device can use the region.
 
     Raises:
-        ServiceError: the region is not there or too small, or the input too large.
+        ServiceError: the region is not registered or too small, or the input is too large.
     """
-    region, offset, size = _slice(name, parameters)
+    part = _read_slice(name, parameters)
     max_bytes = oip.service.settings.max_body_bytes
-    if not 0 <= size <= max_bytes:
-        raise TooLarge(f"{size} bytes; max_body_bytes is {max_bytes}", name)
-    place = find_place(oip.regions, name, parameters)
-    if place is not None and (name, datatype) == TEXT and math.prod(shape) == size:
-        return Tensor(name, datatype, shape, NOTHING, place=place)
-    memory = ordinary if name == OFFSETS else oip.service.engine.host_memory
-    data = oip.regions.find(region).read(offset, size, memory)
+    if not 0 <= part.byte_size <= max_bytes:
+        raise TooLarge(f"{part.byte_size} bytes; max_body_bytes is {max_bytes}", name)
+    device_slice = find_device_slice(oip.regions, name, parameters)
+    is_text = name == "text" and datatype == "UINT8" and math.prod(shape) == part.byte_size
+    if device_slice is not None and is_text:
+        return Tensor(name, datatype, shape, EMPTY, device_slice=device_slice)
+    memory = allocate if name == OFFSETS else oip.service.engine.host_memory
+    data = oip.regions.find(part.region).read(part.offset, part.byte_size, memory)
     return read_tensor(name, datatype, shape, data)
 
 
 def fetch(service: Service, tensor: Tensor) -> None:
-    """Read a tensor that was left in shared memory for a device."""
-    place = tensor.place
-    if place is not None:
+    """Read a tensor that is still in shared memory for a device."""
+    part = tensor.device_slice
+    if part is not None:
         memory = service.engine.host_memory
-        tensor.data = place.region.read(place.offset, place.byte_size, memory)
-        tensor.place = None
+        tensor.data = part.region.read(part.offset, part.byte_size, memory)
+        tensor.device_slice = None
 
 
 def output_to_region(
     regions: RegionRegistry, tensor: Tensor, parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write an output unless it is there; returns the parameters that say where it is.
+    """Write an output to its region, unless a device has; return the parameters of the answer.
 
     Raises:
-        ServiceError: the region is not there or too small.
+        ServiceError: the region is not registered, or too small.
     """
-    region, offset, size = _slice(tensor.name, parameters)
-    if tensor.place is not None:
-        return {REGION: region, OFFSET: offset, SIZE: tensor.place.byte_size}
-    regions.find(region).write(offset, tensor.data, size)
-    return {REGION: region, OFFSET: offset, SIZE: tensor.data.nbytes}
+    part = _read_slice(tensor.name, parameters)
+    if tensor.device_slice is not None:
+        num_bytes = tensor.device_slice.byte_size
+    else:
+        regions.find(part.region).write(part.offset, tensor.data, part.byte_size)
+        num_bytes = tensor.data.nbytes
+    return {REGION: part.region, OFFSET: part.offset, SIZE: num_bytes}

@@ -1,15 +1,15 @@
-"""Describes inference requests: their parameters, their rows, and the errors of rows."""
+"""Describes inference requests and their results, and checks parameters and rows of texts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from service.apis.oip.tensors import BYTES, PREFIX, Tensor, make_bytes_tensor
+from service.apis.oip.tensors import BYTES, LENGTH_BYTES, Outputs, Tensor, make_bytes_tensor
 from service.batching.work import AnyResult
 from service.core.call import Call
 from service.core.errors import InvalidRequest, TooLarge
@@ -49,11 +49,14 @@ class RequestedOutput:
 
 @dataclass(slots=True)
 class Inference:
-    """One request.
+    """A request to run a model.
 
     Attributes:
-        inputs: by name.
-        outputs: what the client asked for; empty: what the model gives.
+        model: the name of the model.
+        parameters: the parameters by name, not checked yet.
+        inputs: the input tensors by name.
+        outputs: the outputs that the client names; empty: the model's default outputs.
+        call: the head of the request.
     """
 
     model: str
@@ -63,8 +66,30 @@ class Inference:
     call: Call
 
 
+class InferenceResult(NamedTuple):
+    """What a model computed for a request.
+
+    Attributes:
+        outputs: makes the output tensors.
+        num_rows: the number of texts or rows of ids.
+        queue_s: the seconds that the request waited in the queue.
+    """
+
+    outputs: Outputs
+    num_rows: int
+    queue_s: float
+
+
 def parse_parameters(model: type[Any], request: Inference) -> Any:
-    """Check the parameters of a request; raises InvalidRequest."""
+    """Check the parameters of a request, and set the timeout of its call.
+
+    Args:
+        model: EncodeParameters or DecodeParameters, an object of which is returned.
+        request: the request.
+
+    Raises:
+        InvalidRequest: a parameter is unknown or invalid.
+    """
     if "vocabulary" in request.parameters:
         raise InvalidRequest("the model names it", "parameters/vocabulary")
     given = {
@@ -79,7 +104,7 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
             raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
         if len(digits) > 15:
             raise InvalidRequest("is too large", "parameters/timeout")
-        if seconds := int(timeout_us) / 1e6:  # None given is 0.
+        if seconds := int(timeout_us) / 1e6:  # Clients send 0 for no timeout.
             request.call.timeout_s = seconds
     try:
         return model.model_validate({"vocabulary": request.model, **given})
@@ -88,14 +113,18 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
 
 
 def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
-    """Read the offsets of rows; without that input all values are one row."""
+    """Read the offsets int64[B + 1] of rows; without that input all values are one row.
+
+    Raises:
+        InvalidRequest: the offsets are not integers, or do not fit the values.
+    """
     offsets = inputs.get("offsets")
     if offsets is None:
         return np.array([0, num_values], np.int64)
     if offsets.datatype not in ("INT32", "INT64"):
         raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
     data = offsets.data
-    if not data.flags.aligned:  # Behind JSON they may be at any address.
+    if not data.flags.aligned:  # Binary data behind the JSON may begin at any address.
         data = data.copy()
     return check_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
 
@@ -112,10 +141,10 @@ def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
 
 
 def make_error_tensor(result: AnyResult) -> Tensor:
-    """Make the output that says what is wrong with each row, "" with most."""
+    """Make the output `errors`: for each row its error, or "" without one."""
     errors, num_rows = result.row_errors(), result.end - result.begin
     if not errors:
-        return Tensor("errors", BYTES, (num_rows,), np.zeros(PREFIX * num_rows, np.uint8))
+        return Tensor("errors", BYTES, (num_rows,), np.zeros(LENGTH_BYTES * num_rows, np.uint8))
     texts = [""] * num_rows
     for row, error in errors.items():
         texts[row] = f"{error.code}: {error.message} {error.where}".strip()

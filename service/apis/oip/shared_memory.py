@@ -1,12 +1,12 @@
 """Reads and writes the shared memory that clients register for inputs and outputs.
 
-A CUDA region is device memory of the client's, opened by the handle that it sent.
+A CUDA region is device memory of a client, opened by the handle that the client sent.
 
-A system region is a POSIX shared-memory object of this machine. We read and write it through its
+A system region is a POSIX shared-memory object of this machine. It is read and written through its
 file and not through a mapping: a client that cuts it short then gets a refusal, where a mapping
 would end this process with SIGBUS. Only a device goes through a mapping, which is page-locked.
-Regions belong to whoever registered them; we open and close them and never remove them. What a
-device is at work on when it is let go of, the engine closes behind that.
+Regions belong to the clients that registered them: they are opened and closed here, and never
+removed. If a region is closed while a device works on it, the engine closes the memory afterwards.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from service.core.errors import InvalidRequest, UnknownRegion
 from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
-Memory = Callable[[int], NDArray[np.uint8]]
+Allocate = Callable[[int], NDArray[np.uint8]]
+"""Returns memory of the host: uint8 of a number of bytes."""
 
 
-def ordinary(num_bytes: int) -> NDArray[np.uint8]:
-    """Memory that nobody lends."""
+def allocate(num_bytes: int) -> NDArray[np.uint8]:
+    """Allocate memory that belongs to no pool."""
     return np.empty(num_bytes, np.uint8)
 
 
@@ -36,12 +37,12 @@ class SystemRegion:
     """A region in a POSIX shared-memory object.
 
     Attributes:
-        name: what requests call it.
-        key: what the operating system calls it.
-        offset, byte_size: the part.
-        file: its descriptor.
-        memory: the part as a device finds it; None where no device does.
-        is_open: nobody let go of it.
+        name: the name of the region in requests.
+        key: the name of the object in the operating system.
+        offset, byte_size: the region's part of the object, in bytes.
+        file: the descriptor of the object's file.
+        memory: the region as a device finds it; None if no device can use it.
+        is_open: the region is still registered.
     """
 
     name: str
@@ -52,35 +53,41 @@ class SystemRegion:
     memory: SharedMemory | None = None
     is_open: bool = True
 
-    def read(self, offset: int, byte_size: int, memory: Memory = ordinary) -> NDArray[np.uint8]:
-        """uint8[byte_size] from the region's `offset` on, in memory that is given.
+    def read(self, offset: int, byte_size: int, memory: Allocate = allocate) -> NDArray[np.uint8]:
+        """Read uint8[byte_size] from the byte `offset` of the region on.
+
+        Args:
+            offset: the first byte.
+            byte_size: the number of bytes.
+            memory: allocates the array.
 
         Raises:
-            InvalidRequest: so much is not there.
+            InvalidRequest: the bytes are outside of the region, or it was cut short.
+            UnknownRegion: the region was unregistered.
         """
         check_open(self)
         check_bounds(self, offset, byte_size)
         data, size = memory(byte_size), 0
         while size < byte_size:
-            got = os.preadv(self.file, [data.data[size:]], self.offset + offset + size)
-            if not got:
+            num_read = os.preadv(self.file, [data.data[size:]], self.offset + offset + size)
+            if not num_read:
                 raise InvalidRequest(f"the region ends at byte {offset + size}", self.name)
-            size += got
+            size += num_read
         return data
 
-    def write(self, offset: int, data: NDArray[Any], room: int) -> None:
-        """Put an array's bytes there.
+    def write(self, offset: int, data: NDArray[Any], max_bytes: int) -> None:
+        """Write an array's bytes from the byte `offset` of the region on.
 
         Raises:
-            InvalidRequest: there is not so much room.
+            InvalidRequest: the array has more than `max_bytes`, or these are not in the region.
         """
-        check_bounds(self, offset, room)
-        view, size = bytes_that_fit(data, room, self.name).data, 0
+        check_bounds(self, offset, max_bytes)
+        view, size = view_bytes(data, max_bytes, self.name).data, 0
         while size < len(view):
             size += os.pwritev(self.file, [view[size:]], self.offset + offset + size)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the memory and the file; the object stays."""
         if self.memory is not None:
             self.memory.close()
         os.close(self.file)
@@ -91,11 +98,11 @@ class CudaRegion:
     """A region in a client's device memory.
 
     Attributes:
-        name: what requests call it.
-        device_id: what the client calls the device.
-        byte_size: as the client says.
+        name: the name of the region in requests.
+        device_id: the client's number of the device.
+        byte_size: the size that the client registered.
         memory: the region as the device finds it.
-        is_open: nobody let go of it.
+        is_open: the region is still registered.
     """
 
     name: str
@@ -104,11 +111,17 @@ class CudaRegion:
     memory: DeviceMemory
     is_open: bool = True
 
-    def read(self, offset: int, byte_size: int, memory: Memory = ordinary) -> NDArray[np.uint8]:
-        """uint8[byte_size] from the region's `offset` on, in memory of the host.
+    def read(self, offset: int, byte_size: int, memory: Allocate = allocate) -> NDArray[np.uint8]:
+        """Read uint8[byte_size] from the byte `offset` of the region on, to memory of the host.
+
+        Args:
+            offset: the first byte.
+            byte_size: the number of bytes.
+            memory: allocates the array.
 
         Raises:
-            InvalidRequest: so much is not there.
+            InvalidRequest: the bytes are outside of the region.
+            UnknownRegion: the region was unregistered.
         """
         check_open(self)
         check_bounds(self, offset, byte_size)
@@ -116,17 +129,17 @@ class CudaRegion:
         self.memory.read(offset, data)
         return data
 
-    def write(self, offset: int, data: NDArray[Any], room: int) -> None:
-        """Put an array's bytes there.
+    def write(self, offset: int, data: NDArray[Any], max_bytes: int) -> None:
+        """Write an array's bytes from the byte `offset` of the region on.
 
         Raises:
-            InvalidRequest: there is not so much room.
+            InvalidRequest: the array has more than `max_bytes`, or these are not in the region.
         """
-        check_bounds(self, offset, room)
-        self.memory.write(offset, bytes_that_fit(data, room, self.name))
+        check_bounds(self, offset, max_bytes)
+        self.memory.write(offset, view_bytes(data, max_bytes, self.name))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the memory; the client still owns it."""
         self.memory.close()
 
 
@@ -136,7 +149,7 @@ Region = SystemRegion | CudaRegion
 def check_open(region: Region) -> None:
     """Raise UnknownRegion if a region was unregistered since it was found."""
     if not region.is_open:
-        raise UnknownRegion("the region was let go of meanwhile", region.name)
+        raise UnknownRegion("the region was unregistered meanwhile", region.name)
 
 
 def check_bounds(region: Region, offset: int, byte_size: int) -> None:
@@ -146,9 +159,9 @@ def check_bounds(region: Region, offset: int, byte_size: int) -> None:
         raise InvalidRequest(message, region.name)
 
 
-def bytes_that_fit(data: NDArray[Any], room: int, where: str) -> NDArray[np.uint8]:
-    """View an array as bytes; raise InvalidRequest if they do not fit."""
+def view_bytes(data: NDArray[Any], max_bytes: int, where: str) -> NDArray[np.uint8]:
+    """View an array as bytes; raise InvalidRequest if there are more than `max_bytes`."""
     values: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    if len(values) > room:
-        raise InvalidRequest(f"{len(values)} bytes do not fit into {room}", where)
+    if len(values) > max_bytes:
+        raise InvalidRequest(f"{len(values)} bytes do not fit into {max_bytes}", where)
     return values

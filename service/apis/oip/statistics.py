@@ -22,6 +22,10 @@ class Duration:
         self.count += 1
         self.ns += max(0, int(seconds * 1e9))
 
+    def report(self) -> dict[str, int]:
+        """Describe the duration as Triton does."""
+        return {"count": self.count, "ns": self.ns}
+
 
 @dataclass(slots=True)
 class ModelStatistics:
@@ -35,12 +39,18 @@ class ModelStatistics:
     queue: Duration = field(default_factory=Duration)
     compute: Duration = field(default_factory=Duration)
 
-    def failed(self, seconds: float) -> None:
+    def add_failure(self, seconds: float) -> None:
         """Count a request that failed."""
         self.fail.add(seconds)
 
-    def succeeded(self, num_rows: int, queue_s: float, seconds: float) -> None:
-        """Count a request that was answered."""
+    def add_success(self, num_rows: int, queue_s: float, seconds: float) -> None:
+        """Count a request that was answered.
+
+        Args:
+            num_rows: the number of its texts or rows of ids.
+            queue_s: the seconds that it waited in the queue.
+            seconds: the seconds from its start to its answer, `queue_s` included.
+        """
         self.inference_count += num_rows
         self.execution_count += 1
         self.last_inference_ms = int(time.time() * 1000)
@@ -55,8 +65,8 @@ class Statistics:
 
     models: dict[str, ModelStatistics] = field(default_factory=dict)
 
-    def of(self, model: str) -> ModelStatistics:
-        """Get the statistics of a model."""
+    def get(self, model: str) -> ModelStatistics:
+        """Get the statistics of a model, which begin with its first request."""
         return self.models.setdefault(model, ModelStatistics())
 
     def forget(self, vocabulary: str) -> None:
@@ -70,10 +80,6 @@ class Statistics:
 
 
 def _report(model: str, found: ModelStatistics) -> dict[str, Any]:
-    def duration(name: str) -> dict[str, int]:
-        value: Duration = getattr(found, name)
-        return {"count": value.count, "ns": value.ns}
-
     return {
         "name": model,
         "version": VERSION,
@@ -81,9 +87,9 @@ def _report(model: str, found: ModelStatistics) -> dict[str, Any]:
         "inference_count": found.inference_count,
         "execution_count": found.execution_count,
         "inference_stats": {
-            "success": duration("success"),
-            "fail": duration("fail"),
-            "queue": duration("queue"),
-            "compute_infer": duration("compute"),
+            "success": found.success.report(),
+            "fail": found.fail.report(),
+            "queue": found.queue.report(),
+            "compute_infer": found.compute.report(),
         },
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,22 @@ DATATYPES: dict[str, type[np.integer[Any]]] = {
     "INT32": np.int32,
     "INT64": np.int64,
 }
-NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
-NOTHING: NDArray[Any] = np.empty(0, np.uint8)
-PREFIX = 4
+DATATYPE_NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
+EMPTY: NDArray[Any] = np.empty(0, np.uint8)
+LENGTH_BYTES = 4  # The size of the length in front of a BYTES element.
 MAX_DIMENSIONS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """A part of a region that a device can use, within the region's bounds."""
+class DeviceSlice:
+    """A slice of a region that a device can use; it lies within the region's bounds.
+
+    Attributes:
+        region: the region.
+        memory: the region's memory as the device finds it.
+        offset: the start of the slice in the region, in bytes.
+        byte_size: the size of the slice.
+    """
 
     region: Region
     memory: SharedMemory
@@ -50,17 +57,15 @@ class Tensor:
 
     Attributes:
         datatype: BYTES or one of DATATYPES.
-        data: its elements, flat; for BYTES uint8[...], the elements with their lengths.
-        parameters: what the client says of it.
-        place: where in shared memory it lies that a device can use; `data` is not read then.
+        data: the elements, flat; for BYTES uint8[...], the elements with their lengths.
+        device_slice: the shared memory that holds the tensor for a device; `data` is then empty.
     """
 
     name: str
     datatype: str
     shape: tuple[int, ...]
     data: NDArray[Any]
-    parameters: dict[str, Any] = field(default_factory=dict)
-    place: Place | None = None
+    device_slice: DeviceSlice | None = None
 
     @property
     def num_elements(self) -> int:
@@ -69,12 +74,14 @@ class Tensor:
 
 
 Outputs = dict[str, Callable[[], Tensor]]
-"""The outputs of a model by name; each function makes its tensor."""
+"""The outputs of a model by name; each function makes its tensor when a request names it."""
 
 
 def make_tensor(name: str, array: NDArray[Any]) -> Tensor:
     """Make a tensor of an array of integers."""
-    return Tensor(name, NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1))
+    return Tensor(
+        name, DATATYPE_NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1)
+    )
 
 
 def read_tensor(
@@ -83,8 +90,8 @@ def read_tensor(
     """Read a tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
 
     Raises:
-        InvalidRequest: the datatype is not read, or there are not as many elements as the shape
-            says.
+        InvalidRequest: the datatype is not supported, or the number of elements does not fit the
+            shape.
     """
     if datatype != BYTES and datatype not in DATATYPES:
         known = ", ".join((BYTES, *DATATYPES))
@@ -113,7 +120,7 @@ def read_tensor(
 
 
 def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
-    flat = _flattened(values)
+    flat = _flatten(values)
     if datatype == BYTES:
         if not all(isinstance(value, str) for value in flat):
             raise InvalidRequest("the data of BYTES must be strings", name)
@@ -126,7 +133,7 @@ def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
         raise InvalidRequest(f"a number does not fit {datatype}", name) from error
 
 
-def _flattened(values: list[Any]) -> list[Any]:
+def _flatten(values: list[Any]) -> list[Any]:
     while values and all(isinstance(value, list) for value in values):
         values = [element for value in values for element in value]
     return values
@@ -142,20 +149,20 @@ def read_rows(tensor: Tensor) -> Batch:
     view = data.data
     lengths, places, place = np.zeros(count, np.int64), np.zeros(count, np.int64), 0
     for row in range(count):
-        if place + PREFIX > len(data):
+        if place + LENGTH_BYTES > len(data):
             message = f"element {row} is missing; the shape has {count}"
             raise InvalidRequest(message, tensor.name)
         lengths[row], places[row] = struct.unpack_from("<I", view, place)[0], place
-        place += PREFIX + int(lengths[row])
+        place += LENGTH_BYTES + int(lengths[row])
     if place != len(data):
         message = f"the {count} elements have {place} bytes with their lengths, not {len(data)}"
         raise InvalidRequest(message, tensor.name)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if count == 1:
-        return Batch(data=data[PREFIX:], offsets=offsets)
+        return Batch(data=data[LENGTH_BYTES:], offsets=offsets)
     is_text = np.ones(len(data), np.bool_)
-    for i in range(PREFIX):
+    for i in range(LENGTH_BYTES):
         is_text[places + i] = False
     return Batch(data=data[is_text], offsets=offsets)
 
@@ -163,11 +170,11 @@ def read_rows(tensor: Tensor) -> Batch:
 def make_bytes_tensor(name: str, rows: Batch) -> Tensor:
     """Make a BYTES tensor of one dimension from a batch of texts."""
     lengths, count = np.diff(rows.offsets), len(rows)
-    places = rows.offsets[:-1] + PREFIX * np.arange(count)
-    data = np.empty(len(rows.data) + PREFIX * count, np.uint8)
+    places = rows.offsets[:-1] + LENGTH_BYTES * np.arange(count)
+    data = np.empty(len(rows.data) + LENGTH_BYTES * count, np.uint8)
     is_text = np.ones(len(data), np.bool_)
-    prefixes = lengths.astype(np.uint32).view(np.uint8).reshape(count, PREFIX)
-    for i in range(PREFIX):
+    prefixes = lengths.astype(np.uint32).view(np.uint8).reshape(count, LENGTH_BYTES)
+    for i in range(LENGTH_BYTES):
         data[places + i] = prefixes[:, i]
         is_text[places + i] = False
     data[is_text] = rows.data

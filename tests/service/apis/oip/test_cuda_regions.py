@@ -57,8 +57,8 @@ def infer_body(size: int = 512) -> dict[str, object]:
     place = {"shared_memory_region": "r", "shared_memory_byte_size": len(TEXT)}
     text = {"name": "text", "datatype": "UINT8", "shape": [len(TEXT)], "parameters": place}
     out = {"shared_memory_region": "r", "shared_memory_byte_size": size}
-    asked = {"name": "input_ids", "parameters": out | {"shared_memory_offset": 1024}}
-    return {"inputs": [text], "outputs": [asked]}
+    output = {"name": "input_ids", "parameters": out | {"shared_memory_offset": 1024}}
+    return {"inputs": [text], "outputs": [output]}
 
 
 def test_a_text_on_the_device_and_its_ids_there():
@@ -71,8 +71,8 @@ def test_a_text_on_the_device_and_its_ids_there():
         async with serving(engine, shared_memory=True) as (client, _):
             body = register_body(handle_of(address), 4096)
             assert (await client.post(URL + "/register", json=body)).status_code == 200
-            told = (await client.get("/v2/cudasharedmemory/status")).json()
-            assert told == [{"name": "r", "device_id": 0, "byte_size": 4096}]
+            status = (await client.get("/v2/cudasharedmemory/status")).json()
+            assert status == [{"name": "r", "device_id": 0, "byte_size": 4096}]
             answer = await client.post("/v2/models/gpt2/infer", json=infer_body())
             assert answer.status_code == 200, answer.text
             (described,) = answer.json()["outputs"]
@@ -109,11 +109,11 @@ def test_the_same_over_grpc_and_nothing_stays_open():
                 )
                 answer = pb.CudaSharedMemoryRegisterResponse
                 await call("CudaSharedMemoryRegister", register, answer)
-                asked = pb.CudaSharedMemoryStatusRequest()
-                told = await call(
-                    "CudaSharedMemoryStatus", asked, pb.CudaSharedMemoryStatusResponse
+                request = pb.CudaSharedMemoryStatusRequest()
+                status = await call(
+                    "CudaSharedMemoryStatus", request, pb.CudaSharedMemoryStatusResponse
                 )
-                assert told.regions["r"].byte_size == 4096
+                assert status.regions["r"].byte_size == 4096
                 with pytest.raises(grpc.aio.AioRpcError, match="registered already"):
                     await call("CudaSharedMemoryRegister", register, answer)
                 assert device.num_shared == 1

@@ -185,7 +185,7 @@ def test_a_body_may_be_small_or_large_of_known_length_or_not():
     run(scenario)
 
 
-def test_what_is_not_asked_for_is_not_made(monkeypatch):
+def test_outputs_that_are_not_requested_are_not_made(monkeypatch):
     def made(result):
         raise AssertionError("nobody wanted the errors")
 
@@ -323,8 +323,8 @@ def test_a_model_that_is_not_there_is_not_ready_which_grpc_calls_no_error(name, 
     async def scenario():
         async with serving(ENGINE) as (client, _):
             oip = application_of(client).oip
-            asked = pb.ModelReadyRequest(name=name, version=version)
-            assert (await grpc_service.model_ready(oip, Call(), asked)).ready == is_ready
+            request = pb.ModelReadyRequest(name=name, version=version)
+            assert (await grpc_service.model_ready(oip, Call(), request)).ready == is_ready
 
     run(scenario)
 

@@ -1,4 +1,4 @@
-"""Regions that a device takes its time to open and to close: nobody else waits, nothing is left."""
+"""Regions that a device opens and closes slowly: other requests go on, and no file stays open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def key() -> Iterator[str]:
 
 
 class SlowDevice:
-    """Opens and closes memory when it is told to."""
+    """Opens and closes memory only while `may` is set."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -90,7 +90,7 @@ def test_the_loop_goes_on_while_a_region_is_opened_and_closed(key):
     run(scenario)
 
 
-def test_a_name_is_taken_by_the_first_of_two_at_once(key):
+def test_the_first_of_two_registrations_at_once_gets_the_name(key):
     async def scenario():
         device = SlowDevice()
         device.may.set()
@@ -133,15 +133,15 @@ def test_a_service_that_stops_meanwhile_leaves_nothing_open(key):
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"), [(ValueError("cut short"), InvalidRequest), (OSError("no"), OSError)]
+    ("failure", "expected"), [(ValueError("cut short"), InvalidRequest), (OSError("no"), OSError)]
 )
-def test_what_fails_leaves_its_name_and_no_file(key, failure, told):
+def test_a_failed_registration_frees_its_name_and_closes_its_file(key, failure, expected):
     async def scenario():
         device = SlowDevice()
         device.may.set()
         device.failure = failure
         regions = regions_of(device)
-        with pytest.raises(told):
+        with pytest.raises(expected):
             await regions.register_system("r", key, 0, SIZE)
         with pytest.raises(OSError, match="descriptor"):
             os.fstat(device.files[0])
