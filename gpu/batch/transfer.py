@@ -117,7 +117,7 @@ def pack_augmented(
     augmentation: Augmentation,
     processors: int,
 ) -> None:
-    """Copy a batch as `pack` does, for rows that the kernel turn_rows augments."""
+    """Copy a batch as `pack` does, for rows that the kernel augment_rows augments."""
     data, sent, stream = batch.data, batch.offsets, workspace.stream
     workspace.text[: len(data)] = data
     stream.copy_in(workspace.fields["text"], workspace.text_place, len(data))
@@ -240,7 +240,9 @@ def _take_in(workspace: Workspace, resident: Resident, offsets: Int64s, processo
         stream.clear(workspace.fields["row_not_ascii"], 4 * rows)
     text_items = words[_NUM_BYTES] // 16 if words[_HOST_TEXT] else 0
     items = max(text_items, rows, words[_NUM_CLEARED])
-    stream.launch("take_in", num_blocks("take_in", 16 * items, processors), workspace.host_job)
+    stream.launch(
+        "load_batch", num_blocks("load_batch", 16 * items, processors), workspace.host_job
+    )
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:

@@ -90,7 +90,7 @@ _AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles
 def _kmer_kernels() -> dict[str, Kernel]:
     """Those of characters and k-mers; the ones that write ids do so in three widths."""
     pretokenize = {
-        "turn_rows": Kernel(_BLOCK, 16 * _BLOCK, 8),
+        "augment_rows": Kernel(_BLOCK, 16 * _BLOCK, 8),
         "begin_letters": Kernel(_BLOCK, _CHUNKS, 8),
         "expand_letters": Kernel(_BLOCK, _TILE, 8),
         "place_letters": Kernel(_BLOCK, _TILE, 8),
@@ -184,7 +184,7 @@ def _training_kernels() -> dict[str, Kernel]:
 
 
 KERNELS = {
-    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8, takes_job=True, stage="copy_to_device"),
+    "load_batch": Kernel(_BLOCK, 16 * _BLOCK, 8, takes_job=True, stage="copy_to_device"),
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
     "clear_faults": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
     "validate": Kernel(_BLOCK, 16 * _BLOCK, 8, stage="pretokenize"),
@@ -225,8 +225,8 @@ KERNELS = {
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "compact16": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
-    "answer": Kernel(_BLOCK, _TILE, 8, stage="copy_to_host"),
-    "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1, stage="copy_to_host"),
+    "compact_to_host": Kernel(_BLOCK, _TILE, 8, stage="copy_to_host"),
+    "store_answer": Kernel(_BLOCK, 4 * _BLOCK, 1, stage="copy_to_host"),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1, stage="copy_to_host"),
     "narrow_ids": Kernel(_BLOCK, _TILE, 16),
     "frame_rows": Kernel(_BLOCK, _TILE, 8),

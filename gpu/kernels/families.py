@@ -55,8 +55,8 @@ class Family:
             "" where there is none.
         augments_rows: rows may ask for the other strand or a circle.
         takes_bytes: a letter is a byte, whatever it is, so rows need not be UTF-8.
-        answered: those that a small batch that is not framed has `answer` for: from the ids of
-            each tile's parts to the answer. () where that is not so.
+        answered: kernels that `compact_to_host` replaces in a small batch without framing: from the
+            ids of each tile's parts to the answer. () where it replaces none.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Family:
     @property
     def kernels(self) -> set[str]:
         """Those of its own, whatever a batch asks for."""
-        names = {"turn_rows"} if self.augments_rows else set()
+        names = {"augment_rows"} if self.augments_rows else set()
         values = (getattr(self, field.name) for field in fields(self))
         names.update(*(value if isinstance(value, tuple) else [value] for value in values))
         return names & KERNELS.keys()
@@ -205,7 +205,7 @@ def encode_kernels(
     first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
     special = (*first, *family.between, *again)
     kernels = (
-        *(("turn_rows",) if augmented else ()),
+        *(("augment_rows",) if augmented else ()),
         "mark_rows",
         *(("validate",) if validate else ()),
         *special,
@@ -236,7 +236,7 @@ def plain_kernels(
 ) -> tuple[str, ...]:
     """What a family tries first; ids of fewer bits than 32 go to `narrow_ids`."""
     *first, write = family.even if even else family.plain
-    return (*(("turn_rows",) if augmented else ()), *first, *_writing(write, id_bits))
+    return (*(("augment_rows",) if augmented else ()), *first, *_writing(write, id_bits))
 
 
 def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
@@ -258,7 +258,7 @@ def frame_kernels(
 def answer_kernels(family: Family, encode: tuple[str, ...], *, framed: bool) -> tuple[str, ...]:
     """Those of a small batch: to ids (`encode`), and from there to the answer in pinned memory."""
     if framed:
-        return (*encode, *frame_kernels(family, spans=False), "put_out")
+        return (*encode, *frame_kernels(family, spans=False), "store_answer")
     if not family.answered:
-        return (*encode, "put_out")
-    return (*(name for name in encode if name not in family.answered), "answer")
+        return (*encode, "store_answer")
+    return (*(name for name in encode if name not in family.answered), "compact_to_host")

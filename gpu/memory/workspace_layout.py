@@ -160,8 +160,8 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
     return {
         "unmet_counts": 4 * (REPAIR_ROUNDS + FINISH_ROUNDS + 1),
         "repair_counts": 16 * (4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 2),
-        "windows_taken": 4,
-        "num_walked": 4,
+        "window_tickets": 4,
+        "num_deferred": 4,
         "window_states": 8 * REPAIR_ROUNDS * (windows // SCAN_TILE + 3),
         "dna_states": 8 * (n // TILE + 3),
     }
@@ -224,7 +224,7 @@ LAYOUTS = {
         {
             "special_matches": "ids",
             "sent_begins": "framed_offsets",
-            "walked_windows": "window_ranks",
+            "deferred_windows": "window_ranks",
             "part_states": "window_ranks",
             "framed_ids": "base_words",  # And those behind it.
             "narrow_ids": "base_words",

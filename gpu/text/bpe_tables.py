@@ -38,7 +38,7 @@ ONLY_WHOLE = 1 << 26
 TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
-ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
+RANK_TOO_LARGE, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
 NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Pieces of longer ones are merged whole.
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -55,8 +55,8 @@ class BpeTables:
         pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
             empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
         byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
-        ascii_pairs: uint16[128 * 128], the same for ASCII, second << 7 | first; ASK_AGAIN where it
-            is too large, NO_ASCII_PAIR where there is none.
+        ascii_pairs: uint16[128 * 128], the same for ASCII, second << 7 | first; RANK_TOO_LARGE
+            where byte_pairs has it, NO_ASCII_PAIR where there is none.
         pair_filter: uint32[2**14], for each pair the bit of its hash's lower 5 bits in the word of
             the upper 14.
         run_numbers, run_rows: see gpu.text.byte_runs.
@@ -145,7 +145,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
     ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII]
     ascii_pairs = np.where(
-        ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN)
+        ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, RANK_TOO_LARGE)
     )
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)

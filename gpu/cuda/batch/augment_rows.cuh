@@ -39,20 +39,20 @@ DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
 }
 
 // Where a row is encoded: its letters in the batch as it was sent.
-struct TurnedRow {
+struct AugmentedRow {
     uint64_t number, sent_begin, first, length;  // `first` counts from sent_begin.
     bool is_other_strand;
 };
 
-DEVICE TurnedRow turned_row(const Job& job, uint64_t row) {
+DEVICE AugmentedRow augmented_row(const Job& job, uint64_t row) {
     uint64_t begin = job.augmentation.sent_begins[row], sent = job.augmentation.sent_begins[row + 1] - begin;
     uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row], first = 0;
     if (length < sent) {
         uint4 words = random_words(job, row, 0, RANDOM_CROP);
         first = multiply_high(static_cast<uint64_t>(words.y) << 32 | words.x, sent - length + 1);
     }
-    bool turned = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
-    return {row, begin, first, length, turned};
+    bool is_other_strand = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
+    return {row, begin, first, length, is_other_strand};
 }
 
 // One of A, C, G and T becomes another one, in the case it has; every other letter stays.
@@ -67,7 +67,7 @@ DEVICE uint32_t substituted(uint32_t letter, uint32_t word) {
 }
 
 // Letter i of a row as it is encoded.
-DEVICE uint32_t turned_letter(const Job& job, const uint8_t* complement, const TurnedRow& row, uint64_t i) {
+DEVICE uint32_t augmented_letter(const Job& job, const uint8_t* complement, const AugmentedRow& row, uint64_t i) {
     uint64_t place = row.first + (row.is_other_strand ? row.length - 1 - i : i);
     uint32_t letter = job.augmentation.sent_text[row.sent_begin + place];
     if (job.augmentation.substitution_rate) {
@@ -83,7 +83,7 @@ DEVICE uint32_t turned_letter(const Job& job, const uint8_t* complement, const T
 
 // Sixteen letters of a row from letter i on, where nothing is substituted: reversed, they are read from
 // behind.
-DEVICE uint4 turned_sixteen(const Job& job, const uint8_t* complement, const TurnedRow& row, uint64_t i) {
+DEVICE uint4 augmented_sixteen(const Job& job, const uint8_t* complement, const AugmentedRow& row, uint64_t i) {
     uint64_t place = row.sent_begin + row.first + (row.is_other_strand ? row.length - 16 - i : i);
     const uint32_t* from = reinterpret_cast<const uint32_t*>(job.augmentation.sent_text) + place / 4;
     uint32_t words[4], low = from[0], shift = place % 4 * 8, all = 0;
@@ -98,16 +98,16 @@ DEVICE uint4 turned_sixteen(const Job& job, const uint8_t* complement, const Tur
     if (all & 0x80808080) job.augmentation.row_not_ascii[row.number] = 1;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
-        uint32_t turned = 0;
+        uint32_t reversed = 0;
 #pragma unroll
-        for (uint32_t b = 0; b < 4; b++) turned = turned << 8 | complement[words[j] >> 8 * b & 0xFF];
-        words[j] = turned;
+        for (uint32_t b = 0; b < 4; b++) reversed = reversed << 8 | complement[words[j] >> 8 * b & 0xFF];
+        words[j] = reversed;
     }
     return {words[3], words[2], words[1], words[0]};
 }
 
 // A thread writes sixteen bytes.
-DEVICE void turn_rows_stage(const Job& job, uint8_t* complement, uint32_t block, uint32_t num_blocks) {
+DEVICE void augment_rows_stage(const Job& job, uint8_t* complement, uint32_t block, uint32_t num_blocks) {
     for (uint32_t i = threadIdx.x; i < 256; i += BLOCK) complement[i] = job.augmentation.complement[i];
     __syncthreads();
     uint8_t* text = const_cast<uint8_t*>(job.batch.text);
@@ -115,16 +115,16 @@ DEVICE void turn_rows_stage(const Job& job, uint8_t* complement, uint32_t block,
     uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
     for (uint64_t begin = first; begin < job.batch.num_bytes; begin += stride) {
         uint64_t number = row_of(job, begin);
-        TurnedRow row = turned_row(job, number);
+        AugmentedRow row = augmented_row(job, number);
         uint64_t letter = begin - job.rows.row_begins[number];
         if (letter + 16 <= row.length && !job.augmentation.substitution_rate) {
-            *reinterpret_cast<uint4*>(text + begin) = turned_sixteen(job, complement, row, letter);
+            *reinterpret_cast<uint4*>(text + begin) = augmented_sixteen(job, complement, row, letter);
             continue;
         }
         for (uint64_t place = begin; place < begin + 16 && place < job.batch.num_bytes; place++) {
             uint64_t own = row_from(job.rows.row_begins, job.batch.num_rows, number, place);
-            if (own != number) row = turned_row(job, number = own);
-            text[place] = turned_letter(job, complement, row, place - job.rows.row_begins[number]);
+            if (own != number) row = augmented_row(job, number = own);
+            text[place] = augmented_letter(job, complement, row, place - job.rows.row_begins[number]);
         }
     }
 }

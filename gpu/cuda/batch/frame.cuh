@@ -37,14 +37,14 @@ DEVICE uint64_t framed_size(const Job& job, uint64_t size, uint64_t added) {
 
 // The most ids of its own that a row may keep where these and the begin and end tokens behind the first
 // piece are to be no more than `room`.
-DEVICE uint64_t kept_ids(const Job& job, uint64_t room, uint64_t added) {
-    if (!job.frame.piece_ids) return room;
-    uint64_t whole = job.frame.piece_ids + added, rest = room % whole;
-    return room / whole * job.frame.piece_ids + (rest < job.frame.piece_ids ? rest : job.frame.piece_ids - 1);
+DEVICE uint64_t kept_ids(const Job& job, uint64_t capacity, uint64_t added) {
+    if (!job.frame.piece_ids) return capacity;
+    uint64_t whole = job.frame.piece_ids + added, rest = capacity % whole;
+    return capacity / whole * job.frame.piece_ids + (rest < job.frame.piece_ids ? rest : job.frame.piece_ids - 1);
 }
 
 // Writes what is kept of a row; returns the ids of its answer: none where it is refused, or where
-// its max_length has no room for begin and end tokens.
+// its max_length is less than its begin and end tokens.
 DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
     uint64_t size = job.answer.id_offsets[row + 1] - job.answer.id_offsets[row], kept = size;
     uint32_t flags = flags_of(job, row);

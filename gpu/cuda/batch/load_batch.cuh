@@ -45,7 +45,7 @@ DEVICE void put_job(const Job& job, uint32_t block) {
 
 // The batch to the device, its text only where it is to be fetched from pinned memory, and the job itself.
 // One launch of any shape serves batches of any size.
-DEVICE void take_in_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+DEVICE void load_batch_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     clear_counts(job, block, num_blocks);
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
     uint64_t num_texts = job.host.host_text ? (job.batch.num_bytes + 15) / 16 : 0;

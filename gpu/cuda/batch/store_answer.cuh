@@ -52,7 +52,7 @@ DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_
 }
 
 // All ids of an answer, and what the host must know of it.
-DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+DEVICE void store_answer_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     put_ids(job, 0, job.host.answer_ids, job.host.answer_offsets[job.batch.num_rows], first, stride);

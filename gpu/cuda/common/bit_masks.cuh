@@ -26,12 +26,12 @@ DEVICE uint32_t odd_ones(uint32_t bits) {
 
 // Of pairs that go on with a chain (`equal`) takes every other one, behind the first, which is taken; returns
 // all pairs of these chains. A carry runs through a chain from its second pair on.
-DEVICE uint32_t follow_chains(uint32_t alive, uint32_t equal, uint32_t& taken) {
+DEVICE uint32_t follow_chains(uint32_t alive, uint32_t equal, uint32_t& merged) {
     uint32_t odd = odd_ones(alive), passed = equal | ~alive;
-    uint32_t behind_odd = equal & ~(passed + (behind_of(alive, taken & odd) & equal));
-    uint32_t behind_even = equal & ~(passed + (behind_of(alive, taken & ~odd) & equal));
-    taken |= (behind_odd & odd) | (behind_even & ~odd);
-    return taken | behind_odd | behind_even;
+    uint32_t behind_odd = equal & ~(passed + (behind_of(alive, merged & odd) & equal));
+    uint32_t behind_even = equal & ~(passed + (behind_of(alive, merged & ~odd) & equal));
+    merged |= (behind_odd & odd) | (behind_even & ~odd);
+    return merged | behind_odd | behind_even;
 }
 
 // The upper bits of bytes that are not 0; other bits are of no meaning.

@@ -150,7 +150,7 @@ struct Text {
     const uint64_t* pairs;           // [buckets][2]: left << 43 | right << 22 | rank; ~0 is empty.
     uint64_t pair_shift;
     const uint32_t* byte_pairs;      // uint32[65536] rank of two bytes, second << 8 | first; NO_RANK.
-    const uint16_t* ascii_pairs;     // uint16[128][128] the same, second << 7 | first; ASK_AGAIN.
+    const uint16_t* ascii_pairs;     // uint16[128][128] the same, second << 7 | first; RANK_TOO_LARGE.
     const uint32_t* pair_filter;     // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* run_numbers;     // uint32[128] 1 + the number of an ASCII byte, 0: see text/merge/byte_runs.cuh.
     const uint32_t* run_rows;        // uint32[numbers][RUN_LENGTHS][RUN_WORDS] what runs become.
@@ -274,9 +274,9 @@ struct Dna {
     uint32_t* unmet_counts;
     // uint64[4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 2][2], a pair a step, see common/grid_steps.cuh. Zeros before.
     uint64_t* repair_counts;
-    uint32_t* windows_taken;         // uint32[1], see dna/windows/last_tokens.cuh. Zero before.
-    uint32_t* num_walked;            // uint32[1] windows that are left to the walk, zero before, and
-    uint32_t* walked_windows;        // uint32[num_windows] which ones, where window_ranks lie later.
+    uint32_t* window_tickets;        // uint32[1], see dna/windows/last_tokens.cuh. Zero before.
+    uint32_t* num_deferred;          // uint32[1] windows that are deferred to the walk, zero before, and
+    uint32_t* deferred_windows;      // uint32[num_windows] which ones; repair then has window_ranks in the same memory.
     uint32_t* window_ranks;          // uint32[4][num_windows], see dna/repair/rounds.cuh.
     uint64_t* window_states;         // uint64[REPAIR_ROUNDS][scan_states(num_windows)]. Zeros before.
     uint64_t* dna_states;            // uint64[num_tiles + 2]. Zeros before.

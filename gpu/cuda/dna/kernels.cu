@@ -44,21 +44,21 @@ KERNEL __launch_bounds__(BLOCK) pack_special(const Job* job) { pack_special_stag
 // A thread a row, and 64 letters: text, hard, special, special_counts, row_begins, tables -> starts.
 KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*job, blockIdx.x, gridDim.x); }
 
-// A thread a window: text, base_words, certain, walked_windows, num_walked, tables -> window_bits.
+// A thread a window: text, base_words, certain, deferred_windows, num_deferred, tables -> window_bits.
 KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
     if (has_small_chunks(*job)) walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
-// A thread a window, whose lengths lie in ids: base_words, mixed_words, tables -> window_bits, walked_windows,
-// num_walked, windows_taken, ids.
+// A thread a window, whose lengths lie in ids: base_words, mixed_words, tables -> window_bits, deferred_windows,
+// num_deferred, window_tickets, ids.
 KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows(const Job* job) {
     forward_windows_of(*job, job->dna.ending_last, *reinterpret_cast<ForwardShared*>(memory));
 }
 
-// The same with ending_last in shared memory: base_words, mixed_words, tables -> window_bits, walked_windows,
-// num_walked, windows_taken, ids.
+// The same with ending_last in shared memory: base_words, mixed_words, tables -> window_bits, deferred_windows,
+// num_deferred, window_tickets, ids.
 KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows_copied(const Job* job) {
     CopiedShared& shared = *reinterpret_cast<CopiedShared*>(memory);
     copy_last(*job, shared.last);

@@ -26,7 +26,7 @@ struct ListedTile {
 struct DnaIdsShared {
     ListedTile listed[2];
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t taken;                        // The number of the next tile.
+    uint32_t next_tile;                    // Its number.
 };
 
 constexpr uint32_t WAITERS = 64;           // Threads of the first two warps.
@@ -126,8 +126,8 @@ DEVICE void write_piece(const Job& job, uint64_t number, const Piece& piece) {
     uint64_t row = row_of(job, piece.begin), row_begin = job.rows.row_begins[row];
     uint32_t begin = piece.begin - row_begin, end = begin + piece.length;
     uint32_t size = job.rows.row_begins[row + 1] - row_begin;
-    bool is_turned = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
-    job.kmers.own_spans[number] = is_turned ? uint2{size - end, size - begin} : uint2{begin, end};
+    bool is_other_strand = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
+    job.kmers.own_spans[number] = is_other_strand ? uint2{size - end, size - begin} : uint2{begin, end};
 }
 
 // The ids of a tile and the places of its rows, by threads from `first` on.
@@ -148,7 +148,7 @@ DEVICE void place_tile(const Job& job, DnaIdsShared& shared, ListedTile& tile, u
         if (threadIdx.x) return;
         tile.before = before;
         if (number + 1 == tiles) job.answer.status[STATUS_NUM_IDS] = before + tile.count;
-        shared.taken = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));
+        shared.next_tile = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));
     } else if (threadIdx.x < WAITERS) {
         uint64_t row = first_not_before_by_warp(job.rows.row_begins, job.batch.num_rows + 1, tile.begin);
         if (threadIdx.x == 32) tile.row = row;
@@ -158,14 +158,14 @@ DEVICE void place_tile(const Job& job, DnaIdsShared& shared, ListedTile& tile, u
 // ids, id_offsets and STATUS_NUM_IDS.
 DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
     uint32_t tiles = num_tiles(job) ? num_tiles(job) : 1;
-    if (threadIdx.x == 0) shared.taken = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));
+    if (threadIdx.x == 0) shared.next_tile = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));
     __syncthreads();
     for (uint32_t round = 0;; round++) {
         ListedTile &tile = shared.listed[round % 2], &before = shared.listed[~round % 2];
-        uint32_t taken = shared.taken;
-        bool is_there = taken < tiles;
+        uint32_t number = shared.next_tile;
+        bool is_there = number < tiles;
         if (is_there) {
-            list_tile(job, tile, static_cast<uint64_t>(taken) * TILE, shared.scratch);
+            list_tile(job, tile, static_cast<uint64_t>(number) * TILE, shared.scratch);
             place_tile(job, shared, tile, tiles);
         }
         if (round) write_tile(job, before, is_there ? WAITERS : 0);

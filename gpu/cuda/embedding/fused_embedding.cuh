@@ -27,17 +27,17 @@ struct Embed {
 DEVICE void look_four_up(const Embed& embed, const uint8_t* text, void* ids, uint64_t place, uint64_t end,
                          int32_t* four) {
     if (place >= end) return;
-    uint64_t left = end - place;
-    uint32_t letters = four_at(text + place, left);
+    uint64_t rest = end - place;
+    uint32_t letters = four_at(text + place, rest);
     int32_t least = 0;
     for (uint32_t i = 0; i < 4; i++) {
         four[i] = __ldg(embed.codes + (letters >> 8 * i & 0xFF));
-        if (i < left && four[i] < least) least = four[i];
+        if (i < rest && four[i] < least) least = four[i];
         if (four[i] < 0) four[i] = 0;
     }
     if (least < 0) *embed.unknown = embed.number;
-    if (left >= 4) put_four(ids, embed.id_bytes, place, four);
-    for (uint32_t i = 0; left < 4 && i < left; i++) put_id(ids, embed.id_bytes, place + i, four[i]);
+    if (rest >= 4) put_four(ids, embed.id_bytes, place, four);
+    for (uint32_t i = 0; rest < 4 && i < rest; i++) put_id(ids, embed.id_bytes, place + i, four[i]);
 }
 
 // Looks up a block's letters, whose rows are noted, and as many of the next ones; a thread takes four.
@@ -54,8 +54,8 @@ DEVICE void look_block_up(const Embed& embed, int32_t* rows, uint64_t first, uin
 DEVICE void write_rows_of(const Embed& embed, const int32_t* rows, uint64_t first, uint32_t thread) {
     uint32_t row_words = static_cast<uint32_t>(embed.row_words), row = thread / row_words, column = thread % row_words;
     uint32_t more_rows = EMBED_BLOCK / row_words, more_columns = EMBED_BLOCK % row_words;
-    uint64_t left = embed.num_letters - first;
-    uint32_t num_rows = left < EMBED_LETTERS ? static_cast<uint32_t>(left) : EMBED_LETTERS;
+    uint64_t rest = embed.num_letters - first;
+    uint32_t num_rows = rest < EMBED_LETTERS ? static_cast<uint32_t>(rest) : EMBED_LETTERS;
     uint4* to = embed.output + first * embed.row_words + thread;
     while (row < num_rows) {
         uint4 words[EMBED_WORDS];

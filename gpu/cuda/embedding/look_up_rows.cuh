@@ -44,11 +44,11 @@ DEVICE void put_four(void* ids, uint64_t id_bytes, uint64_t place, const int32_t
 }
 
 // Four letters at any address, of which the first `left` are there; nothing is read behind their last word.
-DEVICE uint32_t four_at(const uint8_t* at, uint64_t left) {
+DEVICE uint32_t four_at(const uint8_t* at, uint64_t rest) {
     uint32_t shift = reinterpret_cast<uint64_t>(at) & 3, low, high = 0;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(at - shift);
     low = words[0];
-    if (shift + (left < 4 ? left : 4) > 4) high = words[1];
+    if (shift + (rest < 4 ? rest : 4) > 4) high = words[1];
     return shift_right(low, high, 8 * shift);
 }
 
@@ -64,14 +64,14 @@ DEVICE void look_up_letters(const LookUp& look_up, const int32_t* codes, uint64_
     for (uint32_t round = 0; round < FLAT_ROUNDS; round++) {
         uint64_t place = first + round * LOOK_UP_BLOCK * 4;
         if (place >= look_up.num_bytes) break;
-        uint64_t left = look_up.num_bytes - place;
+        uint64_t rest = look_up.num_bytes - place;
         int32_t ids[4];
         for (uint32_t i = 0; i < 4; i++) {
             ids[i] = codes[words[round] >> 8 * i & 0xFF];
-            if (i < left && ids[i] < least) least = ids[i];
+            if (i < rest && ids[i] < least) least = ids[i];
         }
-        if (left >= 4) put_four(look_up.ids, look_up.id_bytes, place, ids);
-        for (uint32_t i = 0; left < 4 && i < left; i++) put_id(look_up.ids, look_up.id_bytes, place + i, ids[i]);
+        if (rest >= 4) put_four(look_up.ids, look_up.id_bytes, place, ids);
+        for (uint32_t i = 0; rest < 4 && i < rest; i++) put_id(look_up.ids, look_up.id_bytes, place + i, ids[i]);
     }
     if (least < 0) *look_up.unknown = look_up.number;
 }

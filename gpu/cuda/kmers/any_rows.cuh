@@ -54,9 +54,9 @@ DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const T
     uint32_t up_to_own = bit_at(lane + 1) - 1;
     uint32_t base = rows.begin_id / ITEMS * ITEMS, last = (rows.end_id - 1 - base) / ITEMS;
     uint32_t own_vector = (own_first - base + ITEMS - 1) / ITEMS;
-    bool begins_later = own_first > rows.begin_id;
-    uint32_t begun = rows.count - count_bits(__ballot_sync(ALL_LANES, begins_later));
-    if (!begins_later || own_vector > last) own_vector = FAR;
+    bool begins_inside = own_first > rows.begin_id;
+    uint32_t begun = rows.count - count_bits(__ballot_sync(ALL_LANES, begins_inside));
+    if (!begins_inside || own_vector > last) own_vector = FAR;
     for (uint32_t first = 0; first <= last; first += 32, own_vector -= 32) {
         uint32_t begins = __reduce_add_sync(ALL_LANES, bit_at(own_vector));
         uint32_t i = begun + count_bits(begins & up_to_own) - 1, id = base + min_of(first + lane, last) * ITEMS;
@@ -65,7 +65,7 @@ DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const T
     }
     __syncwarp();
     uint32_t before = own_first % ITEMS;
-    if (begins_later && before)
+    if (begins_inside && before)
         join_vector<Id, NEIGHBOURS>(four, tile, tile.rows[lane].at + own_first - before, before,
                                     out + own_first - before);
 }
@@ -104,14 +104,14 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STE
                        uint32_t& seen) {
     const uint32_t* table = job.kmers.letter_table;
     const uint32_t begin = number * tile.OWN_LETTERS, mark = job.kmers.row_marks[number];
-    AskedRows asked;
-    auto ask = [&] { asked = ask_rows(job, mark); };
-    bool any_strange = pack_text(four, table, begin, tile, seen, ask);
-    asked = rows_of_letter(job, asked, begin);
+    LoadedRows loaded;
+    auto load = [&] { loaded = load_rows(job, mark); };
+    bool any_strange = pack_text(four, table, begin, tile, seen, load);
+    loaded = rows_of_letter(job, loaded, begin);
     wait_for_stores();
     StagedIds staged = {0, 0};
     while (true) {
-        TileRows rows = take_rows(job, four, tile, asked, begin);
+        TileRows rows = select_rows(job, four, tile, loaded, begin);
         rows.any_strange = any_strange;
         stage_rows(job, four, tile, rows, staged, seen);
         __syncwarp();
@@ -121,7 +121,7 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STE
         uint64_t row =
             has_ids ? rows.first_row + KMER_ROWS
                     : first_not_before_by_warp(job.answer.id_offsets, job.batch.num_rows, rows.begin_id + 1ull) - 1;
-        asked = ask_rows(job, static_cast<uint32_t>(row));
+        loaded = load_rows(job, static_cast<uint32_t>(row));
     }
     staged.store(tile.ids, ids_out<Id>(job));
 }

@@ -35,9 +35,9 @@ DEVICE void write_even_rows_of(const Job& job) {
 using namespace warptok::kmers;
 
 // A thread sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
-KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
+KERNEL __launch_bounds__(BLOCK) augment_rows(const Job* job) {
     SHARED uint8_t complement[256];
-    turn_rows_stage(*job, complement, blockIdx.x, gridDim.x);
+    augment_rows_stage(*job, complement, blockIdx.x, gridDim.x);
 }
 
 // A thread four rows at a time: row_begins, row_flags -> id_offsets, row_marks, row_errors, row_refused, status.

@@ -164,18 +164,18 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
     constexpr uint32_t EACH = Tile::WORDS / 32, AT_ONCE = EACH % 4 == 0 ? 4 : EACH % 3 == 0 ? 3 : 2;
     constexpr bool HAS_MORE = Tile::WORDS % 32 != 0;
     uint32_t others = 0;                   // Bit i: the lane's i-th word has others than the four.
-    auto ask = [&](uint32_t i) { return sixteen_letters(four, begin - AROUND + 16 * word_of_lane<Tile>(i)); };
+    auto load = [&](uint32_t i) { return sixteen_letters(four, begin - AROUND + 16 * word_of_lane<Tile>(i)); };
     auto pack = [&](uint32_t i, const uint4& letters) {
         uint32_t differ = 0;
         tile.codes[word_of_lane<Tile>(i)] = pack_sixteen(four, letters, differ);
         others |= (differ ? 1u : 0u) << i;
     };
     uint4 more = {};
-    if (HAS_MORE) more = ask(EACH);
+    if (HAS_MORE) more = load(EACH);
     for (uint32_t first = 0; first < EACH; first += AT_ONCE) {
         uint4 letters[AT_ONCE];
 #pragma unroll
-        for (uint32_t i = 0; i < AT_ONCE; i++) letters[i] = ask(first + i);
+        for (uint32_t i = 0; i < AT_ONCE; i++) letters[i] = load(first + i);
         if (first == 0) meanwhile();
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++) pack(first + i, letters[i]);

@@ -43,9 +43,9 @@ DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& row
         uint32_t part = begun + count_bits(begins & (ALL_LANES >> (31 - lane))) - 1;
         begun += count_bits(begins);
         if (first + lane >= total) continue;
-        StridedPart taken = tile.parts[part];
-        uint32_t id = taken.begin + FOUR * (first + lane - taken.before);
-        stage_four<STRIDE>(four, tile, taken.at + id * four.stride, id, taken.end, staged);
+        StridedPart own_part = tile.parts[part];
+        uint32_t id = own_part.begin + FOUR * (first + lane - own_part.before);
+        stage_four<STRIDE>(four, tile, own_part.at + id * four.stride, id, own_part.end, staged);
     }
     __syncwarp();
 }

@@ -36,11 +36,11 @@ DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const Plain
 // Up to KMER_ROWS rows, a lane each, as they are asked for; one that there is not begins at NO_ROW.
 constexpr uint32_t NO_ROW = 0xFFFFFFFF;
 
-struct AskedRows {
+struct LoadedRows {
     uint32_t first_row, begin, end, first_id;
 };
 
-DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
+DEVICE LoadedRows load_rows(const Job& job, uint32_t first_row) {
     uint32_t num_rows = job.batch.num_rows, first = min_of(first_row, num_rows);
     uint32_t row = min_of(first + (threadIdx.x & 31), num_rows);
     uint32_t begin = static_cast<uint32_t>(job.rows.row_begins[row]);
@@ -54,21 +54,22 @@ DEVICE_NOINLINE uint32_t searched_row(const Job& job, uint32_t letter) {
 }
 
 // The rows from that of a letter on: those that were asked for, unless the mark was wrong.
-DEVICE AskedRows rows_of_letter(const Job& job, const AskedRows& asked, uint32_t letter) {
-    if (__shfl_sync(ALL_LANES, asked.begin <= letter && letter < asked.end, 0)) return asked;
-    return ask_rows(job, searched_row(job, letter));
+DEVICE LoadedRows rows_of_letter(const Job& job, const LoadedRows& loaded, uint32_t letter) {
+    if (__shfl_sync(ALL_LANES, loaded.begin <= letter && letter < loaded.end, 0)) return loaded;
+    return load_rows(job, searched_row(job, letter));
 }
 
 // Those of the rows that have letters before the tile's end; every lane gets the same.
 template <class Tile>
-DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, const AskedRows& asked, uint32_t begin) {
-    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane;
+DEVICE TileRows select_rows(const Job& job, const FourLetters& four, Tile& tile, const LoadedRows& loaded,
+                            uint32_t begin) {
+    uint32_t lane = threadIdx.x & 31, row = loaded.first_row + lane;
     uint32_t end = begin + min_of(Tile::OWN_LETTERS, NO_ROW - begin);
-    bool here = asked.begin < end, wraps = Tile::CAN_WRAP && here && job.kmers.can_wrap && is_circle(job, row);
-    TileRows rows = {asked.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
+    bool here = loaded.begin < end, wraps = Tile::CAN_WRAP && here && job.kmers.can_wrap && is_circle(job, row);
+    TileRows rows = {loaded.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
     rows.circles = Tile::CAN_WRAP ? __ballot_sync(ALL_LANES, wraps) : 0;
     if (rows.count == 0) return rows;
-    PlainRow own = {row, asked.first_id, asked.begin, asked.end - asked.begin, wraps};
+    PlainRow own = {row, loaded.first_id, loaded.begin, loaded.end - loaded.begin, wraps};
     uint32_t before = own.begin < begin ? ids_of_first(job, four, own, begin - own.begin) : 0;
     uint32_t up_to_end = ids_of_first(job, four, own, end - own.begin);
     rows.begin_id = __shfl_sync(ALL_LANES, own.first + before, 0);

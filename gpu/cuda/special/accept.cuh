@@ -7,7 +7,7 @@
 
 // Follows the tables of a run of tiles from the bytes that the tile before it takes: a warp, of
 // which lane i holds the entries 8 i .. 8 i + 7 of each table.
-DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
+DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t covered) {
     constexpr uint32_t AHEAD = 8;          // Tables that are loaded together.
     uint32_t lane = threadIdx.x & 31, tiles = num_tiles(job);
     for (bool goes_on = true; goes_on; tile += AHEAD) {
@@ -23,9 +23,9 @@ DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
         for (uint32_t i = 0; i < AHEAD; i++) {
             goes_on = goes_on && varies[i];
             if (!goes_on) continue;
-            uint64_t eight = __shfl_sync(ALL_LANES, tables[i], taken / 8);
-            taken = eight >> (taken % 8 * 8) & 0xFF;
-            if (lane == 0) job.special.special_exits[tile + i] = VARIES | taken;
+            uint64_t eight = __shfl_sync(ALL_LANES, tables[i], covered / 8);
+            covered = eight >> (covered % 8 * 8) & 0xFF;
+            if (lane == 0) job.special.special_exits[tile + i] = VARIES | covered;
         }
     }
 }
@@ -96,12 +96,12 @@ DEVICE void accept_match(const Job& job, uint64_t tile_begin, uint32_t match) {
 
 // Finds a tile's candidates that count: behind the bytes that the tile before takes all of them
 // where none overlap, else those ON_ORBIT. Returns whether any overlap.
-DEVICE bool mark_orbit(OrbitShared& shared, uint32_t count, uint32_t taken) {
+DEVICE bool mark_orbit(OrbitShared& shared, uint32_t count, uint32_t covered) {
     if (threadIdx.x == 0) shared.entry = count;
     bool overlap = any_overlap(shared, count);
     for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
-        bool is_first = i == 0 || place_of(shared.matches[i - 1]) < taken;
-        if (is_first && place_of(shared.matches[i]) >= taken) shared.entry = i;
+        bool is_first = i == 0 || place_of(shared.matches[i - 1]) < covered;
+        if (is_first && place_of(shared.matches[i]) >= covered) shared.entry = i;
     }
     __syncthreads();
     if (!overlap) return false;
@@ -121,8 +121,8 @@ DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t b
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
             shared.matches[i] = job.special.special_matches[tile_begin + i];
         __syncthreads();
-        uint32_t taken = tile ? job.special.special_exits[tile - 1] & 0xFF : 0;
-        bool overlap = mark_orbit(shared, count, taken);
+        uint32_t covered = tile ? job.special.special_exits[tile - 1] & 0xFF : 0;
+        bool overlap = mark_orbit(shared, count, covered);
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
             uint32_t match = shared.matches[i];
             if (overlap ? match & ON_ORBIT : i >= shared.entry)

@@ -15,9 +15,9 @@ using namespace warptok::text;
 
 // A thread sixteen bytes and a row at a time; the Job comes with the launch: host_text, host_row_begins,
 // host_row_flags, host_row_max_length -> text, row_begins, row_flags, row_max_length, cleared, device_job.
-KERNEL __launch_bounds__(BLOCK) take_in(GRID_CONSTANT const Job job) {
+KERNEL __launch_bounds__(BLOCK) load_batch(GRID_CONSTANT const Job job) {
     wait_for_kernel_before();
-    take_in_stage(job, blockIdx.x, gridDim.x);
+    load_batch_stage(job, blockIdx.x, gridDim.x);
 }
 
 // A thread a row: row_begins -> hard, row_errors, row_refused.
@@ -57,13 +57,13 @@ KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
 // A block a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts,
 // merged_counts, merged_ids, row_begins, starts, row_errors, row_refused, bad_tiles, window_counts, tables -> host_ids,
 // host_offsets, host_errors, host_status, status.
-KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {
+KERNEL __launch_bounds__(BLOCK) compact_to_host(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
-    SHARED AnswerShared shared;
+    SHARED CompactToHostShared shared;
     find_begins<SeparateLaunches>(*job, begins);
     uint64_t num_ids = sum_parts(*job, shared, blockIdx.x);
-    answer_stage(*job, shared, begins, num_ids, blockIdx.x, gridDim.x);
+    compact_to_host_stage(*job, shared, begins, num_ids, blockIdx.x, gridDim.x);
 }
 
 // A warp neighbouring rows, or where rows are short a block a tile: row_begins, starts, records, tile_pieces,
@@ -90,7 +90,7 @@ KERNEL __launch_bounds__(BLOCK) report(const Job* job) {
 
 // The same, and neighbouring threads neighbouring ids: answer_ids, answer_offsets, row_errors, row_refused, bad_tiles,
 // window_counts, status -> host_ids, host_offsets, host_errors, host_status.
-KERNEL __launch_bounds__(BLOCK) put_out(const Job* job) {
+KERNEL __launch_bounds__(BLOCK) store_answer(const Job* job) {
     wait_for_kernel_before();
-    put_out_stage(*job, blockIdx.x, gridDim.x);
+    store_answer_stage(*job, blockIdx.x, gridDim.x);
 }

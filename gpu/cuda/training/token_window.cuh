@@ -50,11 +50,11 @@ DEVICE TokenWindow read_window(const TrainJob& job, uint64_t tile) {
 
 // The tokens of a window that are `id`.
 DEVICE uint32_t equal_tokens(const TokenWindow& window, uint64_t id) {
-    uint32_t wanted = static_cast<uint32_t>(id), equal = 0;
+    uint32_t value = static_cast<uint32_t>(id), equal = 0;
 #pragma unroll
     for (uint32_t i = 0; i < WINDOW_TOKENS / 2; i++) {
-        equal |= static_cast<uint32_t>((window.words[i] & 0xFFFF) == wanted) << 2 * i;
-        equal |= static_cast<uint32_t>(window.words[i] >> 16 == wanted) << (2 * i + 1);
+        equal |= static_cast<uint32_t>((window.words[i] & 0xFFFF) == value) << 2 * i;
+        equal |= static_cast<uint32_t>(window.words[i] >> 16 == value) << (2 * i + 1);
     }
     return equal & window.valid;
 }

@@ -139,7 +139,7 @@ def test_a_vector_goes_on_far_behind_its_tile(k, length):
 def test_even_rows_are_one_launch(launched):
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     check(engine, linear_kmers(6, 1, "drop"), "ACGTTGCA" * 96, [128] * 6)
-    assert {*launched} == {"take_in", "write_even_kmers", "write_even_kmers16", "report"}
+    assert {*launched} == {"load_batch", "write_even_kmers", "write_even_kmers16", "report"}
     launched.clear()
     check(engine, linear_kmers(6, 4, "letters"), "ACGTTGCA" * 96, [128] * 5 + [100, 28])
     assert "write_even_strided" not in launched and "place_rows" in launched

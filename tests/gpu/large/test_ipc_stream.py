@@ -228,7 +228,7 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
     monkeypatch.setattr(streams, "copy_in", copy)
     monkeypatch.setattr(streams, "launch", launch)
     engine.encode_shared(load("gpt2"), rows)
-    assert done[:2] == [rows.text.address, "take_in"]
+    assert done[:2] == [rows.text.address, "load_batch"]
     assert not [host for host in done[2:] if not isinstance(host, str)]
 
 

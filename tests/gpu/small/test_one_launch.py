@@ -126,7 +126,7 @@ def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard
         encoded = engine.encode(load(name), Batch(texts))
         check(encoded, name, texts, [EncodeOptions()] * 3)
     assert launches[0].startswith("encode_")
-    assert launches[1] == "take_in"
+    assert launches[1] == "load_batch"
 
 
 @pytest.mark.parametrize("validates", [False, True])
@@ -153,7 +153,7 @@ def test_other_kernels_go_on_from_where_a_grid_stops(
             batch = Batch.from_bytes([text.encode() for text in texts], options)
         check(engine.encode(load(name), batch), name, texts, [options] * 4)
     assert launches[0] == "encode_grid"
-    assert "take_in" not in launches
+    assert "load_batch" not in launches
     assert launches[1] == ("windows" if name == "gpt2" else goes_on_from)  # It marks nothing.
 
 
@@ -204,7 +204,7 @@ def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_
             return replace(super().info, has_clusters=False)
 
     engine = GpuEngine(Older(), 1 << 28)
-    for size, first in ((ONE_BLOCK_BYTES, "encode_block"), (ONE_BLOCK_BYTES + 1, "take_in")):
+    for size, first in ((ONE_BLOCK_BYTES, "encode_block"), (ONE_BLOCK_BYTES + 1, "load_batch")):
         text = ("some words and 12 more, " * 6000)[:size]
         check(engine.encode(load("gpt2"), Batch([text])), "gpt2", [text], [EncodeOptions()])
         assert launches[0] == first
@@ -332,7 +332,7 @@ def test_what_the_last_batch_left_is_queued_behind_the_next_grid_at_once(grid, h
         check(encoded, "cl100k_base", texts, [EncodeOptions()] * 3)
         kernels = [name for name in seen if name != "wait"]
         assert kernels[:2] == ["encode_grid", goes_on_from]
-        assert (kernels[-1], seen[-1], seen.count("wait")) == ("answer", "wait", waits)
+        assert (kernels[-1], seen[-1], seen.count("wait")) == ("compact_to_host", "wait", waits)
 
 
 def test_a_batch_of_another_kind_than_the_last_one_is_right_and_the_next_one_is_as_fast(grid):
@@ -342,10 +342,10 @@ def test_a_batch_of_another_kind_than_the_last_one_is_right_and_the_next_one_is_
         ("plain", ["encode_grid", "windows"]),  # All the same, and nothing is there to cut.
         ("plain", ["encode_grid", "wait"]),
         ("letters", ["encode_grid", "wait", "windows"]),
-        ("digits", ["encode_grid", "windows", "take_in"]),  # Whose starts were wrong.
+        ("digits", ["encode_grid", "windows", "load_batch"]),  # Whose starts were wrong.
         ("letters", ["encode_grid", "pretokenize"]),
         ("letters", ["encode_grid", "windows"]),
-        ("digits", ["encode_grid", "windows", "take_in"]),
+        ("digits", ["encode_grid", "windows", "load_batch"]),
         ("plain", ["encode_grid", "pretokenize"]),
         ("plain", ["encode_grid", "wait"]),
     ):

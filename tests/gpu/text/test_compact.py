@@ -141,7 +141,7 @@ def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles,
     job = make_job(num_bytes=size, num_rows=rows, id_bits=8 * np.dtype(kind).itemsize, **fields)
     job["merged_counts"] = [own.ctypes.data for own in merged_counts]
     stream = EmulatedDevice().stream()
-    for name in ("count_tiles", "answer"):
+    for name in ("count_tiles", "compact_to_host"):
         stream.launch(name, 3, job.ctypes.data)
     assert out["host_ids"][: len(wanted)].tolist() == wanted.tolist()
     assert (out["host_ids"][len(wanted) :] == NUM_IDS).all()

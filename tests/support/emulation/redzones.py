@@ -90,7 +90,9 @@ class RedzoneStream(EmulatedStream):
                     ctypes.memset(begin, 0, gap - begin)
                     begin = behind
             ctypes.memset(begin, 0, max(0, end - begin))
-        elif name == "launch" and (arguments[0] == "take_in" or arguments[0].startswith("encode_")):
+        elif name == "launch" and (
+            arguments[0] == "load_batch" or arguments[0].startswith("encode_")
+        ):
             record = (ctypes.c_uint8 * JOB.itemsize).from_address(arguments[2])
             job = np.frombuffer(record, JOB)
             count = int(job["num_cleared"][0])

@@ -63,7 +63,7 @@ DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uin
         codes[i] = codes_before(shared, place + i * BASES_THREADS);
         behind[i] = letters_behind(shared, place + i * BASES_THREADS);
         remaining[i] =
-            behind[i] < endings.k ? endings.by_few_letters(codes[i], behind[i]) : endings.by_letters(codes[i]);
+            behind[i] < endings.k ? endings.by_short_text(codes[i], behind[i]) : endings.by_letters(codes[i]);
     }
     if (shared.has_mixed) {
 #pragma unroll

@@ -106,7 +106,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {  // What the latest letters leave, no more than are behind a border.
         codes[i] = shift_right(prefix.codes, next.codes, 2 * (i + 1));
-        remaining[i] = behind[i] < tables.k ? tables.by_few_letters(codes[i], behind[i]) : tables.by_letters(codes[i]);
+        remaining[i] = behind[i] < tables.k ? tables.by_short_text(codes[i], behind[i]) : tables.by_letters(codes[i]);
     }
     bool is_open = look_before<1, OFTEN_BEFORE>(tables, codes, behind, remaining);
     if (Ring::LEVELS > OFTEN_BEFORE && is_open)
@@ -248,9 +248,9 @@ DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tab
     for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows;) {
         uint32_t window = first + lane;
         if (lane < lanes && window < windows && !forward_window<CHUNK>(job, tables, window))
-            job.dna.walked_windows[atomicAdd(job.dna.num_walked, 1u)] = window;
-        uint32_t taken = lane == 0 ? atomicAdd(job.dna.windows_taken, lanes) : 0;
-        first = __shfl_sync(ALL_LANES, taken, 0) + lanes * warps;
+            job.dna.deferred_windows[atomicAdd(job.dna.num_deferred, 1u)] = window;
+        uint32_t ticket = lane == 0 ? atomicAdd(job.dna.window_tickets, lanes) : 0;
+        first = __shfl_sync(ALL_LANES, ticket, 0) + lanes * warps;
     }
 }
 

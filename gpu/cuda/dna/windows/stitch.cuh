@@ -134,13 +134,13 @@ DEVICE bool has_mixed(const Job& job, uint32_t window) {
 // windows that are left. Where there are fewer than threads each warp has as many as the others.
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
-    const uint32_t* left = job.dna.ending_k ? job.dna.walked_windows : nullptr;
-    uint32_t windows = left ? *job.dna.num_walked : num_windows<CHUNK>(job), warps = blockDim.x / 32 * num_blocks;
+    const uint32_t* deferred = job.dna.ending_k ? job.dna.deferred_windows : nullptr;
+    uint32_t windows = deferred ? *job.dna.num_deferred : num_windows<CHUNK>(job), warps = blockDim.x / 32 * num_blocks;
     uint32_t lane = threadIdx.x & 31, lanes = min_of((windows + warps - 1) / warps, 32);
     for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows; first += lanes * warps) {
         uint32_t number = first + lane;
         bool walking = lane < lanes && number < windows;
-        uint32_t window = walking && left ? left[number] : number;
+        uint32_t window = walking && deferred ? deferred[number] : number;
         clear_columns<CHUNK>(columns);
         walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN, false}, walking);
         if (walking) write_window<CHUNK>(job, window, columns);

@@ -73,7 +73,7 @@ struct Endings {
     }
 
     // The last token of a text of fewer letters than k; none where there are none, as behind a gap's border.
-    DEVICE_METHOD Remaining by_few_letters(uint32_t codes, uint32_t length) const {
+    DEVICE_METHOD Remaining by_short_text(uint32_t codes, uint32_t length) const {
         if (length == 0) return {0, 0};
         uint32_t found = __ldg(few + ((1u << 2 * length) - 4) / 3 + (codes >> (32 - 2 * length)));
         return {found, found & 0xFFFF0000};

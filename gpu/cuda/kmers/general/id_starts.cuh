@@ -180,9 +180,9 @@ DEVICE uint64_t starts_of_runs(const Job& job, const uint32_t* table, uint64_t f
     BreaksBehind behind(job, first);
     for (Stretch stretch = {run, 0, 0, 0}; stretch.begin < end; stretch.begin = stretch.end) {
         if (breaks >> stretch.begin & 1) stretch.run = first + stretch.begin;
-        uint64_t later = stretch.begin < 63 ? behind.own >> (stretch.begin + 1) : 0;
+        uint64_t breaks_behind = stretch.begin < 63 ? behind.own >> (stretch.begin + 1) : 0;
         stretch.behind = behind.next ? 64 + lowest_bit(behind.next) : FAR;
-        if (later) stretch.behind = stretch.begin + 1 + lowest_bit(later);
+        if (breaks_behind) stretch.behind = stretch.begin + 1 + lowest_bit(breaks_behind);
         stretch.end = min_of(stretch.behind, end);
         uint32_t letter_class = class_of(table[letter_at(job, first + stretch.begin)]);
         if (letter_class == BASE) starts |= starts_of_bases(job, stretch, first, every);

@@ -130,15 +130,15 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
     uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
     for (uint32_t first = 0; first < total; first += 32) {
-        uint32_t wanted = first + lane, owner = 0;
-        for (uint32_t step = 16; step; step /= 2)  // The first lane whose sum is above `wanted`, as lane_of_item.
-            if (__shfl_sync(ALL_LANES, sums, owner + step - 1) <= wanted) owner += step;
+        uint32_t item = first + lane, owner = 0;
+        for (uint32_t step = 16; step; step /= 2)  // The first lane whose sum is above `item`, as lane_of_item.
+            if (__shfl_sync(ALL_LANES, sums, owner + step - 1) <= item) owner += step;
         owner &= 31;
         uint32_t ids_before = __shfl_sync(ALL_LANES, sums, (owner + 31) & 31);
-        uint32_t number = wanted - (owner ? ids_before : 0);
+        uint32_t number = item - (owner ? ids_before : 0);
         uint32_t its_record = __shfl_sync(ALL_LANES, record, owner);
         uint32_t to = __shfl_sync(ALL_LANES, place, owner) + number;
-        if (wanted < total) ids[to] = static_cast<Id>(merged_id(job, begins, its_record, number));
+        if (item < total) ids[to] = static_cast<Id>(merged_id(job, begins, its_record, number));
     }
 }
 

@@ -1,7 +1,7 @@
 // The last stage of a small batch that is not framed: tile after tile the ids, put in order in shared memory, go
 // to where they are wanted, and with them what the host must know. Single words are slow on their way to the host.
 //
-//     count_tiles    answer: every block adds the counts up, writes its tiles' ids, and where its rows begin
+//     count_tiles    compact_to_host: every block adds the counts up, writes its tiles' ids, and where its rows begin
 //
 // Every block adds up for itself, which takes less than waiting for one.
 //
@@ -12,21 +12,21 @@
 
 namespace warptok::text {
 
-struct AnswerShared {
+struct CompactToHostShared {
     // Of each block: the ids before every tile.
     uint32_t sums[32], group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];
     int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
 };
 
 // How many ids there are, and what is before each tile's.
-DEVICE uint64_t sum_parts(const Job& job, AnswerShared& shared, uint32_t block) {
+DEVICE uint64_t sum_parts(const Job& job, CompactToHostShared& shared, uint32_t block) {
     uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
     if (block == 0 && threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = num_ids;
     return num_ids;
 }
 
-DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids,
-                         uint32_t block, uint32_t num_blocks) {
+DEVICE void compact_tiles_to_host(const Job& job, CompactToHostShared& shared, const BinBegins& begins,
+                                  uint64_t num_ids, uint32_t block, uint32_t num_blocks) {
     static_assert(SMALL_PARTS == WARPS, "a warp a part, and what is before a tile's first one is added up");
     const uint32_t* before = shared.group_offsets;
     for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
@@ -40,11 +40,11 @@ DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& 
     }
 }
 
-// All of it behind sum_parts.
-DEVICE void answer_stage(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids,
-                         uint32_t block, uint32_t num_blocks) {
-    answer_tiles(job, shared, begins, num_ids, block, num_blocks);
-    // What follows is done while they are on their way.
+// Writes ids, id_offsets and the report to the host, behind sum_parts.
+DEVICE void compact_to_host_stage(const Job& job, CompactToHostShared& shared, const BinBegins& begins,
+                                  uint64_t num_ids, uint32_t block, uint32_t num_blocks) {
+    compact_tiles_to_host(job, shared, begins, num_ids, block, num_blocks);
+    // The offsets and the report are made while the ids are on their way.
     GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
     row_offsets_stage<SMALL_PARTS>(job, sums, job.host.host_offsets, block, num_blocks);
     report_faults(job, block, num_blocks);

@@ -3,7 +3,7 @@
 //                        LONG_PIECES_ARE_SPLIT    COUNTS_IDS    IS_LATENCY_BOUND
 //     SeparateLaunches           yes                  no               no           a kernel a stage
 //     GridLaunch                 yes                  yes              no           one launch that fills the device
-//     FewBlocksLaunch            no                   yes              yes          one launch of a block or a cluster
+//     OneClusterLaunch           no                   yes              yes          one launch of a block or a cluster
 //
 // LONG_PIECES_ARE_SPLIT: find_long has run, so that a long piece that is no token is a fault; else looking up finds it.
 // COUNTS_IDS: looking up and merging count the ids of each part of a tile (text/lookup/tile_counts.cuh).
@@ -21,7 +21,7 @@ struct GridLaunch {
     static constexpr bool LONG_PIECES_ARE_SPLIT = true, COUNTS_IDS = true, IS_LATENCY_BOUND = false;
 };
 
-struct FewBlocksLaunch {
+struct OneClusterLaunch {
     static constexpr bool LONG_PIECES_ARE_SPLIT = false, COUNTS_IDS = true, IS_LATENCY_BOUND = true;
 };
 

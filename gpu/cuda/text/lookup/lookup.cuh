@@ -56,14 +56,14 @@ static_assert(TILE <= 1 << TILE_BIN, "a piece's number");
 struct LookUpShared {
     alignas(16) uint32_t text[TILE / 4 + 8];     // And 32 bytes behind the tile.
     uint16_t begins[TILE];                       // Where each piece begins in the tile.
-    uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes, in any order.
+    uint16_t longer[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes, in any order.
     // Pieces that are no token, in any order: all have four bytes and more.
     uint32_t misses[TILE / 4 + 1];
     uint32_t bin_counts[NUM_BINS];               // How many misses there are of each bin,
     uint32_t bin_begins[NUM_BINS];               // and the place of the first one in the list of all tiles.
     uint32_t part_ids[SMALL_PARTS];              // See PartIds.
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t num_misses, num_later;
+    uint32_t num_misses, num_longer;
     // Where the last piece ends, from the tile's begin on: maybe far behind it.
     uint32_t end;
     uint32_t has_special;                        // Not 0: the batch has special tokens.
@@ -115,11 +115,11 @@ DEVICE uint32_t end_of_piece(const LookUpShared& shared, uint32_t number, uint32
 }
 
 // The token of the piece of a number, if there is one of so few bytes.
-DEVICE ShortToken ask_piece(const Job& job, const LookUpShared& shared, uint32_t number, uint32_t count) {
+DEVICE ShortToken start_piece_lookup(const Job& job, const LookUpShared& shared, uint32_t number, uint32_t count) {
     if (number >= count) return {};
     uint32_t begin = shared.begins[number], length = end_of_piece(shared, number, count) - begin;
     if (length > MAX_SHORT) return {};
-    return ask_short(job, staged_text(shared, begin), length);
+    return start_lookup(job, staged_text(shared, begin), length);
 }
 
 template <class Parts>
@@ -138,7 +138,7 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& par
 
 // A piece of more than MAX_PIECE bytes that is no token. Splitting leaves none; a launch
 // that does not split says that others have to. Either way the answer is thrown away.
-template <class Policy> DEVICE void no_such_piece(const Job& job, uint64_t record) {
+template <class Policy> DEVICE void report_long_piece(const Job& job, uint64_t record) {
     if (Policy::LONG_PIECES_ARE_SPLIT) job.answer.status[STATUS_FAULT] = 1;
     else job.text.window_counts[COUNT_WINDOWS] = 1;
     job.text.records[record] = 0;
@@ -155,7 +155,7 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& pa
     if (id == NO_ID && length <= MAX_PIECE) id = repeated_record(job, text, first_word(text, 4), length);
     if (id != NO_ID) job.text.records[tile_begin + number] = id, parts.add(number, id);
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
-    else no_such_piece<Policy>(job, tile_begin + number);
+    else report_long_piece<Policy>(job, tile_begin + number);
 }
 
 // An entry of job.text.misses: a piece's place, its length, and its part of the tile where these are counted.
@@ -200,30 +200,30 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         if (threadIdx.x < NUM_BINS) shared.bin_counts[threadIdx.x] = 0;
         if (Policy::COUNTS_IDS && threadIdx.x < SMALL_PARTS) shared.part_ids[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
-            shared.num_misses = shared.num_later = 0;
+            shared.num_misses = shared.num_longer = 0;
             shared.has_special = job.special.special_counts[COUNT_ACCEPTED];
             shared.end = next_start(job, tile_begin + TILE) - tile_begin;
         }
         load_text(job, shared, tile_begin);
         uint32_t count = list_pieces(job, shared, tile_begin);
         PartIds<Policy> parts = {shared.part_ids, size_of_part<SMALL_PARTS>(count)};
-        ShortToken next = Policy::IS_LATENCY_BOUND ? ask_piece(job, shared, threadIdx.x, count) : ShortToken{};
+        ShortToken next = Policy::IS_LATENCY_BOUND ? start_piece_lookup(job, shared, threadIdx.x, count) : ShortToken{};
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint32_t begin = shared.begins[number], length = end_of_piece(shared, number, count) - begin;
             ShortToken token = next;
-            if (Policy::IS_LATENCY_BOUND) next = ask_piece(job, shared, number + BLOCK, count);
+            if (Policy::IS_LATENCY_BOUND) next = start_piece_lookup(job, shared, number + BLOCK, count);
             if (shared.has_special && begins_special(job, tile_begin + begin)) {
                 job.text.records[tile_begin + number] = special_id(job, tile_begin + begin, length);
             } else if (length <= MAX_SHORT) {
-                if (!Policy::IS_LATENCY_BOUND) token = ask_short(job, staged_text(shared, begin), length);
+                if (!Policy::IS_LATENCY_BOUND) token = start_lookup(job, staged_text(shared, begin), length);
                 look_up_short(job, shared, parts, tile_begin, number, begin, token);
             } else {
-                shared.later[atomicAdd(&shared.num_later, 1u)] = number;
+                shared.longer[atomicAdd(&shared.num_longer, 1u)] = number;
             }
         }
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
-            uint32_t number = shared.later[i], begin = shared.begins[number];
+        for (uint32_t i = threadIdx.x; i < shared.num_longer; i += BLOCK) {
+            uint32_t number = shared.longer[i], begin = shared.begins[number];
             uint32_t length = end_of_piece(shared, number, count) - begin;
             look_up_longer<Policy>(job, shared, parts, tile_begin, number, begin, length);
         }

@@ -54,7 +54,7 @@ DEVICE uint4 short_entry(const Job& job, uint32_t place) {
     return __ldg(reinterpret_cast<const uint4*>(job.text.short_tokens + place));
 }
 
-DEVICE ShortToken ask_short(const Job& job, const uint8_t* text, uint32_t length) {
+DEVICE ShortToken start_lookup(const Job& job, const uint8_t* text, uint32_t length) {
     ShortToken token;
     read_words<3>(text, length, token.words);
     token.length = length;
@@ -116,7 +116,7 @@ DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
 DEVICE uint32_t find_token(const Job& job, const uint8_t* text, uint32_t length) {
     uint32_t words[7];
     if (length <= MAX_SHORT) {
-        uint32_t found = find_short(job, ask_short(job, text, length));
+        uint32_t found = find_short(job, start_lookup(job, text, length));
         return are_listed(found) ? NO_ID : found;
     }
     if (length > MAX_LONG) return find_any(job, text, length);

@@ -120,8 +120,8 @@ template <uint32_t LANES>
 DEVICE uint32_t key_of_symbols(const PairTable& table, const PairCache& cache, Group<LANES>& group,
                                uint32_t place, uint32_t next) {
     Pair pair = pair_of(table, symbol_of(group.word(place)), symbol_of(group.word(next)));
-    bool ask = may_merge(cache, pair);
-    return key_of(rank_in(table, pair, load_bucket(table, pair, ask), ask), place);
+    bool is_needed = may_merge(cache, pair);
+    return key_of(rank_in(table, pair, load_bucket(table, pair, is_needed), is_needed), place);
 }
 
 // Puts the lanes' runs into the columns, which hold the bytes of the piece and no keys where runs are.

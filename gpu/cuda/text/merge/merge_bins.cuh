@@ -57,17 +57,17 @@ DEVICE void find_begins(const Job& job, BinBegins& begins) {
     if (bin < 32) {
         uint32_t count = bin < NUM_BINS ? job.text.miss_counts[bin] : 0, lanes = lanes_that_merge<Policy>(bin, count);
         if (bin == 0) begins.lane_bits = lanes;
-        uint32_t chunk_bits = lanes - lane_bits<Policy>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
+        uint32_t chunk_bits = lanes - lane_bits<Policy>(bin % NUM_BINS), slots = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
-        uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
+        uint32_t all_slots = slots, all_chunks = chunks;  // With those of shorter, of longer bins.
         for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
-            uint32_t shorter = __shfl_up_sync(ALL_LANES, rooms, distance);
+            uint32_t shorter = __shfl_up_sync(ALL_LANES, all_slots, distance);
             uint32_t longer = __shfl_down_sync(ALL_LANES, all_chunks, distance);
-            if (bin >= distance) rooms += shorter;
+            if (bin >= distance) all_slots += shorter;
             all_chunks += longer;  // Zeros from bin NUM_BINS on.
         }
         if (bin < NUM_BINS) {
-            begins.merged[bin] = rooms - room;
+            begins.merged[bin] = all_slots - slots;
             begins.misses[bin] = job.text.misses[bin];
             begins.counts[bin] = count;
             begins.chunks[bin] = all_chunks - chunks;

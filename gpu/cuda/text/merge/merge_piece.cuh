@@ -31,8 +31,8 @@ DEVICE Merging merging(const Job& job, const PairCache& cache) {
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Merging& merging, uint32_t left, uint32_t right) {
     Pair pair = pair_of(merging.table, left, right);
-    bool ask = may_merge(merging.cache, pair);
-    return rank_in(merging.table, pair, load_bucket(merging.table, pair, ask), ask);
+    bool is_needed = may_merge(merging.cache, pair);
+    return rank_in(merging.table, pair, load_bucket(merging.table, pair, is_needed), is_needed);
 }
 
 // Pieces of so many lanes begin behind their runs; a longer one has more places than Places has bits.
@@ -46,7 +46,7 @@ struct FourPairs {
 
 // Those of a lane's slots, all on their way together; any where a slot is behind the end.
 template <uint32_t LANES, uint32_t SLOTS>
-DEVICE void ask_all_pairs(const Merging& merging, const Group<LANES>& group, const uint8_t* text, uint32_t length,
+DEVICE void load_all_pairs(const Merging& merging, const Group<LANES>& group, const uint8_t* text, uint32_t length,
                           FourPairs* fours) {
 #pragma unroll
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
@@ -66,7 +66,7 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
                             const Places& covered) {
     FourPairs fours[SLOTS];
     uint32_t lowest = NO_KEY;
-    if (Policy::IS_LATENCY_BOUND) ask_all_pairs<LANES, SLOTS>(merging, group, text, length, fours);
+    if (Policy::IS_LATENCY_BOUND) load_all_pairs<LANES, SLOTS>(merging, group, text, length, fours);
 #pragma unroll
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         uint32_t place = group.first_of(slot), keys[4] = {NO_KEY, NO_KEY, NO_KEY, NO_KEY};
@@ -114,14 +114,14 @@ DEVICE void merge_pair(const Merging& merging, Group<1>& group, uint32_t key, ui
     uint32_t last = has_last ? place - length_of(group.word(place - 1)) : 0;
     Pair behind = pair_of(merging.table, symbol_of(group.word(last)), symbol);
     Pair ahead = pair_of(merging.table, symbol, has_third ? symbol_of(group.word(third)) : 0);
-    bool ask_behind = has_last & may_merge(merging.cache, behind);
-    bool ask_ahead = has_third & may_merge(merging.cache, ahead);
-    uint4 two_behind = load_bucket(merging.table, behind, ask_behind);
-    uint4 two_ahead = load_bucket(merging.table, ahead, ask_ahead);
+    bool behind_is_needed = has_last & may_merge(merging.cache, behind);
+    bool ahead_is_needed = has_third & may_merge(merging.cache, ahead);
+    uint4 two_behind = load_bucket(merging.table, behind, behind_is_needed);
+    uint4 two_ahead = load_bucket(merging.table, ahead, ahead_is_needed);
     group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
     group.key(second) = NO_KEY;
-    uint32_t rank_behind = rank_in(merging.table, behind, two_behind, ask_behind);
-    group.key(place) = key_of(rank_in(merging.table, ahead, two_ahead, ask_ahead), place);
+    uint32_t rank_behind = rank_in(merging.table, behind, two_behind, behind_is_needed);
+    group.key(place) = key_of(rank_in(merging.table, ahead, two_ahead, ahead_is_needed), place);
     if (has_last) group.key(last) = key_of(rank_behind, last);
 }
 
@@ -137,18 +137,18 @@ DEVICE void merge_pair(const Merging& merging, Group<LANES>& group, uint32_t key
     uint32_t width = length_of(group.word(place - group.member));
     uint32_t other = is_ahead ? place + width : place - width;
     uint32_t word = group.word(other), third = other + length_of(word);
-    bool has_third = third < length, ask = !is_ahead | has_third;
+    bool has_third = third < length, is_needed = !is_ahead | has_third;
     if (is_ahead & has_third) word = group.word(third);
     uint32_t neighbour = symbol_of(word);
     Pair pair = pair_of(merging.table, is_ahead ? symbol : neighbour, is_ahead ? neighbour : symbol);
-    ask &= may_merge(merging.cache, pair);
-    uint4 two = load_bucket(merging.table, pair, ask);
+    is_needed &= may_merge(merging.cache, pair);
+    uint4 two = load_bucket(merging.table, pair, is_needed);
     if (is_ahead) {
         group.key(other) = NO_KEY;
         group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
     }
     uint32_t changed = is_ahead ? place : other;
-    group.key(changed) = key_of(rank_in(merging.table, pair, two, ask), changed);
+    group.key(changed) = key_of(rank_in(merging.table, pair, two, is_needed), changed);
 }
 
 // Encodes a piece of up to 16 * LANES bytes, none where length is 0, in the group's columns: from

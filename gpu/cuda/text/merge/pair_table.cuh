@@ -16,7 +16,7 @@ constexpr uint32_t RANKS = 1 << 22;  // More than there are ranks.
 constexpr uint32_t FILTER_BITS = 19;
 constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
 constexpr uint32_t NUM_ASCII = 128;
-constexpr uint32_t ASK_AGAIN = 0xFFFE, NO_ASCII_PAIR = 0xFFFF;
+constexpr uint32_t RANK_TOO_LARGE = 0xFFFE, NO_ASCII_PAIR = 0xFFFF;
 
 // What look-ups need of a job, for registers.
 struct PairTable {
@@ -38,23 +38,23 @@ DEVICE Pair pair_of(const PairTable& table, uint32_t left, uint32_t right) {
     return {mixed(hash_pair(left, right, table.seed)), right << 22, left << 11 | right >> 10};
 }
 
-// The two entries of a pair's bucket; any others where `ask` is false.
-DEVICE uint4 load_bucket(const PairTable& table, const Pair& pair, bool ask) {
-    return __ldg(table.buckets + (ask ? pair.hash >> table.shift : 0));
+// The two entries of a pair's bucket; any others where `is_needed` is false.
+DEVICE uint4 load_bucket(const PairTable& table, const Pair& pair, bool is_needed) {
+    return __ldg(table.buckets + (is_needed ? pair.hash >> table.shift : 0));
 }
 
 // The rank of a pair if it is one of two entries.
-DEVICE uint32_t rank_of_two(const Pair& pair, uint4 two, bool ask) {
+DEVICE uint32_t rank_of_two(const Pair& pair, uint4 two, bool is_needed) {
     uint32_t first = two.x ^ pair.low, second = two.z ^ pair.low, rank = NO_RANK;
-    if (ask & (two.y == pair.high) & (first < RANKS)) rank = first;
-    if (ask & (two.w == pair.high) & (second < RANKS)) rank = second;
+    if (is_needed & (two.y == pair.high) & (first < RANKS)) rank = first;
+    if (is_needed & (two.w == pair.high) & (second < RANKS)) rank = second;
     return rank;
 }
 
-// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or `ask` is false.
-DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, bool ask) {
-    uint32_t rank = rank_of_two(pair, two, ask), bucket = pair.hash >> table.shift;
-    while (ask & (rank == NO_RANK) & ((two.z & two.w) != 0xFFFFFFFF)) {  // Full: look into the next one.
+// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or `is_needed` is false.
+DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, bool is_needed) {
+    uint32_t rank = rank_of_two(pair, two, is_needed), bucket = pair.hash >> table.shift;
+    while (is_needed & (rank == NO_RANK) & ((two.z & two.w) != 0xFFFFFFFF)) {  // Full: look into the next one.
         bucket = (bucket + 1) & (0xFFFFFFFFu >> table.shift);
         two = __ldg(table.buckets + bucket);
         rank = rank_of_two(pair, two, true);
@@ -118,17 +118,17 @@ DEVICE uint32_t two_bytes(const FiveBytes& bytes, uint32_t i) {
 // those on their way together.
 DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, const FiveBytes& bytes,
                            uint32_t ranks[4]) {
-    uint32_t ask = cache.ascii ? 0 : 0xF;
+    uint32_t missing = cache.ascii ? 0 : 0xF;
 #pragma unroll
     for (uint32_t i = 0; i < 4 && cache.ascii; i++) {
         uint32_t two = two_bytes(bytes, i), rank = cache.ascii[(two & 0x7F) | (two >> 1 & 0x3F80)];
-        if ((two & 0x8080) != 0 || rank == ASK_AGAIN) ask |= 1u << i;
+        if ((two & 0x8080) != 0 || rank == RANK_TOO_LARGE) missing |= 1u << i;
         ranks[i] = rank == NO_ASCII_PAIR ? NO_RANK : rank;
     }
-    if (!ask) return;
+    if (!missing) return;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
-        if (ask >> i & 1) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
+        if (missing >> i & 1) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
 }
 
 }  // namespace warptok::text

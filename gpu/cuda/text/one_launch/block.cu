@@ -9,5 +9,5 @@ DYNAMIC_SHARED(memory);
 // All of a batch: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids, host_offsets,
 // host_errors, host_status.
 KERNEL __launch_bounds__(BLOCK, 1) encode_block(GRID_CONSTANT const Job job) {
-    encode_small<OneBlock, FewBlocksLaunch>(job, *reinterpret_cast<SmallShared*>(memory), 0, 1);
+    encode_small<OneBlock, OneClusterLaunch>(job, *reinterpret_cast<SmallShared*>(memory), 0, 1);
 }

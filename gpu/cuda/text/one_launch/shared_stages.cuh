@@ -62,7 +62,7 @@ template <class Threads, class Shared> struct OneLaunch {
     DEVICE_METHOD void wait() const { Threads::wait(job); }
 
     // The batch to the device, rows marked; `meanwhile` is done while its first bytes are on their way.
-    template <class Work> DEVICE_METHOD void take_in(Work meanwhile) const {
+    template <class Work> DEVICE_METHOD void load_batch(Work meanwhile) const {
         uint64_t i = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
         HostItem item = host_item(job, i);
         meanwhile();

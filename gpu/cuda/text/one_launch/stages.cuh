@@ -37,7 +37,7 @@ struct SmallShared {
         CertainWarp certain[BLOCK / 32];
         LookUpShared look_up;
         Columns columns[BLOCK / 32];
-        AnswerShared answer;
+        CompactToHostShared answer;
         ScanShared frame;
     };
 };
@@ -91,15 +91,16 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
 
     DEVICE_METHOD void compact() const {
         uint64_t num_ids = sum_parts(job, shared.answer, block);
-        if (!job.launch.framed) return answer_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
+        if (!job.launch.framed)
+            return compact_to_host_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
         GroupSums<uint32_t> sums = {shared.answer.group_offsets, num_ids};
         row_offsets_stage<SMALL_PARTS>(job, sums, job.answer.id_offsets, block, num_blocks);
         write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.answer.ids, block, num_blocks);
         wait();
     }
 
-    DEVICE_METHOD void put_out() const {
-        if (job.launch.framed) put_out_stage(job, block, num_blocks);
+    DEVICE_METHOD void store_answer() const {
+        if (job.launch.framed) store_answer_stage(job, block, num_blocks);
     }
 };
 
@@ -108,7 +109,7 @@ template <class Threads, class Policy>
 DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
     SmallLaunch<Threads, Policy> launch = {{job, shared, block, num_blocks}};
     if (Policy::LONG_PIECES_ARE_SPLIT) put_job(job, block);
-    launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
+    launch.load_batch([&] { load_entries<BLOCK>(job, shared.pretokenize); });
     if (job.launch.num_rounds) launch.special();
     if (launch.planned_fallback() == FALLBACK_RUNS) return;
     launch.pretokenize();
@@ -119,7 +120,7 @@ DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, ui
     launch.merge();
     launch.compact();
     if (job.launch.framed) launch.frame();
-    launch.put_out();
+    launch.store_answer();
 }
 
 }  // namespace warptok::text

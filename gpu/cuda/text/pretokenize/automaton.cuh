@@ -269,8 +269,8 @@ DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin, const Reach
         Outputs bits = read_chunk<SIZE>(reader, begin, chunk.entry, doubt);
         bool is_last = (borders & 1) || distance >= begin || distance == reach.before;
         if (!is_last && (doubt & AMBIGUOUS)) continue;
-        uint64_t later = run_on<SIZE>(reader, begin, bits, chunk.entry, reach, doubt);
-        chunk.starts = borders | starts_inside(bits) | later;
+        uint64_t seen_behind = run_on<SIZE>(reader, begin, bits, chunk.entry, reach, doubt);
+        chunk.starts = borders | starts_inside(bits) | seen_behind;
         chunk.resolved = !(doubt & (AMBIGUOUS | TOO_FAR));
         if (is_last || !(doubt & AMBIGUOUS)) return chunk;
     }

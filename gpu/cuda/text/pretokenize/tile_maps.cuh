@@ -54,7 +54,7 @@ DEVICE bool is_bad(const Job& job, const Reader& reader, uint32_t tile, uint32_t
 }
 
 // Says in tile_state what is behind a tile; whether it is to be mapped.
-DEVICE bool settle_tile(const Job& job, const Reader& reader, uint32_t tile) {
+DEVICE bool resolve_tile(const Job& job, const Reader& reader, uint32_t tile) {
     uint32_t state = UNRESOLVED, other;
     bool bad = is_bad(job, reader, tile, state);
     job.pretokenizer.tile_state[tile] = bad ? UNRESOLVED : state;
@@ -158,8 +158,8 @@ DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) 
     uint8_t* pending = job.pretokenizer.chunk_pending + tile * (WORDS_A_TILE * 32ull) + lane;
 #pragma unroll 8
     for (uint32_t i = WORDS_A_TILE; i-- > 0;) {
-        uint32_t map = shared.maps[i][lane], later = __shfl_sync(ALL_LANES, fate, map & STATE_MASK);
-        fate = map >> FATE_SHIFT == PENDING ? later : map >> FATE_SHIFT;
+        uint32_t map = shared.maps[i][lane], behind = __shfl_sync(ALL_LANES, fate, map & STATE_MASK);
+        fate = map >> FATE_SHIFT == PENDING ? behind : map >> FATE_SHIFT;
         pending[i * 32] = fate;
     }
     job.pretokenizer.tile_pending[tile * 32ull + lane] = fate;
@@ -189,7 +189,7 @@ DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, u
         if (threadIdx.x == 0) shared.count = 0;
         __syncthreads();
         uint32_t tile = first + threadIdx.x * num_blocks;
-        if (tile < tiles && settle_tile(job, reader, tile)) shared.numbers[atomicAdd(&shared.count, 1)] = threadIdx.x;
+        if (tile < tiles && resolve_tile(job, reader, tile)) shared.numbers[atomicAdd(&shared.count, 1)] = threadIdx.x;
         __syncthreads();
         uint32_t count = shared.count;
         for (uint32_t i = 0; i < count; i++) map_tile(job, reader, shared, first + shared.numbers[i] * num_blocks);

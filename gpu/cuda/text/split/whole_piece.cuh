@@ -63,12 +63,12 @@ DEVICE void write_part_of_whole(const Job& job, const WholeSymbols& all, uint32_
 constexpr uint32_t MOST_GROWN = 1 << 16;
 
 // What a step has to do, for all blocks the same.
-enum class WholeStep { END, GIVE_UP, MERGE, ASK, GROW };
+enum class WholeStep { END, GIVE_UP, MERGE, TEST, GROW };
 
 DEVICE WholeStep kind_of_step(const WholeRound& round, uint32_t total) {
     if (round.lowest == NO_RANK) return WholeStep::END;
     if (!is_late(round.lowest) || round.loud == QUIET) return WholeStep::MERGE;
-    if (round.loud != LOUD) return WholeStep::ASK;
+    if (round.loud != LOUD) return WholeStep::TEST;
     return total <= MOST_GROWN ? WholeStep::GROW : WholeStep::GIVE_UP;
 }
 
@@ -86,8 +86,8 @@ DEVICE bool do_step(const Job& job, WholeShared& shared, const WholeSymbols& all
         case WholeStep::MERGE:
             describe(shared, all, next[number], number, merge_part(job, shared, all, round, number));
             return true;
-        case WholeStep::ASK: {
-            bool is_loud = ask_part(job, shared, all, round, number);
+        case WholeStep::TEST: {
+            bool is_loud = has_loud_pair(job, shared, all, round, number);
             if (threadIdx.x == 0) next[number] = part, next[number].loud = is_loud ? LOUD : QUIET;
             return true;
         }

@@ -7,8 +7,8 @@
 namespace warptok::text {
 
 // Whether one of a part's pairs that would be merged is loud; the whole block calls it.
-DEVICE_NOINLINE bool ask_part(const Job& job, WholeShared& shared, const WholeSymbols& all, const WholeRound& round,
-                          uint32_t number) {
+DEVICE_NOINLINE bool has_loud_pair(const Job& job, WholeShared& shared, const WholeSymbols& all,
+                                   const WholeRound& round, uint32_t number) {
     bool loud = false;
 #pragma unroll 1
     for (uint32_t tile = 0; tile * TILE_DONE < shared.parts[number].count; tile++) {

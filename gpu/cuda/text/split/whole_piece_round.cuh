@@ -35,7 +35,7 @@ constexpr uint32_t MAX_PARTS = 256;
 constexpr uint32_t NUM_FIRST = 3;                   // Symbols behind a part that it looks at.
 constexpr uint32_t LAST_OF_PIECE = 1u << 31;        // Of a symbol: nothing merges across its end.
 // Whether a pair of the lowest rank is loud (text/split/late_ranks.cuh).
-constexpr uint32_t NOT_ASKED = 0, QUIET = 1, LOUD = 2;
+constexpr uint32_t NOT_TESTED = 0, QUIET = 1, LOUD = 2;
 
 struct WholePart {  // What a part says of itself.
     uint32_t count;                  // Of its symbols. If it is 0, what follows says nothing, but `lowest` and `bound`.
@@ -211,9 +211,9 @@ DEVICE uint32_t merge_tile(const Job& job, const WholeShared& shared, const Whol
     uint32_t end = min_of(left, TILE_DONE), merged = shared.merged[lane];
     uint32_t carried = __shfl_up_sync(ALL_LANES, merged, 1) >> 31, next = __shfl_down_sync(ALL_LANES, merged, 1);
     if (lane == 0) carried = shared.before[tile % 2].is_merged;
-    uint32_t taken = merged << 1 | carried, taken_up_to = sum_of_lanes(count_bits(taken));
-    uint32_t own = __shfl_sync(ALL_LANES, taken, word);
-    uint32_t moved = gone + __shfl_sync(ALL_LANES, taken_up_to, word) - count_bits(own >> lane);
+    uint32_t removed = merged << 1 | carried, removed_up_to = sum_of_lanes(count_bits(removed));
+    uint32_t own = __shfl_sync(ALL_LANES, removed, word);
+    uint32_t moved = gone + __shfl_sync(ALL_LANES, removed_up_to, word) - count_bits(own >> lane);
     next = __shfl_sync(ALL_LANES, next, word);
     uint32_t here = shift_right(__shfl_sync(ALL_LANES, merged, word), next, lane);  // Bit 0: this one.
     if (threadIdx.x < end && !(own >> lane & 1)) {
@@ -230,8 +230,8 @@ DEVICE uint32_t merge_tile(const Job& job, const WholeShared& shared, const Whol
         all.places[to] = held.place;
         all.ranks[to] = rank;
     }
-    uint32_t behind = __shfl_sync(ALL_LANES, taken, end / 32) >> end % 32;
-    return gone + __shfl_sync(ALL_LANES, taken_up_to, end / 32) - count_bits(behind);
+    uint32_t behind = __shfl_sync(ALL_LANES, removed, end / 32) >> end % 32;
+    return gone + __shfl_sync(ALL_LANES, removed_up_to, end / 32) - count_bits(behind);
 }
 
 // Merges a part's pairs of the round; returns how many symbols are left. The whole block calls it.
@@ -276,7 +276,7 @@ DEVICE void describe(WholeShared& shared, const WholeSymbols& all, WholePart& pa
     part.count = count;
     part.lowest = shared.lowest;
     part.bound = shared.bound;
-    part.loud = NOT_ASKED;
+    part.loud = NOT_TESTED;
     if (!count) return;
     part.last_symbol = symbols[count - 1];
     part.last = ranks[count - 1];

@@ -20,12 +20,12 @@ namespace warptok::text {
 // A *chain* is pairs of one rank, one directly behind the other, of which every other one is merged. What a lane knows
 // of the last pair at its places:
 constexpr uint32_t LAST_PASSED = 0;        // It stays,
-constexpr uint32_t LAST_TAKEN = 1;         // it is merged, so that the next one of its chain stays;
+constexpr uint32_t LAST_MERGED = 1;        // it is merged, so that the next one of its chain stays;
 constexpr uint32_t LAST_WAITS = 2;         // it is in no chain that is merged in this round.
 
 // The chains at a lane's places.
 struct Chains {
-    uint32_t taken;            // Merged: every other one from where a chain begins.
+    uint32_t merged;           // Every other one from where a chain begins.
     uint32_t beaten;           // A lower pair stands behind it.
     uint32_t open;             // Those that go on with a chain of a lane before,
     uint32_t is_open;          // and whether all of the lane's do.
@@ -44,14 +44,14 @@ DEVICE Chains chains_of_lane(const WarpColumns& columns, const LanePart& part, c
     if (rank == before && rank < limit) equal |= first;  // Else their chain waits.
     Chains chains = {0, before_of(alive, part.lower), 0, 0, 0};
     for (uint32_t bits = lower & ~chains.beaten; bits; bits &= bits - 1)
-        if (columns.ranks[index_of(lowest_bit(bits))] < limit) chains.taken |= bits & (0 - bits);
+        if (columns.ranks[index_of(lowest_bit(bits))] < limit) chains.merged |= bits & (0 - bits);
     if (equal & first) {
         uint32_t others_than = alive & ~equal;
         chains.open = others_than ? equal & ((others_than & (0 - others_than)) - 1) : equal;
         chains.is_open = !others_than;
     }
-    uint32_t chained = follow_chains(alive, equal & ~chains.open, chains.taken);
-    chains.state = chains.taken >> last & 1 ? LAST_TAKEN : chained >> last & 1 ? LAST_PASSED : LAST_WAITS;
+    uint32_t chained = follow_chains(alive, equal & ~chains.open, chains.merged);
+    chains.state = chains.merged >> last & 1 ? LAST_MERGED : chained >> last & 1 ? LAST_PASSED : LAST_WAITS;
     if (others.behind != NO_PAIR && columns.ranks[others.behind] < columns.ranks[index_of(last)])
         chains.beaten |= 1u << last;
     return chains;
@@ -73,15 +73,15 @@ DEVICE uint32_t pairs_of_round(const WarpColumns& columns, const LanePart& part,
         uint32_t before = (1u << (threadIdx.x & 31)) - 1;
         uint32_t known = __ballot_sync(ALL_LANES, !chains.is_open) & before;
         uint32_t odd = __ballot_sync(ALL_LANES, chains.is_open && count_bits(chains.open) & 1) & before;
-        uint32_t taken = __ballot_sync(ALL_LANES, chains.state == LAST_TAKEN);
+        uint32_t merged = __ballot_sync(ALL_LANES, chains.state == LAST_MERGED);
         uint32_t waits = __ballot_sync(ALL_LANES, chains.state == LAST_WAITS);
         if (known && chains.open && !(waits >> highest_bit(known) & 1)) {
-            uint32_t last = highest_bit(known), is_taken = taken >> last ^ count_bits(odd & bits_above(last));
+            uint32_t last = highest_bit(known), is_merged = merged >> last ^ count_bits(odd & bits_above(last));
             uint32_t odd_open = odd_ones(chains.open);
-            chains.taken |= is_taken & 1 ? chains.open & ~odd_open : odd_open;
+            chains.merged |= is_merged & 1 ? chains.open & ~odd_open : odd_open;
         }
     }
-    return chains.taken & ~chains.beaten;
+    return chains.merged & ~chains.beaten;
 }
 
 // The columns as late ranks see them.
@@ -128,14 +128,14 @@ DEVICE_NOINLINE uint32_t merge_late(const Job& job, WarpColumns& columns, uint32
 
 // Merges the pairs that begin at these places of each lane.
 DEVICE void merge_pairs(WarpColumns& columns, LanePart& part, const Neighbours& others, uint32_t pairs) {
-    uint32_t alive = part.alive, taken = behind_of(alive, pairs);  // Second symbols of merged pairs.
+    uint32_t alive = part.alive, removed = behind_of(alive, pairs);  // Second symbols of merged pairs.
     uint32_t to_next = __ballot_sync(ALL_LANES, alive && pairs >> highest_bit(alive) & 1);
-    if (others.before != NO_PAIR && to_next >> others.lane_before & 1) taken |= alive & (0 - alive);
+    if (others.before != NO_PAIR && to_next >> others.lane_before & 1) removed |= alive & (0 - alive);
     for (; pairs; pairs &= pairs - 1) {
         uint32_t index = index_of(lowest_bit(pairs));
         columns.symbols[index] = FIRST_MERGED + rank_of_bounded(columns.ranks[index]);
     }
-    part.alive = alive & ~taken;
+    part.alive = alive & ~removed;
 }
 
 // The lane that has item `number` of all lanes' items, of which there are `up_to` up to each lane; 31 if none has.
@@ -169,10 +169,10 @@ DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns& columns, con
         for (; passed; passed--) bits &= bits - 1;
         uint32_t place = lowest_bit(bits), left = 32 * place + owner, above = its_alive & bits_above(place);
         uint32_t right = above ? 32 * lowest_bit(above) + owner : behind;
-        bool ask = right != NO_PAIR;
-        Pair pair = pair_of(merging.table, columns.symbols[left], columns.symbols[ask ? right : left]);
-        ask = ask && may_merge(merging.cache, pair);
-        uint32_t rank = rank_in(merging.table, pair, load_bucket(merging.table, pair, ask), ask);
+        bool is_needed = right != NO_PAIR;
+        Pair pair = pair_of(merging.table, columns.symbols[left], columns.symbols[is_needed ? right : left]);
+        is_needed = is_needed && may_merge(merging.cache, pair);
+        uint32_t rank = rank_in(merging.table, pair, load_bucket(merging.table, pair, is_needed), is_needed);
         columns.ranks[left] = bounded(merging.job, rank);
     }
     return changed;
