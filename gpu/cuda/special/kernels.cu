@@ -22,13 +22,13 @@ KERNEL __launch_bounds__(BLOCK) clear_faults(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 6) find_special(const Job* job) {
     wait_for_kernel_before();
     SHARED SpecialShared shared;
-    find_special_stage<0>(*job, shared, blockIdx.x, gridDim.x);
+    find_special_stage<FIRST_ROUND>(*job, shared, blockIdx.x, gridDim.x);
 }
 
 // A warp each run of tiles that have tables: special_exits, special_function, special_counts -> special_exits.
 KERNEL __launch_bounds__(BLOCK) enter_special(const Job* job) {
     wait_for_kernel_before();
-    enter_special_stage<0>(*job, blockIdx.x, gridDim.x);
+    enter_special_stage<FIRST_ROUND>(*job, blockIdx.x, gridDim.x);
 }
 
 // A block a tile with candidates: special_list, special_matches, special_exits, special_counts, row_flags, row_begins
@@ -36,7 +36,7 @@ KERNEL __launch_bounds__(BLOCK) enter_special(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 6) accept_special(const Job* job) {
     wait_for_kernel_before();
     SHARED OrbitShared shared;
-    accept_special_stage<0>(*job, shared, blockIdx.x, gridDim.x);
+    accept_special_stage<FIRST_ROUND>(*job, shared, blockIdx.x, gridDim.x);
 }
 
 // As find_special, in what the first round left: text, hard, special, tables -> special_matches, special_list,
@@ -44,14 +44,14 @@ KERNEL __launch_bounds__(BLOCK, 6) accept_special(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 6) find_special_again(const Job* job) {
     wait_for_kernel_before();
     SHARED SpecialShared shared;
-    find_special_stage<1>(*job, shared, blockIdx.x, gridDim.x);
+    find_special_stage<SECOND_ROUND>(*job, shared, blockIdx.x, gridDim.x);
 }
 
 // As enter_special, and a warp 32 rows: special_exits, special_function, special_counts, hard, row_refused ->
 // special_exits, row_stretch.
 KERNEL __launch_bounds__(BLOCK) enter_special_again(const Job* job) {
     wait_for_kernel_before();
-    enter_special_stage<1>(*job, blockIdx.x, gridDim.x);
+    enter_special_stage<SECOND_ROUND>(*job, blockIdx.x, gridDim.x);
 }
 
 // As accept_special: special_list, special_matches, special_exits, special_counts, row_flags, row_begins, row_stretch
@@ -59,7 +59,7 @@ KERNEL __launch_bounds__(BLOCK) enter_special_again(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 6) accept_special_again(const Job* job) {
     wait_for_kernel_before();
     SHARED OrbitShared shared;
-    accept_special_stage<1>(*job, shared, blockIdx.x, gridDim.x);
+    accept_special_stage<SECOND_ROUND>(*job, shared, blockIdx.x, gridDim.x);
 }
 
 // A thread 64 bytes: text, hard, special, tables -> special, special_counts.

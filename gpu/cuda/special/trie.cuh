@@ -16,6 +16,7 @@
 #include "common/job.cuh"
 
 constexpr uint32_t MAX_SPECIAL = 256;      // Bytes of the longest one.
+constexpr uint32_t FIRST_ROUND = 0, SECOND_ROUND = 1;  // Also the roots of their tokens.
 constexpr uint32_t WHOLE_ROOT = 2;
 constexpr uint32_t EDGE_NODE_SHIFT = 12;
 constexpr uint32_t EDGE_COUNT_SHIFT = 8;

@@ -31,15 +31,15 @@ KERNEL __launch_bounds__(RUN_THREADS) enter_repeats(const TrainJob* job) {
 // A block the next tile of tokens: tokens, run_begins, left, right, merged -> merged_tokens, tile_states, neighbours,
 // report.
 KERNEL __launch_bounds__(BLOCK) merge_tokens(const TrainJob* job) {
-    SHARED MergeTileShared<false> shared;
-    merge_tiles_stage<false>(*job, shared);
+    SHARED MergeTileShared<TokenKind::ALONE> shared;
+    merge_tiles_stage<TokenKind::ALONE>(*job, shared);
 }
 
 // The same with places: tokens, places, slot_counts, span_tables, run_begins, left, right, merged -> merged_tokens,
 // merged_places, tile_states, neighbours, report.
 KERNEL __launch_bounds__(BLOCK) merge_placed(const TrainJob* job) {
-    SHARED MergeTileShared<true> shared;
-    merge_tiles_stage<true>(*job, shared);
+    SHARED MergeTileShared<TokenKind::PLACED> shared;
+    merge_tiles_stage<TokenKind::PLACED>(*job, shared);
 }
 
 // A thread an id: neighbours, left, right, merged -> neighbours, frequencies, bonuses, penalties, lengths,

@@ -14,9 +14,17 @@
 #include "training/equal_runs.cuh"
 #include "training/shared_sums.cuh"
 
-template <bool PLACED>
+// ALONE: tokens have no places, and each occurrence counts once. PLACED: each token has the slot that it begins in, which
+// says how often an occurrence counts, and its bonus and penalty.
+enum class TokenKind { ALONE, PLACED };
+
+// Sums for each token that stands beside an occurrence (training/shared_sums.cuh).
+template <TokenKind KIND>
+constexpr uint32_t NUM_SUMS = KIND == TokenKind::PLACED ? SUMS_OF_PLACED : 1;
+
+template <TokenKind KIND>
 struct MergeTileShared {
-    uint4 stage[TRAIN_TILE * (PLACED ? 4 : 2) / 16 + 1];
+    uint4 stage[TRAIN_TILE * (KIND == TokenKind::PLACED ? 4 : 2) / 16 + 1];
     SumsShared sums;
     uint64_t runs[BLOCK];
     uint32_t scratch[BLOCK / 32 + 1];
@@ -30,12 +38,12 @@ DEVICE Figures measure_tokens(const TrainJob& job, uint64_t begin, uint64_t end)
 
 // One token beside an occurrence: the pair that goes is [gone, gone_end), the one that comes
 // [come, come_end).
-template <bool PLACED>
+template <TokenKind KIND>
 DEVICE void add_pair(const TrainJob& job, SumsShared& sums, uint32_t side, uint32_t id, uint64_t weight,
                      uint64_t gone, uint64_t gone_end, uint64_t come, uint64_t come_end) {
-    constexpr uint32_t SUMS = PLACED ? SUMS_OF_PLACED : 1;
+    constexpr uint32_t SUMS = NUM_SUMS<KIND>;
     add_neighbour<SUMS>(job, sums, side, id, 0, weight);
-    if (!PLACED || !job.num_levels) return;
+    if (KIND == TokenKind::ALONE || !job.num_levels) return;
     Figures before = measure_tokens(job, gone, gone_end), now = measure_tokens(job, come, come_end);
     uint64_t values[] = {before.bonus, before.penalty, now.bonus, now.penalty};
     for (uint32_t i = 0; i < 4; i++)
@@ -43,21 +51,21 @@ DEVICE void add_pair(const TrainJob& job, SumsShared& sums, uint32_t side, uint3
 }
 
 // What stands beside the thread's own occurrences; returns how often these count.
-template <bool PLACED>
+template <TokenKind KIND>
 DEVICE uint64_t add_neighbours(const TrainJob& job, SumsShared& sums, const TokenWindow& window,
                                uint32_t occurrences) {
     uint64_t merged = 0;
     for (uint32_t left = occurrences & window.own; left; left &= left - 1) {
         uint32_t bit = lowest_bit(left);
         uint64_t at = window.begin + bit - TOKENS_BEFORE;
-        uint64_t weight = PLACED ? count_of(job, job.places[at]) : 1;
+        uint64_t weight = KIND == TokenKind::PLACED ? count_of(job, job.places[at]) : 1;
         uint32_t before = job.tokens[at - 1], after = job.tokens[at + 2];
         bool joins = occurrences >> (bit - 2) & 1, is_joined = occurrences >> (bit + 2) & 1;
         uint32_t id = joins ? static_cast<uint32_t>(job.merged) : before;
         if (before != NO_MERGE)
-            add_pair<PLACED>(job, sums, 0, id, weight, at - 1, at + 1, at - (joins ? 2 : 1), at + 2);
+            add_pair<KIND>(job, sums, 0, id, weight, at - 1, at + 1, at - (joins ? 2 : 1), at + 2);
         if (after != NO_MERGE && !is_joined)
-            add_pair<PLACED>(job, sums, 1, after, weight, at + 1, at + 3, at, at + 3);
+            add_pair<KIND>(job, sums, 1, after, weight, at + 1, at + 3, at, at + 3);
         merged += weight;
     }
     return merged;
@@ -81,8 +89,8 @@ DEVICE void write_stage(T* to, uint64_t before, uint32_t count, const T* stage) 
 
 // Writes the tokens that stay, and where they begin. The whole block calls it; `rank` of the tile's
 // tokens that stay are before the thread's own.
-template <bool PLACED>
-DEVICE void write_tokens(const TrainJob& job, MergeTileShared<PLACED>& shared, const TokenWindow& window,
+template <TokenKind KIND>
+DEVICE void write_tokens(const TrainJob& job, MergeTileShared<KIND>& shared, const TokenWindow& window,
                          uint32_t occurrences, uint32_t stays, uint32_t rank, uint32_t total) {
     uint16_t* stage = reinterpret_cast<uint16_t*>(shared.stage) + shared.before % 8 + rank;
 #pragma unroll
@@ -94,7 +102,7 @@ DEVICE void write_tokens(const TrainJob& job, MergeTileShared<PLACED>& shared, c
     __syncthreads();
     write_stage(job.merged_tokens, shared.before, total, reinterpret_cast<const uint16_t*>(shared.stage));
     __syncthreads();
-    if (!PLACED) return;
+    if (KIND == TokenKind::ALONE) return;
     uint32_t* places = reinterpret_cast<uint32_t*>(shared.stage) + shared.before % 4 + rank;
     for (uint32_t left = stays; left; left &= left - 1)
         *places++ = job.places[window.begin + lowest_bit(left) - TOKENS_BEFORE];
@@ -103,8 +111,8 @@ DEVICE void write_tokens(const TrainJob& job, MergeTileShared<PLACED>& shared, c
     __syncthreads();
 }
 
-template <bool PLACED>
-DEVICE void merge_tiles_stage(const TrainJob& job, MergeTileShared<PLACED>& shared) {
+template <TokenKind KIND>
+DEVICE void merge_tiles_stage(const TrainJob& job, MergeTileShared<KIND>& shared) {
     clear_sums(shared.sums);
     uint64_t merged = 0, tiles = num_train_tiles(job);
     for (;;) {
@@ -127,11 +135,11 @@ DEVICE void merge_tiles_stage(const TrainJob& job, MergeTileShared<PLACED>& shar
             if (threadIdx.x == 0) shared.before = before;
             if (threadIdx.x == 0 && tile + 1 == tiles) job.report[REPORT_NUM_TOKENS] = before + total;
         }
-        merged += add_neighbours<PLACED>(job, shared.sums, window, occurrences);
+        merged += add_neighbours<KIND>(job, shared.sums, window, occurrences);
         __syncthreads();
-        write_tokens<PLACED>(job, shared, window, occurrences, stays, rank, total);
+        write_tokens<KIND>(job, shared, window, occurrences, stays, rank, total);
     }
-    flush_neighbours<PLACED ? SUMS_OF_PLACED : 1>(job, shared.sums);
+    flush_neighbours<NUM_SUMS<KIND>>(job, shared.sums);
     merged = sum_of_warp(merged);
     if ((threadIdx.x & 31) == 0 && merged) atomic_add(job.report + REPORT_MERGED, merged);
 }

@@ -176,7 +176,7 @@ DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, 
     clear_columns<LARGE_CHUNK>(columns);
     Path path;
     begin_path(job, path, from);
-    if (!walk_to<false>(job, columns, begin, path, min_of(limit, certain))) return;
+    if (!walk_to<WalkBy::THREAD>(job, columns, begin, path, min_of(limit, certain))) return;
     word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
     for (uint32_t i = 0; i < count; i++) write_before<CHUNK>(job, window + i, columns, i * CHUNK, certain);
 }

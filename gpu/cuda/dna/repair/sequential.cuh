@@ -52,7 +52,7 @@ DEVICE bool extend_path(const Job& job, LongPath<CHUNK>& made, uint32_t window) 
     for (; made.cleared < end; made.cleared++) made.columns.borders[made.cleared] = made.columns.dead[made.cleared] = 0;
     uint64_t begin = static_cast<uint64_t>(made.first) * CHUNK, left = job.batch.num_bytes - begin;
     uint32_t limit = offset + Window<CHUNK>::LIMIT;
-    if (!walk_to<false>(job, made.columns, begin, made.path, left < limit ? left : limit)) return false;
+    if (!walk_to<WalkBy::THREAD>(job, made.columns, begin, made.path, left < limit ? left : limit)) return false;
     word_of(made.columns.borders, made.columns, made.path.place) |= 1u << made.path.place % 32;
     return true;
 }

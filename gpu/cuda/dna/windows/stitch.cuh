@@ -142,7 +142,8 @@ DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t 
         bool walking = lane < lanes && number < windows;
         uint32_t window = walking && deferred ? deferred[number] : number;
         clear_columns<CHUNK>(columns);
-        walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN, false}, walking);
+        walk_window<CHUNK, WalkBy::WARP>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN, false},
+                                         walking);
         if (walking) write_window<CHUNK>(job, window, columns);
     }
 }

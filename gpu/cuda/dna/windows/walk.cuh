@@ -141,13 +141,16 @@ DEVICE bool is_plain(const WalkTables& tables, const Next& next) {
     return bases_ahead(next.ahead) > tables.reach && !(next.ahead.stops & tables.mixed_stop);
 }
 
-// Walks on until the path ends at or behind place `limit`; false where no path leads on from its root,
-// which happens only with a token in front of it. The lanes of a warp may walk together: then all of
-// them call it, and those that are not `walking` wait.
+// THREAD: one thread walks. WARP: the lanes of a warp walk together, each through a window of its own; all of them call
+// the function, and those that are not `walking` wait.
+enum class WalkBy { THREAD, WARP };
+
+// Walks on until the path ends at or behind place `limit`. Returns false where no path leads on from its root, which
+// happens only with a token in front of it.
 //
-// What a token is asked for, and what the text goes on with behind it, is loaded at once: most tokens
-// lead on, and a walk does nothing but wait for memory.
-template <bool TOGETHER>
+// A walk does nothing but wait for memory. As most tokens lead on, whether one may follow and what the text goes on
+// with behind it are loaded together.
+template <WalkBy BY>
 DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path& path, uint32_t limit,
                     bool walking = true) {
     const WalkTables tables = walk_tables(job, begin);
@@ -155,7 +158,7 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
     Step step = {NO_TOKEN, 0, NO_TOKEN};
     Next next = {{0, 0, false}, 0};
     if (walking) next = next_at(tables, path.place);
-    while (TOGETHER ? __any_sync(ALL_LANES, walking) : walking) {
+    while (BY == WalkBy::WARP ? __any_sync(ALL_LANES, walking) : walking) {
         if (walking && is_new && next.ahead.is_gap && path.place < limit) {
             begin_path(job, path, behind_gaps(job, begin, path.place, limit), NO_TOKEN);
             next = next_at(tables, path.place);
@@ -190,14 +193,14 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
 }
 
 // Walks through the window that begins at `begin`. The columns are cleared before.
-template <uint32_t CHUNK, bool TOGETHER>
+template <uint32_t CHUNK, WalkBy BY>
 DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from, bool walking = true) {
     constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
     uint32_t limit =
         walking && job.batch.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.batch.num_bytes - begin) : LIMIT;
     Path path;
     begin_path(job, path, from);
-    bool leads_on = walk_to<TOGETHER>(job, columns, begin, path, limit, walking);
+    bool leads_on = walk_to<BY>(job, columns, begin, path, limit, walking);
     if (walking && path.place < 32 * Window<CHUNK>::WORDS)
         word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
     return leads_on;

@@ -54,7 +54,7 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
 
 DEVICE void count_all_tiles(const Job& job, uint32_t block, uint32_t num_blocks) {
     if (is_small_batch(job)) count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
-    else count_tiles_stage<1>(job, block, num_blocks);
+    else count_tiles_stage<ONE_PART>(job, block, num_blocks);
 }
 
 // The ids before every WARPS units, by one block of any number of warps; returns how many there are.
@@ -84,7 +84,7 @@ DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offse
 
 DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
     uint64_t num_ids = is_small_batch(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.text.group_offsets)
-                                          : sum_groups<1>(job, scratch, job.text.group_offsets);
+                                          : sum_groups<ONE_PART>(job, scratch, job.text.group_offsets);
     if (threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = num_ids;
 }
 
@@ -183,7 +183,7 @@ template <class Id>
 DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<SeparateLaunches>(job, begins);
     if (is_small_batch(job)) write_units<SMALL_PARTS>(job, begins, job.text.group_offsets, ids, block, num_blocks);
-    else write_units<1>(job, begins, job.text.group_offsets, ids, block, num_blocks);
+    else write_units<ONE_PART>(job, begins, job.text.group_offsets, ids, block, num_blocks);
 }
 
 // The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp

@@ -94,7 +94,7 @@ DEVICE void all_row_offsets(const Job& job, const GroupSums<Count>& sums, RowOff
     bool many = num_tiles(job) && job.batch.num_rows > MANY_ROWS * num_tiles(job);
     if (many) short_row_offsets(job, sums.before, shared, block, num_blocks);
     else if (is_small_batch(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.answer.id_offsets, block, num_blocks);
-    else row_offsets_stage<1>(job, sums, job.answer.id_offsets, block, num_blocks);
+    else row_offsets_stage<ONE_PART>(job, sums, job.answer.id_offsets, block, num_blocks);
 }
 
 }  // namespace warptok::text

@@ -8,10 +8,11 @@
 
 namespace warptok::text {
 
-constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
+constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches, and
+constexpr uint32_t ONE_PART = 1;           // in others.
 
 template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
-    if (PARTS == 1) return TILE;
+    if (PARTS == ONE_PART) return TILE;
     return pieces <= 4 * PARTS ? 4 : (pieces + 4 * PARTS - 1) / (4 * PARTS) * 4;  // They are read by fours.
 }
 

@@ -35,9 +35,9 @@ struct OneGrid {
 // kernel's loads one by one, each in front of where it is used.
 template <class Threads>
 DEVICE_NOINLINE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
-    enter_special_stage<0>(job, block, num_blocks);
+    enter_special_stage<FIRST_ROUND>(job, block, num_blocks);
     Threads::wait(job);
-    accept_special_stage<0>(job, shared, block, num_blocks);
+    accept_special_stage<FIRST_ROUND>(job, shared, block, num_blocks);
     Threads::wait(job);
 }
 
@@ -82,7 +82,7 @@ template <class Threads, class Shared> struct OneLaunch {
     }
 
     DEVICE_METHOD void special() const {
-        find_special_stage<0>(job, shared.special, block, num_blocks);
+        find_special_stage<FIRST_ROUND>(job, shared.special, block, num_blocks);
         wait();
         if (job.special.special_counts[COUNT_FOUND]) accept_special<Threads>(job, shared.orbits, block, num_blocks);
     }

@@ -2,13 +2,18 @@
 // tiles as on a device.
 #include "training/merge.cuh"
 
-template <bool PLACED>
+template <TokenKind KIND>
 static void merge_by_turns(TrainJob job) {
     DYNAMIC_SHARED(memory);
-    merge_tiles_stage<PLACED>(job, *reinterpret_cast<MergeTileShared<PLACED>*>(memory));
+    merge_tiles_stage<KIND>(job, *reinterpret_cast<MergeTileShared<KIND>*>(memory));
+}
+
+template <TokenKind KIND>
+static void merge_all(uint32_t blocks, const TrainJob* job) {
+    emulate(merge_by_turns<KIND>, blocks, BLOCK, job, sizeof(MergeTileShared<KIND>));
 }
 
 extern "C" void merge_all_by_turns(bool placed, uint32_t blocks, const TrainJob* job) {
-    if (placed) emulate(merge_by_turns<true>, blocks, BLOCK, job, sizeof(MergeTileShared<true>));
-    else emulate(merge_by_turns<false>, blocks, BLOCK, job, sizeof(MergeTileShared<false>));
+    if (placed) merge_all<TokenKind::PLACED>(blocks, job);
+    else merge_all<TokenKind::ALONE>(blocks, job);
 }
