@@ -31,7 +31,7 @@ from service.engines.fault_isolation import (
     count_isolated,
     decode_isolated,
     encode_failed,
-    raise_if_not_the_engines,
+    reraise_unless_failure,
 )
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
@@ -88,7 +88,7 @@ def _encode(
     try:
         encoded = engine.encode(vocabulary, batch)
     except BaseException as error:
-        raise_if_not_the_engines(error)
+        reraise_unless_failure(error)
         encoded = encode_failed(engine, vocabulary, batch, error)
     if place_ids is not None:
         encoded.ids = place_ids(encoded.ids)
@@ -113,7 +113,7 @@ def _decode(engine: Codec, works: Sequence[DecodeWork]) -> list[Result[Decoded]]
             decoded = engine.decode(vocabulary, rows.ids.astype(np.int64), rows.offsets, skip)
             return split_decoded(works, decoded, num_ids)
         except BaseException as error:
-            raise_if_not_the_engines(error)
+            reraise_unless_failure(error)
     decoded = decode_isolated(engine, vocabulary, join_id_rows(works), skip)
     return split_decoded(works, decoded, num_ids)
 

@@ -1,10 +1,10 @@
-"""Engines, which compute ids, and what all engines share.
+"""Engines, which compute ids, and the code that all engines share.
 
-base.py says what an engine is: a `Codec` that encodes and decodes, a `VocabularyHost`, and a
-`DeviceSharing`. The batcher's runners call it; the registry loads vocabularies on it. The engines
-themselves are in cpu/ and hybrid/, and the front end's in multiprocess/remote_engine.py.
+`base` defines an engine as a `Codec`, a `VocabularyHost` and a `DeviceSharing`. The engines are in
+cpu/ and hybrid/; a front end has a `RemoteEngine` (multiprocess/remote_engine.py). Runners of
+batches call them, and the registry loads vocabularies on them.
 
-Always: every id is the reference's id; a vocabulary answers only after its self-test (selftest.py);
-a row that cannot be encoded is refused alone (fault_isolation.py). Every method may be called from
-several threads at once. tests/engines holds all engines to one contract.
+Every id equals the reference's id: `selftest` compares each vocabulary with the reference when it
+is loaded. A row that cannot be encoded is refused alone (`fault_isolation`). Several threads may
+call an engine at once. tests/engines holds all engines to the same contract.
 """

@@ -1,6 +1,6 @@
-"""What an engine is: texts in, ids out; the narrow waist between the service and the compute.
+"""Defines an engine: texts in, ids out. It is the interface between the service and the compute.
 
-Knows no HTTP and no CUDA. The contract suite (tests/engines/) holds every engine to it.
+Knows no HTTP and no CUDA. The tests in tests/engines/ hold every engine to this contract.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 class Abandoned(Exception):
-    """Nobody wants the answer any more; the engine stopped."""
+    """The engine stopped a batch that no request waits for any more."""
 
 
 class LibraryFailed(Exception):
-    """The library that computes a vocabulary fails on a text, which therefore has no ids."""
+    """The library that defines a vocabulary's ids fails on a text, which therefore has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """The comparison of an engine with the witness when a vocabulary is loaded.
+    """The result of comparing an engine with a witness when a vocabulary is loaded.
 
     Attributes:
-        witness: name and version of what the ids were compared with.
-        num_texts, num_different: texts compared; texts whose ids differ.
-        first_difference: the first differing text and both id lists, in words; "" if there is none.
+        witness: the name and version of the tokenizer that the ids are compared with.
+        num_texts: the number of compared texts.
+        num_different: the number of texts whose ids differ.
+        first_difference: a sentence with the first such text and both lists of ids; "" if there is
+            none.
     """
 
     witness: str
@@ -43,14 +45,14 @@ class SelfTest:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """How an engine holds one vocabulary.
+    """The state of one vocabulary on an engine.
 
     Attributes:
-        engine: what answers: "gpu", "cpu", or "reference" when the self-test failed.
-        encoder: the part that computes the ids, such as "numpy" or "fastokens 0.3.5".
-        self_test: its result.
-        fallback_reason: why something slower than the engine's best answers; "" if nothing does.
-        device_bytes: bytes held on the device; 0 on the CPU.
+        engine: "gpu", "cpu", or "reference" if no faster encoder passed the self-test.
+        encoder: the library or device that computes the ids, such as "fastokens 0.3.5".
+        self_test: the result of the self-test.
+        fallback_reason: why the engine's fastest encoder does not answer; "" if it does.
+        device_bytes: the bytes on the device; 0 on the CPU.
     """
 
     engine: str
@@ -62,11 +64,11 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What an engine keeps of one vocabulary in this machine's memory.
+    """The host memory that a loaded vocabulary takes, and its last use.
 
     Attributes:
-        num_bytes: about, as its encoder and its number of tokens say.
-        used: perf_counter time at which the last call for it began, or it was loaded.
+        num_bytes: an estimate from its encoder and its number of tokens.
+        used: the perf_counter time at which it was loaded, or its last call began.
     """
 
     num_bytes: int
@@ -79,9 +81,9 @@ class Decoded:
 
     Attributes:
         data: uint8[N], the rows joined.
-        offsets: int64[B + 1].
-        errors: refused rows, such as an id outside the vocabulary; they have no bytes.
-        engine: what computed them: "gpu", "cpu" or "reference".
+        offsets: int64[B + 1], where each row begins.
+        errors: the refused rows, for example with an id outside the vocabulary; they have no bytes.
+        engine: the engine that decoded them: "gpu", "cpu" or "reference".
     """
 
     data: NDArray[np.uint8]
@@ -92,12 +94,12 @@ class Decoded:
 
 @dataclass(slots=True)
 class Counted:
-    """How many ids texts have.
+    """The number of ids of each text.
 
     Attributes:
         counts: int64[B], 0 for a refused row.
         errors: the refused rows.
-        engine: what counted: "gpu", "cpu" or "reference".
+        engine: the engine that counted them: "gpu", "cpu" or "reference".
     """
 
     counts: NDArray[np.int64]
@@ -107,12 +109,12 @@ class Counted:
 
 @dataclass(slots=True)
 class SharedEncoded:
-    """Where the ids of texts in shared memory begin; the ids are where they were wanted.
+    """The offsets of ids that were written into shared memory.
 
     Attributes:
-        offsets: int64[B + 1]; None where the host has to encode the texts instead.
-        errors: none: refused rows need the host.
-        engine: what computed them.
+        offsets: int64[B + 1], where each row begins; None: the host has to encode the texts.
+        errors: always empty, as the host encodes batches with refused rows.
+        engine: the engine that computed the ids.
     """
 
     offsets: NDArray[np.int64] | None
@@ -122,16 +124,16 @@ class SharedEncoded:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """What an engine says of itself, for people and metrics.
+    """The state of an engine, for /v1/info and the metrics.
 
     Attributes:
-        engines: what may answer, the fastest first.
-        devices: name, driver and memory of each device.
-        crossover_bytes: batches from this size on are for the GPU; None where there is none.
-        fallbacks: how often something slower took over, by reason.
-        stages: seconds of the batches that were timed on a device, by stage.
-        memory: bytes on each device by what they are for; by the device's name.
-        page_locked: bytes of the host's memory that each device reads and writes itself.
+        engines: the engines that may answer, the fastest first.
+        devices: the name, driver and memory of each device.
+        crossover_bytes: the smallest batch that goes to the GPU; None without a GPU.
+        fallbacks: the number of batches that a slower engine computed, by reason.
+        stages: the seconds of the batches that were timed on a device, by stage.
+        memory: the bytes on each device by their purpose, by the device's name.
+        page_locked: the page-locked bytes of host memory that each device accesses, by its name.
     """
 
     engines: tuple[str, ...]
@@ -144,36 +146,34 @@ class EngineStatus:
 
 
 class DeviceMemory(SharedMemory, Protocol):
-    """Device memory of another process, opened here."""
+    """Device memory of another process, opened in this one."""
 
     def write(self, offset: int, data: NDArray[np.uint8]) -> None:
-        """Copy host memory there; it is there when this returns."""
+        """Copy host memory to an offset; return when it is copied."""
 
 
 class Codec(Protocol):
-    """Encodes, counts and decodes; every method may be called from several threads at once."""
+    """Encodes, counts and decodes; several threads may call it at once."""
 
     @property
     def name(self) -> str:
-        """The word that answers and metrics carry: "gpu" or "cpu"."""
+        """The engine's name in answers and metrics, such as "gpu" or "cpu"."""
 
     def status(self) -> EngineStatus:
-        """What there is and what happened so far."""
+        """Report the engine's state and its counts so far."""
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """uint8[num_bytes] for long texts, where `encode` reads them fastest; any will do."""
+        """Allocate uint8[num_bytes] from which `encode` reads long texts fastest."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row; a row that cannot be encoded is refused alone.
-
-        Loads the vocabulary if need be.
+        """Encode each row, and load the vocabulary if needed; refuse rows that cannot be encoded.
 
         Raises:
-            Abandoned: the batch is not wanted any more.
+            Abandoned: no request waits for the batch any more.
         """
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """How many ids `encode` would give each row."""
+        """Count the ids that `encode` would give each row."""
 
     def decode(
         self,
@@ -182,62 +182,62 @@ class Codec(Protocol):
         offsets: NDArray[np.int64],
         skip_special_tokens: bool,
     ) -> Decoded:
-        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
+        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all memory and threads."""
 
 
 class VocabularyHost(Protocol):
-    """Holds vocabularies in this process; methods may be called from several threads at once."""
+    """Loads vocabularies into this process; several threads may call it at once."""
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
-            pinned: it never leaves a device to make room for another one.
+            pinned: whether it is never evicted from a device.
 
         Raises:
-            VocabularyError: nothing here can compute this vocabulary.
+            VocabularyError: no encoder can compute this vocabulary.
         """
 
     def settle(self) -> None:
-        """Finish what starts in the background, once the first vocabularies are loaded; slow."""
+        """Wait for what was started in the background while the first vocabularies were loaded."""
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running finish on it."""
+        """Forget a vocabulary; calls that are running on it still finish."""
 
     def residency(self, digest: str) -> Residency | None:
-        """How a vocabulary is held; None when it is not loaded."""
+        """Report the state of a vocabulary; None if it is not loaded."""
 
     def holdings(self) -> dict[str, Holding]:
-        """What is loaded into this process, by digest."""
+        """List the loaded vocabularies by digest."""
 
 
 class DeviceSharing(Protocol):
-    """Opens memory that other processes share with a device, and encodes texts there."""
+    """Opens memory that other processes share with a device, and encodes texts in it."""
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """Device memory of another process, by its cudaIpcMemHandle_t; None: there is no device.
+        """Open device memory of another process by its cudaIpcMemHandle_t; None: no device.
 
         Raises:
             ValueError: the device cannot open it.
         """
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """A part of a file of memory for a device to use; None: no device can, or there is none.
+        """Share a part of a memory file with a device; None: there is no device that can use it.
 
         Raises:
             ValueError: the file is shorter.
         """
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """The ids where they are wanted; int64[B + 1], where each row's begin.
+        """Encode texts in shared memory, and write the ids into shared memory.
 
         Returns:
-            None where the host is needed, for refused rows or anything else: some ids may be there
-            then, and `encode` has the answer.
+            The offsets of each row's ids, int64[B + 1]. None: the host has to encode the batch
+            with `encode`, for example because of a refused row; some ids may be written already.
         """
 
 
@@ -249,13 +249,13 @@ class WithoutDevice:
     """The `DeviceSharing` of a process without a device."""
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """There is no device here."""
+        """Return None: there is no device."""
         return None
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """There is no device here."""
+        """Return None: there is no device."""
         return None
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """There is no device here."""
+        """Return None: there is no device."""
         return None

@@ -1,6 +1,6 @@
-"""Answers to neighbouring rows as one answer.
+"""Joins the outputs of consecutive parts of a batch into one output.
 
-Knows no engine; where several answered, the joined answer names the slowest of them.
+Where several engines computed them, the joined output names the slowest one. Knows no engine.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ SLOWEST_LAST = ("gpu", "cpu", "reference")
 
 
 def join_encoded(parts: Sequence[Encoded]) -> Encoded:
-    """Batches as one; a report that only some of them have is filled in for the others.
+    """Join encoded parts; an array that only some of them have is filled in for the others.
 
-    What is filled in for `kept` counts begin and end tokens; nothing was cut there.
+    A part without `num_tokens` and `kept` was not truncated: all its ids are kept, begin and end
+    tokens included.
     """
     if len(parts) == 1:
         return parts[0]
@@ -41,7 +42,7 @@ def join_encoded(parts: Sequence[Encoded]) -> Encoded:
 
 
 def join_counted(parts: Sequence[Counted]) -> Counted:
-    """Numbers of ids of neighbouring rows as one answer."""
+    """Join counted parts."""
     if len(parts) == 1:
         return parts[0]
     return Counted(
@@ -52,7 +53,7 @@ def join_counted(parts: Sequence[Counted]) -> Counted:
 
 
 def join_decoded(parts: Sequence[Decoded]) -> Decoded:
-    """Bytes of neighbouring rows as one answer."""
+    """Join decoded parts."""
     if len(parts) == 1:
         return parts[0]
     return Decoded(
@@ -75,7 +76,7 @@ def _join_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _join_errors(parts: Sequence[tuple[int, dict[int, RowError]]]) -> dict[int, RowError]:
-    """Errors by row of the whole, from the number of rows and the errors of each part."""
+    """Number errors by their row in the whole; each part is its number of rows and its errors."""
     errors: dict[int, RowError] = {}
     begin = 0
     for num_rows, part in parts:

@@ -1,7 +1,7 @@
-"""What an encoder of the CPU engine is; the reference as one; several for the rows of one batch.
+"""Defines an encoder of the CPU engine, and lets several encoders share the rows of a batch.
 
-An encoder gives the texts' own ids. Begin and end tokens, truncation and the other strand are the
-engine's.
+An encoder gives the ids of the texts themselves. The engine adds begin and end tokens, truncates,
+and computes the other strand. `ReferenceEncoder` makes the reference an encoder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vocabularies.model.tables import ASCII
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
-FEW_BYTES = 4  # Comparing with more one by one costs more than deleting all of them.
+MAX_COMPARED = 4  # Bytes; to compare with more, one by one, costs more than to delete all of them.
 EncodeRows = Callable[[Batch, EncodeOptions], Content]
 
 
@@ -29,17 +29,17 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """What computes the ids, with its version."""
+        """The name and version of the library that computes the ids."""
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options.
+        """Encode each row, without begin and end tokens; all rows have these options.
 
-        A new Content; spans where the options ask for them.
+        The content is a new one, and has spans if the options ask for them.
         """
 
 
 class ReferenceEncoder:
-    """The reference as an encoder: slow, right, and in plain Python."""
+    """The reference as an encoder: correct, slow, in plain Python."""
 
     name = "reference"
 
@@ -47,7 +47,7 @@ class ReferenceEncoder:
         self.vocabulary = vocabulary
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options."""
+        """Encode each row, without begin and end tokens; all rows have these options."""
         options = replace(options, add_special_tokens=False, max_length=None)
         rows: list[tuple[list[int], list[tuple[int, int]]]] = []
         texts, errors = batch.texts()
@@ -71,7 +71,7 @@ class ReferenceEncoder:
 
 
 def flagged_rows(flags: NDArray[np.bool_], batch: Batch) -> NDArray[np.int64]:
-    """The rows that hold a byte flagged in bool[256], in order."""
+    """List the rows that contain a byte flagged in bool[256], in order."""
     if not holds_any(flags, batch.data):
         return np.zeros(0, np.int64)
     flagged = flags[batch.data]
@@ -82,7 +82,7 @@ def flagged_rows(flags: NDArray[np.bool_], batch: Batch) -> NDArray[np.int64]:
 
 
 def holds_any(flags: NDArray[np.bool_], data: NDArray[np.uint8]) -> bool:
-    """Whether a byte flagged in bool[256] is there; no look-up for each byte is made."""
+    """Return whether data contain a byte flagged in bool[256], without a look-up for each byte."""
     if not len(data):
         return False
     flags = flags.copy()
@@ -91,7 +91,7 @@ def holds_any(flags: NDArray[np.bool_], data: NDArray[np.uint8]) -> bool:
             return True
         flags[ASCII:] = False
     numbers = np.flatnonzero(flags).astype(np.uint8)  # Wider ones would widen all of the data.
-    if len(numbers) > FEW_BYTES:
+    if len(numbers) > MAX_COMPARED:
         unflagged = bytearray(data).translate(None, numbers.tobytes())
         return len(unflagged) < len(data)
     return any((data == number).any() for number in numbers)
@@ -103,13 +103,13 @@ def encode_parts(
     parts: Iterable[tuple[NDArray[np.int64], EncodeRows]],
     others: EncodeRows,
 ) -> Content:
-    """Some rows encoded one way, all others another way, in the batch's order.
+    """Encode parts of a batch by different functions, and join the results in the batch's order.
 
     Args:
         batch: the rows.
-        options: those of all rows.
-        parts: row numbers and what encodes them; no row twice.
-        others: what encodes the rows that no part names.
+        options: the options of all rows.
+        parts: row numbers and the function that encodes these rows; no row is in two parts.
+        others: encodes the rows that are in no part.
     """
     parts = [(rows, encode) for rows, encode in parts if len(rows)]
     if not parts:
@@ -126,7 +126,7 @@ def encode_parts(
 
 
 def refuse_rows(content: Content, errors: dict[int, RowError]) -> Content:
-    """The content without the ids of some rows, which are refused."""
+    """Drop the ids of some rows, and add their errors."""
     sizes = np.diff(content.offsets)
     kept = np.ones(len(sizes), np.bool_)
     kept[list(errors)] = False
@@ -137,7 +137,7 @@ def refuse_rows(content: Content, errors: dict[int, RowError]) -> Content:
 
 
 def take_rows(content: Content, rows: NDArray[np.int64]) -> Content:
-    """Some rows, int64[R] in order, as a content of their own."""
+    """Copy some rows, int64[R] in order, into a content of their own."""
     sizes = np.diff(content.offsets)[rows]
     places = ragged_indices(content.offsets[rows], sizes)
     spans = None if content.spans is None else content.spans[places]

@@ -1,7 +1,7 @@
-"""Which vocabularies leave this machine's memory for others: the ones that were longest unused.
+"""Chooses the vocabularies that are evicted from host memory: the least recently used ones.
 
-An encoder with a table of its own for each vocabulary takes 45 MiB for one of 300 tokens, so that
-the number of vocabularies alone bounds nothing. Knows no engine's ways and no names.
+A limit on the number of vocabularies would not bound the memory: fastokens takes 45 MiB even for a
+vocabulary of 300 tokens. Knows no engine, and vocabularies only by their digests.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from collections.abc import Container, Mapping
 from service.engines.base import Holding
 
 
-def leaving(holdings: Mapping[str, Holding], kept: Container[str], max_bytes: int) -> list[str]:
-    """The digests that have to leave so that the others take `max_bytes` at most.
+def choose_evicted(
+    holdings: Mapping[str, Holding], kept: Container[str], max_bytes: int
+) -> list[str]:
+    """List the digests to evict, least recently used first, so that the rest fits `max_bytes`.
 
     Args:
-        holdings: what is loaded, by digest.
-        kept: digests that stay whatever they take.
-        max_bytes: of all that is loaded; what is kept may be more.
-
-    Returns:
-        The longest unused first.
+        holdings: the loaded vocabularies, by digest.
+        kept: digests that are never evicted.
+        max_bytes: the limit of all loaded vocabularies; the kept ones alone may exceed it.
     """
     num_bytes = sum(holding.num_bytes for holding in holdings.values())
-    gone: list[str] = []
+    evicted: list[str] = []
     for digest, holding in sorted(holdings.items(), key=lambda item: item[1].used):
         if num_bytes <= max_bytes:
             break
         if digest not in kept:
             num_bytes -= holding.num_bytes
-            gone.append(digest)
-    return gone
+            evicted.append(digest)
+    return evicted

@@ -1,6 +1,7 @@
-"""One bad row never fails its neighbours: a failing engine call is halved until the row is found.
+"""Isolates the row on which an engine fails: a failing batch is halved until the row is found.
 
-Refusals that an engine foresees come back in ``errors``; this is for what it did not foresee.
+An engine reports the refusals that it expects in ``errors``; this module handles its unexpected
+exceptions, so that one row never fails the others of its batch.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-PART = 1 << 16  # Ids.
+PART_IDS = 1 << 16
 FAILED = RowError("engine_failed", "the engine failed on this row; the log has the reason")
 
 
 def encode_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-    """The ids of each text; a text on which the engine fails becomes an error of its row."""
+    """Encode each text; a text on which the engine fails becomes an error of its row."""
     try:
         return engine.encode(vocabulary, batch)
     except BaseException as error:
-        raise_if_not_the_engines(error)
+        reraise_unless_failure(error)
         return encode_failed(engine, vocabulary, batch, error)
 
 
 def encode_failed(
     engine: Codec, vocabulary: Vocabulary, batch: Batch, error: BaseException
 ) -> Encoded:
-    """The ids of each text of a batch on which the engine has failed, half by half."""
+    """Encode the halves of a batch on which the engine has failed; one row becomes an error."""
     num_rows = len(batch)
     if num_rows <= 1:
         errors = _failed(vocabulary, num_rows, error)
@@ -43,11 +44,11 @@ def encode_failed(
 
 
 def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Counted:
-    """Numbers of ids of each text, and the refused rows; see encode_isolated."""
+    """Count the ids of each text; see encode_isolated."""
     try:
         return engine.count(vocabulary, batch)
     except BaseException as error:
-        raise_if_not_the_engines(error)
+        reraise_unless_failure(error)
         num_rows = len(batch)
         if num_rows <= 1:
             return Counted(np.zeros(num_rows, np.int64), _failed(vocabulary, num_rows, error))
@@ -57,14 +58,14 @@ def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Count
 def decode_isolated(
     engine: Codec, vocabulary: Vocabulary, rows: Sequence[Sequence[int]], skip: bool
 ) -> Decoded:
-    """The bytes of each row of ids; see encode_isolated."""
+    """Decode each row of ids; see encode_isolated."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     try:
-        ids = _joined(rows, int(offsets[-1]))
+        ids = _join_rows(rows, int(offsets[-1]))
         return engine.decode(vocabulary, ids, offsets, skip)
     except BaseException as error:
-        raise_if_not_the_engines(error)
+        reraise_unless_failure(error)
         if len(rows) <= 1:
             if isinstance(error, OverflowError):
                 message = "an id is larger than any vocabulary's"
@@ -81,28 +82,29 @@ def decode_isolated(
         )
 
 
-def _joined(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]:
-    """int64[T]: all rows; in parts, as each keeps other threads waiting.
+def _join_rows(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]:
+    """Join all rows to int64[T], in parts, as no other thread runs while one is converted.
 
     Raises:
         OverflowError: an id needs more than 64 bits.
     """
-    ids, values = np.empty(num_ids, np.int64), chain.from_iterable(rows)
-    for begin in range(0, num_ids, PART):
-        part = ids[begin : begin + PART]
+    ids = np.empty(num_ids, np.int64)
+    values = chain.from_iterable(rows)
+    for begin in range(0, num_ids, PART_IDS):
+        part = ids[begin : begin + PART_IDS]
         part[:] = np.fromiter(values, np.int64, len(part))
     return ids
 
 
-def raise_if_not_the_engines(error: BaseException) -> None:
-    """Let through what ends a process, and Abandoned; a Rust panic is a failure all the same."""
+def reraise_unless_failure(error: BaseException) -> None:
+    """Raise an error again unless it is a failure of the engine, which a Rust panic is, too."""
     is_failure = isinstance(error, Exception) or type(error).__name__ == "PanicException"
     try:
         if isinstance(error, Abandoned) or not is_failure:
             raise error
     finally:
-        # An exception whose traceback leads to itself keeps all texts and ids on the way until
-        # the collector comes: 300 MB for each client that leaves a text of 100 MB.
+        # Otherwise the exception and its traceback refer to each other, and keep all texts and ids
+        # until the garbage collector runs: 300 MB for an abandoned text of 100 MB.
         del error
 
 

@@ -1,4 +1,4 @@
-"""Compares an encoder with its witness before it may answer.
+"""Compares an encoder with a witness before it may answer.
 
 Knows neither which encoders there are nor what follows from a difference.
 """
@@ -17,10 +17,29 @@ from vocabularies.model.vocabulary import Vocabulary
 
 SEQUENCE = "ACGTNacgtn"
 TEXTS = (
-    *("", " ", "\n", "a", SEQUENCE, SEQUENCE * 7, "A" * 67, "GATTACA" * 9, "CA" * 33 + "N"),
-    *("ACGTRYKMSWBDHVU", "AC GT\tAC\nGTACGTAA ACG", "  ACGTACGTTGCA \r\n", "NNACGTACGNNNACG"),
-    *("ACG CGT GTA", "ACGT CGTA", "ACGTA CGTAC GTACN", "ACGTAC CGTACG", "acgtac CGTACg"),
-    *("ACGé中T", "TTTxyzTTTTTTTTT", "N" * 9 + "ACGT", "N" * 10 + "ACGT", "-ACGT--N-."),
+    "",
+    " ",
+    "\n",
+    "a",
+    SEQUENCE,
+    SEQUENCE * 7,
+    "A" * 67,
+    "GATTACA" * 9,
+    "CA" * 33 + "N",
+    "ACGTRYKMSWBDHVU",
+    "AC GT\tAC\nGTACGTAA ACG",
+    "  ACGTACGTTGCA \r\n",
+    "NNACGTACGNNNACG",
+    "ACG CGT GTA",
+    "ACGT CGTA",
+    "ACGTA CGTAC GTACN",
+    "ACGTAC CGTACG",
+    "acgtac CGTACg",
+    "ACGé中T",
+    "TTTxyzTTTTTTTTT",
+    "N" * 9 + "ACGT",
+    "N" * 10 + "ACGT",
+    "-ACGT--N-.",
     "Engines differ where nobody looks: 3 spaces   , 1234567890 and it's they'LL've I'M",
     "  two before\n\n\n  and after  \t\r\n \n",
     "white space at the end with a break inside!\n \r\n \u3000",
@@ -32,38 +51,44 @@ TEXTS = (
     "aaaa bbbb" * 7,
     "\u0915\u094d\u0937 \u0e01\u0e33 \u1100\u1161\u11a8 \u0958 \u2126 \ufb1d",
 )
-NUM_PIECES = 40
-MAX_PIECE = 80
-TOKENS_IN_PIECE = 6
+NUM_RANDOM_TEXTS = 40
+MAX_RANDOM_TEXT = 80
+NUM_TOKENS = 6  # In a random text.
 MAX_DIFFERENCE = 1000  # Characters of the first difference that are kept.
 MODES: tuple[Literal["match", "plain"], ...] = ("match", "plain")
 
 
-def texts_for(vocabulary: Vocabulary) -> list[str]:
-    """The fixed texts, random pieces of the vocabulary's own tokens and motifs, special tokens."""
-    pieces = (*_pieces(vocabulary), *_motif_texts(vocabulary))
-    return [*TEXTS, *pieces, *_special_texts(vocabulary)]
+def make_test_texts(vocabulary: Vocabulary) -> list[str]:
+    """Make the texts of a self-test: TEXTS, and texts of the vocabulary's own tokens."""
+    return [
+        *TEXTS,
+        *_token_texts(vocabulary),
+        *_motif_texts(vocabulary),
+        *_special_texts(vocabulary),
+    ]
 
 
-def _pieces(vocabulary: Vocabulary) -> Iterator[str]:
+def _token_texts(vocabulary: Vocabulary) -> Iterator[str]:
+    """Give random tokens, joined."""
     chance = random.Random(0)
     tokens = vocabulary.tokens
-    for i in range(NUM_PIECES):
-        chosen = (tokens[chance.randrange(len(tokens))] or b" " for _ in range(TOKENS_IN_PIECE))
+    for i in range(NUM_RANDOM_TEXTS):
+        chosen = (tokens[chance.randrange(len(tokens))] or b" " for _ in range(NUM_TOKENS))
         text = b"".join(chosen).decode(errors="ignore")
-        yield text[:MAX_PIECE] if i % 2 else text[: MAX_PIECE // 2]
+        yield text[:MAX_RANDOM_TEXT] if i % 2 else text[: MAX_RANDOM_TEXT // 2]
 
 
 def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Motifs side by side, and cut off where another one begins."""
+    """Give random motifs, whole or cut off, joined."""
     chance = random.Random(0)
     motifs = vocabulary.motifs
-    for _ in range(NUM_PIECES if motifs else 0):
-        chosen = (chance.choice(motifs) for _ in range(TOKENS_IN_PIECE))
+    for _ in range(NUM_RANDOM_TEXTS if motifs else 0):
+        chosen = (chance.choice(motifs) for _ in range(NUM_TOKENS))
         yield "".join(m[: chance.choice([len(m), len(m) - 1, len(m) // 2])] for m in chosen)
 
 
 def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
+    """Give texts around the first and last special tokens."""
     tokens = vocabulary.special_tokens
     contents = [token.content for token in (*tokens[:4], *tokens[-4:])]
     for content in dict.fromkeys(contents):
@@ -73,7 +98,7 @@ def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def compare(encoder: Encoder, witness: Encoder, texts: Sequence[str]) -> SelfTest:
-    """Whether the encoder gives the witness's ids, spans and refusals, text by text."""
+    """Compare an encoder's ids, spans and refusals with the witness's, text by text."""
     different: set[int] = set()
     first = ""
     for mode in MODES:
@@ -86,16 +111,16 @@ def compare(encoder: Encoder, witness: Encoder, texts: Sequence[str]) -> SelfTes
                 first = first or f"any text: {error!r}"
                 continue
             for row, text in enumerate(texts):
-                got, wanted = _row(content, row, spans), _row(right, row, spans)
-                if got != wanted:
+                actual, expected = _row(content, row, spans), _row(right, row, spans)
+                if actual != expected:
                     different.add(row)
-                    places = f"{text!r} (special={mode}): "
-                    first = first or f"{places}{got}, but {witness.name} says {wanted}"
+                    place = f"{text!r} (special={mode}): "
+                    first = first or f"{place}{actual}, but {witness.name} says {expected}"
     return SelfTest(witness.name, len(texts), len(different), first[:MAX_DIFFERENCE])
 
 
 def _row(content: Content, row: int, with_spans: bool) -> object:
-    """A row in Python's own types: its refusal, or its ids and perhaps spans."""
+    """Return a row in Python's own types: its refusal, or its ids and perhaps its spans."""
     if row in content.errors:
         return content.errors[row]
     begin, end = content.offsets[row : row + 2]

@@ -18,8 +18,8 @@ from typing import Any
 from service.batching.batch import join_texts
 from service.batching.work import TextWork
 from service.engines.base import Engine
-from service.engines.eviction import leaving
-from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
+from service.engines.eviction import choose_evicted
+from service.engines.fault_isolation import encode_isolated, reraise_unless_failure
 from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -95,7 +95,7 @@ class LocalEncoders:
             is_fast = self.engine.load(vocabulary).engine != "reference"
             self._time(vocabulary, batch)
         except BaseException as error:
-            raise_if_not_the_engines(error)
+            reraise_unless_failure(error)
             logger.warning("%s is left to the engine process: %r", vocabulary.digest, error)
             return False
         return is_fast
@@ -110,7 +110,7 @@ class LocalEncoders:
         """Unload what was not used lately; return whether the newest vocabulary may stay."""
         holdings, now = self.engine.holdings(), perf_counter()
         busy = {digest for digest, held in holdings.items() if now - held.used < IDLE_S}
-        for digest in leaving(holdings, {newest} | busy, self._max_bytes):
+        for digest in choose_evicted(holdings, {newest} | busy, self._max_bytes):
             self._unload(digest)
         return sum(held.num_bytes for held in self.engine.holdings().values()) <= self._max_bytes
 

@@ -23,8 +23,8 @@ from service.core.errors import (
 )
 from service.core.settings import Settings
 from service.engines.base import Engine, Residency
-from service.engines.eviction import leaving
-from service.engines.fault_isolation import raise_if_not_the_engines
+from service.engines.eviction import choose_evicted
+from service.engines.fault_isolation import reraise_unless_failure
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store
@@ -147,7 +147,7 @@ class Registry:
         except VocabularyError:
             raise
         except BaseException as error:
-            raise_if_not_the_engines(error)
+            reraise_unless_failure(error)
             level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
             logger.log(level, "the engine broke on %s", vocabulary.digest, exc_info=error)
             message = f"the tokenizer library breaks on this vocabulary: {error}"
@@ -207,7 +207,7 @@ class Registry:
         digests = {name: entry.vocabulary.digest for name, entry in list(self.entries.items())}
         kept = {newest} | {digests[name] for name in digests.keys() & self._pinned}
         max_bytes = self.settings.loaded_vocabulary_bytes
-        for digest in leaving(self.engine.holdings(), kept, max_bytes):
+        for digest in choose_evicted(self.engine.holdings(), kept, max_bytes):
             with self._change:
                 names = [n for n, e in self.entries.items() if e.vocabulary.digest == digest]
                 for name in names:

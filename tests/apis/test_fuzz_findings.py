@@ -15,7 +15,7 @@ import pytest
 from service.apis.bulk.arrow_stream import BodyReader
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.cpu.engine import CpuEngine
-from service.engines.selftest import texts_for
+from service.engines.selftest import make_test_texts
 from service.observability.logging import TextLines
 from service.protos import warptok_pb2 as pb
 from service.registry.management import MAX_FILES
@@ -308,7 +308,7 @@ def test_a_library_that_is_let_go_is_gone_from_memory(monkeypatch):
     """Its cache of words would stay: 55 kB of the smallest vocabulary."""
     # A thread for each core would keep some memory each, and come to it sooner or later.
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    texts, sizes = texts_for(load("gpn")), []
+    texts, sizes = make_test_texts(load("gpn")), []
     for number in range(201):
         tokens = {"A": 0, "C": 1, "AC": 2, f"x{number}": 3}
         library = read_tokenizer(json.dumps(document(tokens, ["A C"])))

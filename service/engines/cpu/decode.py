@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Decoded
-from service.engines.fault_isolation import raise_if_not_the_engines
+from service.engines.fault_isolation import reraise_unless_failure
 from vocabularies.batch.batch import RowError
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import TokenTable
@@ -125,7 +125,7 @@ def decode_by_library(
         try:
             rows.append(decode(ids[begin:end].tolist(), skip).encode())
         except BaseException as error:  # A Rust panic is no Exception.
-            raise_if_not_the_engines(error)
+            reraise_unless_failure(error)
             rows.append(b"")
             errors.setdefault(row, LIBRARY_FAILED)
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))

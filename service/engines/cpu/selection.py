@@ -15,8 +15,8 @@ from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.kmers import KmerEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
-from service.engines.fault_isolation import raise_if_not_the_engines
-from service.engines.selftest import compare, texts_for
+from service.engines.fault_isolation import reraise_unless_failure
+from service.engines.selftest import compare, make_test_texts
 from vocabularies.errors import VocabularyError
 from vocabularies.model.tables import TokenTable, character_table
 from vocabularies.model.types import Bpe, Kmers, Upstream
@@ -63,7 +63,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     """
     if isinstance(vocabulary.model, Upstream):
         return _upstream(vocabulary, table)
-    texts, reference = texts_for(vocabulary), ReferenceEncoder(vocabulary)
+    texts, reference = make_test_texts(vocabulary), ReferenceEncoder(vocabulary)
     reasons: list[str] = []
     failed: SelfTest | None = None
     try:
@@ -114,14 +114,14 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     def decode(ids: list[int], skip: bool) -> str:
         return tokenizer.decode(ids, skip_special_tokens=skip)
 
-    texts = texts_for(vocabulary)
+    texts = make_test_texts(vocabulary)
     try:
         rows = [_alone(encoder, text) for text in texts]
         wrong = [t for t, row in zip(texts, rows, strict=True) if _batched(encoder, t) != row]
         for row in rows:
             decode(row, False)
     except BaseException as error:  # Such as for an absent [UNK]; a Rust panic is no Exception.
-        raise_if_not_the_engines(error)
+        reraise_unless_failure(error)
         message = f"the library tokenizers fails on a text: {error}"
         raise VocabularyError.at("model", message) from error
     first = f"{wrong[0]!r}" if wrong else ""

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from service.engines.base import Codec
 from service.engines.concatenate import join_encoded
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
-from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
+from service.engines.fault_isolation import encode_isolated, reraise_unless_failure
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe, Upstream
@@ -131,5 +131,5 @@ class _Witness:
         try:
             return None if self.library is None else list(self.library.encode(text).ids)
         except BaseException as error:
-            raise_if_not_the_engines(error)
+            reraise_unless_failure(error)
             return None

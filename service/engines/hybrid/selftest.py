@@ -17,7 +17,7 @@ from gpu.runtime.stage_timer import StageTimes
 from gpu.text.nfc_check import is_in_nfc, only_composes
 from service.engines.base import DeviceMemory, Engine, SelfTest
 from service.engines.encoder import ReferenceEncoder
-from service.engines.selftest import TEXTS, compare, texts_for
+from service.engines.selftest import TEXTS, compare, make_test_texts
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import Content
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
@@ -126,7 +126,7 @@ def compare_with_cpu(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
     Raises:
         Exception: whatever the GPU raises instead of an answer.
     """
-    own_ids, all_texts = _OwnIds(gpu, vocabulary), texts_for(vocabulary)
+    own_ids, all_texts = _OwnIds(gpu, vocabulary), make_test_texts(vocabulary)
     texts = _answered(vocabulary, all_texts)
     self_test = compare(own_ids, ReferenceEncoder(vocabulary), texts)
     if own_ids.error is not None:

@@ -15,7 +15,7 @@ from service.engines.cpu.bpe.fastokens_encoder import HAS_THREADS
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.selection import FASTOKENS_BYTES
 from service.engines.cpu.verification import verify
-from service.engines.eviction import leaving
+from service.engines.eviction import choose_evicted
 from service.registry.registry import Registry
 from service.registry.reports import samples
 from tests.fuzz import memory
@@ -49,7 +49,7 @@ def ranked(word: bytes):
 )
 def test_the_longest_unused_leave_until_the_others_fit(kept, max_bytes, gone):
     holdings = {"a": Holding(10, 2.0), "b": Holding(20, 1.0), "c": Holding(30, 3.0)}
-    assert leaving(holdings, set(kept), max_bytes) == list(gone)
+    assert choose_evicted(holdings, set(kept), max_bytes) == list(gone)
 
 
 class SizedEngine(FakeEngine):

@@ -25,7 +25,7 @@ from service.engines.cpu.bpe.fastokens_quirks.spelling import make_readable, res
 from service.engines.cpu.bpe.joined_short_texts import ShortTexts
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.encoder import ReferenceEncoder, take_rows
-from service.engines.selftest import compare, texts_for
+from service.engines.selftest import compare, make_test_texts
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import Content, join_rows
 from vocabularies.batch.ragged import offsets_from_lengths
@@ -126,7 +126,9 @@ class FastokensEncoder(TokenizersEncoder):
     def _library_agrees(self) -> bool:
         library = TokenizersEncoder(self.vocabulary, self.table)
         library.tokenizers = self.tokenizers
-        result = compare(library, ReferenceEncoder(self.vocabulary), texts_for(self.vocabulary))
+        result = compare(
+            library, ReferenceEncoder(self.vocabulary), make_test_texts(self.vocabulary)
+        )
         if result.num_different:
             logger.warning("Self-test of %s: %s", self.vocabulary.digest, result.first_difference)
         return not result.num_different

@@ -21,7 +21,7 @@ from service.engines.cpu.bpe.normalized_special_tokens import (
     has_hidden_tokens,
 )
 from service.engines.encoder import ReferenceEncoder, refuse_rows, take_rows
-from service.engines.fault_isolation import raise_if_not_the_engines
+from service.engines.fault_isolation import reraise_unless_failure
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.batch.post_processing import Content, join_rows
 from vocabularies.batch.ragged import offsets_from_lengths
@@ -135,7 +135,7 @@ class TokenizersEncoder:
         try:
             return run(texts, add_special_tokens=False)
         except BaseException as error:
-            raise_if_not_the_engines(error)
+            reraise_unless_failure(error)
             is_panic = not isinstance(error, Exception)
             if is_panic or isinstance(self.vocabulary.model, Upstream):
                 message = f"{self.name}, the reference here, fails on this text"
@@ -205,7 +205,7 @@ def read_tokenizer(document: str) -> Tokenizer:
     try:
         made = Tokenizer.from_str(document)
     except BaseException as error:  # It raises nothing narrower, and panics on some.
-        raise_if_not_the_engines(error)
+        reraise_unless_failure(error)
         message = f"the library tokenizers does not read it: {error}"
         raise VocabularyError.at("tokenizer.json", message) from error
     # The library never gives its cache of words back: 55 kB of the smallest vocabulary, at most

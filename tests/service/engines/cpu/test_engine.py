@@ -20,7 +20,7 @@ from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.kmers import BLOCK, KmerEncoder
 from service.engines.encoder import ReferenceEncoder
-from service.engines.selftest import TEXTS, compare, texts_for
+from service.engines.selftest import TEXTS, compare, make_test_texts
 from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases
 from tests.support.inputs.sequence_strategies import (
     OPTIONS,
@@ -101,7 +101,7 @@ def test_each_family_has_its_encoder(name, encoder):
 def test_tokenizers_agrees_with_the_reference_on_the_self_test(name):
     vocabulary = load(name)
     encoder = TokenizersEncoder(vocabulary, token_table(vocabulary))
-    result = compare(encoder, ReferenceEncoder(vocabulary), texts_for(vocabulary))
+    result = compare(encoder, ReferenceEncoder(vocabulary), make_test_texts(vocabulary))
     assert result.num_different == 0, result.first_difference
     assert result.num_texts > len(TEXTS)
 
