@@ -1,10 +1,10 @@
-"""The hybrid engine: the GPU for large batches, the CPU engine for all others.
+"""The hybrid engine, which decides for each batch whether the GPU or the CPU computes it.
 
-server/app.py makes a `HybridEngine` where there is a GPU. residency.py brings vocabularies to the
-GPU in the background and compares it with the CPU (selftest.py); crossover.py measures from which
-size on it is faster; fallbacks.py counts what it was meant for and did not do; telemetry.py says
-how long its stages take and who has its memory.
+server/app.py makes a `HybridEngine` (`engine`) where there is a GPU. `residency` uploads
+vocabularies to the GPU in the background, and `selftest` compares their ids with the reference and
+the CPU engine. `crossover` measures from which size on the GPU is faster. `fallbacks` computes on
+the CPU what the GPU cannot, and counts it by reason. `telemetry` reads times and memory of the GPU.
 
-Always: the GPU answers only for a vocabulary on which it agreed with the CPU; whatever it cannot
-do, the CPU does, and that is counted by reason. Of CUDA it knows only what can go wrong.
+The GPU answers only for vocabularies that passed the self-test. Of CUDA, this folder knows only
+the errors of gpu/errors.py.
 """

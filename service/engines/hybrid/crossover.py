@@ -1,6 +1,6 @@
-"""From which size on a batch is faster on the GPU: both engines timed on the same text.
+"""Measures from which size on a batch is faster on the GPU, by timing both engines on one text.
 
-Knows no engine's inside. The text is the service's own source, English and code of every length.
+The text is the service's own source code. Knows nothing of how the engines work.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from vocabularies.batch.batch import Batch, Encoded
 
 logger = logging.getLogger(__name__)
 
-NEVER = 1 << 40  # More than any batch has.
+NEVER = 1 << 40  # More bytes than any batch has.
 SIZES = tuple(1 << n for n in range(10, 21))
 ROW_CHARACTERS = 512
 REPEATS = 3
@@ -25,7 +26,19 @@ SOURCE = Path(__file__).parents[2]
 
 
 class Differs(AssertionError):
-    """The two engines gave different ids; the message says on what."""
+    """The two engines gave different ids; the message has the place."""
+
+
+class _Trial(NamedTuple):
+    """A comparison of both engines on one batch.
+
+    Attributes:
+        is_won: whether the large engine was not slower.
+        seconds: the time that was spent on timing.
+    """
+
+    is_won: bool
+    seconds: float
 
 
 def measure_crossover(
@@ -33,35 +46,37 @@ def measure_crossover(
     large: Callable[[Batch], Encoded],
     budget_s: float = BUDGET_S,
 ) -> int:
-    """The smallest of SIZES from which on `large` is not slower than `small`; else NEVER.
+    """Find the smallest of SIZES from which on `large` is not slower than `small`; else NEVER.
 
-    Each size is run REPEATS times, of which the fastest counts; once before, to compare the ids and
-    to let both engines allocate what they keep. It ends at the second size in a row that `large`
-    wins. When the time is up before it has won any, the largest size decides. Calls that are not
-    timed take none of it: the first one of a kernel loads it.
+    Each size is timed REPEATS times, and the fastest counts. An untimed run before compares the ids
+    and lets both engines load kernels and allocate memory. The search ends when `large` has won two
+    sizes in a row. If the budget ends before `large` has won any, the largest size decides.
 
     Raises:
         Differs: the ids are not the same.
     """
     text = _source()
-    crossover, seconds, spent_s = NEVER, 0.0, 0.0
+    crossover = NEVER
+    used_s = 0.0
+    last_s = 0.0
     for size in SIZES:
-        if spent_s + 2 * seconds > budget_s:  # The next size takes about twice as long.
-            if crossover == NEVER and _is_won(small, large, _batch_of(text, SIZES[-1]))[0]:
+        if used_s + 2 * last_s > budget_s:  # The next size takes about twice as long.
+            if crossover == NEVER and _try(small, large, _batch_of(text, SIZES[-1])).is_won:
                 crossover = SIZES[-1]
             break
-        is_won, seconds = _is_won(small, large, _batch_of(text, size))
-        if is_won and crossover != NEVER:
+        trial = _try(small, large, _batch_of(text, size))
+        if trial.is_won and crossover != NEVER:
             break
-        crossover = size if is_won else NEVER
-        spent_s += seconds
+        crossover = size if trial.is_won else NEVER
+        last_s = trial.seconds
+        used_s += last_s
     return crossover
 
 
 def log_crossover(crossover: int) -> None:
-    """Say from which size on batches are for the GPU, and warn where none is."""
+    """Log from which size on batches go to the GPU, and warn if none do."""
     if crossover != NEVER:
-        logger.info("batches from %d bytes on are for the GPU", crossover)
+        logger.info("batches from %d bytes on go to the GPU", crossover)
         return
     logger.warning(
         "the CPU was faster than the GPU on batches of up to %d bytes and answers all; "
@@ -71,28 +86,29 @@ def log_crossover(crossover: int) -> None:
 
 
 def _source() -> str:
-    """Our own source without what is not ASCII, of which the CPU engine takes some the slow way."""
+    """Read our own source as ASCII: the CPU engine is slow on some other characters."""
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py")))
     return text.encode("ascii", "ignore").decode()
 
 
-def _is_won(
+def _try(
     small: Callable[[Batch], Encoded], large: Callable[[Batch], Encoded], batch: Batch
-) -> tuple[bool, float]:
-    """Whether `large` is not slower on a batch, and the seconds of timing; raises Differs."""
+) -> _Trial:
+    """Compare the ids of both engines on a batch, and time them; raises Differs."""
     _compare(small(batch), large(batch), len(batch.data))
     begin = perf_counter()
     is_won = _best(large, batch) <= _best(small, batch)
-    return is_won, perf_counter() - begin
+    return _Trial(is_won, perf_counter() - begin)
 
 
 def _batch_of(text: str, size: int) -> Batch:
-    """About so many bytes of text in rows."""
+    """Make a batch of about `size` bytes, in rows of ROW_CHARACTERS."""
     text = text * (size // len(text) + 1)
     return Batch([text[i : min(i + ROW_CHARACTERS, size)] for i in range(0, size, ROW_CHARACTERS)])
 
 
 def _best(encode: Callable[[Batch], Encoded], batch: Batch) -> float:
+    """Time a batch REPEATS times; return the least seconds."""
     times = []
     for _ in range(REPEATS):
         begin = perf_counter()

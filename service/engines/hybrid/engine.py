@@ -1,14 +1,14 @@
-"""The GPU and the CPU engine side by side: small batches to one, large ones to the other.
+"""Computes small batches on the CPU engine, and large ones on the GPU.
 
-    batch ──► below the crossover ───────────────────────────────────► CPU engine
-          └─► from there on ──► is the vocabulary on the GPU? ── no ──► CPU engine; it is brought
-                                  │ yes
-                                  ├─ out of memory ──► halves, down to a row, which the CPU gets
-                                  ├─ any other failure ──► CPU engine; after three a minute's rest
-                                  └─ the answer
+    batch ──► below the crossover ──────────────────────────────────► CPU engine
+          └─► above it ──► is the vocabulary on the GPU? ── no ─────► CPU engine; start its upload
+                             │ yes
+                             ├─ out of memory ──► halves, down to a row, which the CPU engine gets
+                             ├─ any other failure ──► CPU engine; after three the GPU rests
+                             └─ the ids
 
-Whatever the GPU was meant for and did not do is counted by reason. Knows no HTTP; of CUDA only what
-can go wrong.
+Each large batch that the CPU engine computes is counted by its reason. Knows no HTTP, and of CUDA
+only its errors.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from vocabularies.model.vocabulary import Vocabulary
 logger = logging.getLogger(__name__)
 
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
-BYTES_AN_ID = 4
-VOCABULARIES_SHARE = 1 / 4  # Of the memory that we may use; batches have the rest.
-Answer = TypeVar("Answer")
+BYTES_PER_ID = 4
+VOCABULARIES_SHARE = 1 / 4  # Of the memory that may be used; batches have the rest.
+Output = TypeVar("Output")
 Int64s = NDArray[np.int64]
 
 
 def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
-    """The first CUDA device with so much of its free memory; compiles kernels if need be.
+    """Open the first CUDA device; compile its kernels if needed.
 
     Args:
-        memory_share: of its free memory.
-        take: gives memory for ids, which is page-locked; None: the device does.
+        memory_share: the share of the device's free memory that may be used.
+        take: allocates memory for ids, which is page-locked then; None: the device allocates it.
 
     Raises:
-        DeviceUnavailable: there is none, or CuPy is not installed.
+        DeviceUnavailable: there is no device, or CuPy is not installed.
     """
     device = CudaDevice()
     device.prepare(modules_of(TEXT.kernels))  # While vocabularies are read.
@@ -82,14 +82,14 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
 
 
 class HybridEngine:
-    """Computes ids on the GPU or the CPU; see `service.engines.base.Engine` and the picture above.
+    """An `service.engines.base.Engine` that computes on the GPU or the CPU; see the picture above.
 
     Args:
-        cpu: the engine of small batches, and of everything that the GPU cannot do.
-        open_gpu: gives the GPU, or raises DeviceUnavailable; called in the background.
-        crossover_bytes: batches from this size on are for the GPU; None: `settle` measures it.
+        cpu: the engine of small batches, and of all batches that the GPU cannot compute.
+        open_gpu: opens the GPU, or raises DeviceUnavailable; called in the background.
+        crossover_bytes: the smallest batch that goes to the GPU; None: `settle` measures it.
 
-    Until `settle` is called, `load` does not wait for the GPU, so that a service answers soon.
+    Until `settle` is called, `load` does not wait for the GPU, so that the service answers soon.
     """
 
     name = "gpu"
@@ -111,51 +111,53 @@ class HybridEngine:
 
         Args:
             vocabulary: the vocabulary.
-            pinned: it never leaves the GPU to make room for another one.
+            pinned: whether the GPU never evicts it.
 
         Raises:
-            VocabularyError: nothing here can compute this vocabulary.
+            VocabularyError: no encoder can compute this vocabulary.
         """
         return self.vocabularies.load(vocabulary, pinned)
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running finish on it."""
+        """Forget a vocabulary; calls that are running on it still finish."""
         self.vocabularies.unload(digest)
 
     def residency(self, digest: str) -> Residency | None:
-        """How a vocabulary is held; None when it is not loaded."""
-        held = self.vocabularies.find(digest)
-        return None if held is None else self.vocabularies.residency(held)
+        """Report the state of a vocabulary; None if it is not loaded."""
+        entry = self.vocabularies.find(digest)
+        return None if entry is None else self.vocabularies.residency(entry)
 
     def holdings(self) -> dict[str, Holding]:
-        """What is loaded into this process, by digest."""
+        """List the loaded vocabularies by digest."""
         return self.vocabularies.holdings()
 
     def settle(self) -> None:
-        """Wait for the GPU and what is on its way there, then measure the crossover."""
+        """Wait for the GPU and all uploads, then measure the crossover."""
         self.vocabularies.settle()
 
-    def _measure(self, opened: OpenedGpu, held: GpuResidency) -> None:
-        """Measure the crossover on the first vocabulary that the GPU answers for."""
+    def _measure(self, opened: OpenedGpu, entry: GpuResidency) -> None:
+        """Measure the crossover, once, on the first vocabulary that the GPU may answer for."""
         if self._is_measured:
             return
-        self._is_measured, vocabulary = True, held.vocabulary
+        self._is_measured = True
+        vocabulary = entry.vocabulary
         try:
             self.crossover_bytes = measure_crossover(
                 lambda batch: self.cpu.encode(vocabulary, batch),
                 lambda batch: opened.gpu.encode(vocabulary, batch),
             )
         except Differs as error:
-            test = replace(held.residency.self_test, num_different=1, first_difference=str(error))
-            self.vocabularies.refuse(held, test)
+            test = replace(entry.residency.self_test, num_different=1, first_difference=str(error))
+            self.vocabularies.refuse(entry, test)
             self._is_measured = False
         except Exception as error:
             logger.exception("the crossover could not be measured: %r", error)
         log_crossover(self.crossover_bytes)
 
     def status(self) -> EngineStatus:
-        """What there is and what happened so far."""
-        opened, fallbacks = self.vocabularies.opened, self.fallbacks.counts()
+        """Report the engine's state and its counts so far."""
+        opened = self.vocabularies.opened
+        fallbacks = self.fallbacks.counts()
         if opened is None:
             return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
         name = str(opened.device["name"])
@@ -170,11 +172,11 @@ class HybridEngine:
         )
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all memory and threads."""
         self.vocabularies.close()
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Pinned memory, of which the device reads itself, where the GPU has some left."""
+        """Allocate pinned memory, which the device reads itself, or else ordinary memory."""
         opened = self.vocabularies.opened
         if opened is not None and num_bytes >= self.crossover_bytes:
             if (memory := opened.gpu.host_memory(num_bytes)) is not None:
@@ -182,7 +184,7 @@ class HybridEngine:
         return self.cpu.host_memory(num_bytes)
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """Device memory of another process; None while the GPU is not open.
+        """Open device memory of another process; None while the GPU is not open.
 
         Raises:
             ValueError: the device cannot open it.
@@ -191,7 +193,7 @@ class HybridEngine:
         return None if opened is None else opened.gpu.open_shared(handle, num_bytes)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """A part of a file of memory, page-locked; None where it cannot be, which is counted.
+        """Page-lock a part of a memory file; count a failure as a fallback, and return None.
 
         Raises:
             ValueError: the file is shorter.
@@ -201,17 +203,22 @@ class HybridEngine:
         return share_host(opened.gpu, self.fallbacks, file, offset, num_bytes)
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s | None:
-        """The ids where they are wanted; None where the host is needed, which is counted."""
-        gpu = self._gpu_for(vocabulary, lambda num_bytes: len(rows.text) >= num_bytes)
+        """Encode texts in shared memory; None: the host has to, which counts as a fallback."""
+        gpu = self._choose_gpu(vocabulary, lambda num_bytes: len(rows.text) >= num_bytes)
         return None if gpu is None else encode_shared(gpu, self.fallbacks, vocabulary, rows)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row, see Engine.encode; loads the vocabulary if need be."""
+        """Encode each row, and load the vocabulary if needed; refuse rows that cannot be encoded.
+
+        Raises:
+            Abandoned: no request waits for the batch any more.
+            ValueError: the vocabulary's ids do not fit the batch's `id_dtype`.
+        """
         batch.check_id_dtype(len(vocabulary.tokens))
-        gpu = self._gpu_for(vocabulary, batch.has_bytes)
+        gpu = self._choose_gpu(vocabulary, batch.has_bytes)
         if gpu is None:
             return self.cpu.encode(vocabulary, batch)
-        return self.fallbacks.ask(
+        return self.fallbacks.run(
             batch.num_rows,
             lambda begin, end: gpu.encode(vocabulary, batch.part(begin, end)),
             lambda begin, end: self.cpu.encode(vocabulary, batch.part(begin, end)),
@@ -219,13 +226,18 @@ class HybridEngine:
         )
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """How many ids `encode` would give each row."""
-        gpu = self._gpu_for(vocabulary, batch.has_bytes)
+        """Count the ids that `encode` would give each row."""
+        gpu = self._choose_gpu(vocabulary, batch.has_bytes)
         if gpu is None:
             return self.cpu.count(vocabulary, batch)
-        return self.fallbacks.ask(
+
+        def count_on_gpu(begin: int, end: int) -> Counted:
+            counts, errors = gpu.count(vocabulary, batch.part(begin, end))
+            return Counted(counts, errors, self.name)
+
+        return self.fallbacks.run(
             batch.num_rows,
-            lambda begin, end: Counted(*gpu.count(vocabulary, batch.part(begin, end)), self.name),
+            count_on_gpu,
             lambda begin, end: self.cpu.count(vocabulary, batch.part(begin, end)),
             join_counted,
         )
@@ -237,41 +249,45 @@ class HybridEngine:
         offsets: Int64s,
         skip_special_tokens: bool,
     ) -> Decoded:
-        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
-        gpu = self._gpu_for(vocabulary, lambda num_bytes: len(ids) * BYTES_AN_ID >= num_bytes)
+        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
+        gpu = self._choose_gpu(vocabulary, lambda num_bytes: len(ids) * BYTES_PER_ID >= num_bytes)
         if gpu is None:
             return self.cpu.decode(vocabulary, ids, offsets, skip_special_tokens)
 
-        def decode_rows(decode: Callable[..., Answer], begin: int, end: int) -> Answer:
+        def decode_rows(decode: Callable[..., Output], begin: int, end: int) -> Output:
             places = offsets[begin : end + 1]
             part = ids[places[0] : places[-1]]
             return decode(vocabulary, part, places - places[0], skip_special_tokens)
 
-        return self.fallbacks.ask(
+        def decode_on_gpu(begin: int, end: int) -> Decoded:
+            data, data_offsets, errors = decode_rows(gpu.decode, begin, end)
+            return Decoded(data, data_offsets, errors, self.name)
+
+        return self.fallbacks.run(
             len(offsets) - 1,
-            lambda begin, end: Decoded(*decode_rows(gpu.decode, begin, end), self.name),
+            decode_on_gpu,
             lambda begin, end: decode_rows(self.cpu.decode, begin, end),
             join_decoded,
         )
 
-    def _gpu_for(self, vocabulary: Vocabulary, has_bytes: Callable[[int], bool]) -> Gpu | None:
-        """The GPU for a batch that is meant for it, unless something is in the way: counted."""
-        held = self.vocabularies.hold(vocabulary)
+    def _choose_gpu(self, vocabulary: Vocabulary, has_bytes: Callable[[int], bool]) -> Gpu | None:
+        """Choose the GPU for a large batch; None: the CPU, which may be counted as a fallback."""
+        entry = self.vocabularies.get_or_load(vocabulary)
         # Nothing is slower than the reference.
-        if held.cpu.engine != "reference" and not has_bytes(self.crossover_bytes):
+        if entry.cpu.engine != "reference" and not has_bytes(self.crossover_bytes):
             return None
         opened = self.vocabularies.opened
         if opened is None:
             if self.vocabularies.is_opening:
                 self.fallbacks.add("not_resident", "the GPU is not open yet")
-        elif held.refused:
-            self.fallbacks.add(held.refused, held.residency.fallback_reason)
+        elif entry.refusal:
+            self.fallbacks.add(entry.refusal, entry.residency.fallback_reason)
         elif self.fallbacks.is_resting:
-            self.fallbacks.add("resting", "the GPU failed three times and is left alone a while")
-        elif held.is_ready and opened.gpu.is_resident(vocabulary.digest):
-            held.used = perf_counter()
+            self.fallbacks.add("resting", "the GPU failed three times and rests for a while")
+        elif entry.is_ready and opened.gpu.is_resident(vocabulary.digest):
+            entry.used = perf_counter()
             return opened.gpu
         else:
-            self.vocabularies.bring(held)
+            self.vocabularies.start_upload(entry)
             self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
         return None

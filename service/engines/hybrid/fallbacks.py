@@ -1,6 +1,7 @@
-"""Fallbacks from the GPU to the CPU: counted, logged once a minute; after failures the GPU rests.
+"""Falls back from the GPU to the CPU, counts that by reason, and logs each reason once a minute.
 
-Knows no engine; of a batch only how many rows it has.
+After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker. Knows
+no engine, and of a batch only its number of rows.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
-MAX_HALVINGS = 64  # In one batch: a few rows that do not fit, not each of 65,536.
+Output = TypeVar("Output")
+MAX_HALVINGS = 64  # Of one batch: enough for some rows that do not fit, too few for 65,536.
 REST_S = 60.0
 MAX_FAILURES = 3
 LOG_PERIOD_S = 60.0
 
 
 class Fallbacks:
-    """Counts of fallbacks by reason, and whether the GPU rests after failures in a row.
+    """Counts of fallbacks by reason, and the circuit breaker of the GPU.
 
-    Several threads may call at once.
+    Several threads may call it at once.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -43,7 +44,7 @@ class Fallbacks:
         self._lock = threading.Lock()
 
     def add(self, reason: str, message: str) -> None:
-        """One more fallback; its message is logged unless one of this reason was, a minute ago."""
+        """Count a fallback, and log its message if none of this reason was logged for a minute."""
         with self._lock:
             self._counts[reason] += 1
             count, now = self._counts[reason], self._clock()
@@ -54,62 +55,63 @@ class Fallbacks:
         logger.warning("fallback %s (%d since the last line): %s", reason, count - before, message)
 
     def counts(self) -> dict[str, int]:
-        """How many there were, by reason."""
+        """Return the number of fallbacks by reason."""
         with self._lock:
             return dict(self._counts)
 
     def failed(self) -> None:
-        """The GPU failed on a batch; after MAX_FAILURES in a row it rests."""
+        """Note that the GPU failed on a batch; after MAX_FAILURES in a row it rests."""
         with self._lock:
             self._num_failures += 1
             if self._num_failures >= MAX_FAILURES:
                 self._rests_until = self._clock() + REST_S
 
     def succeeded(self) -> None:
-        """The GPU answered."""
+        """Note that the GPU computed a batch."""
         if self._num_failures:
             with self._lock:
                 self._num_failures = 0
 
     @property
     def is_resting(self) -> bool:
-        """Whether the GPU is not to be asked now; after its rest one failure is enough again."""
+        """Whether the GPU gets no batches now; after its rest one failure makes it rest again."""
         return self._clock() < self._rests_until
 
-    def ask(
+    def run(
         self,
         num_rows: int,
-        gpu: Callable[[int, int], Answer],
-        cpu: Callable[[int, int], Answer],
-        join: Callable[[Sequence[Answer]], Answer],
-    ) -> Answer:
-        """The answer of the GPU to all rows of a batch, and of the CPU where the GPU has none.
+        gpu: Callable[[int, int], Output],
+        cpu: Callable[[int, int], Output],
+        join: Callable[[Sequence[Output]], Output],
+    ) -> Output:
+        """Compute all rows of a batch on the GPU, and those that it cannot compute on the CPU.
 
         Args:
-            num_rows: of the batch.
-            gpu: gives the answer to the rows begin to end, or raises what is counted here.
-            cpu: gives it, too.
-            join: makes one answer of those to neighbouring rows.
+            num_rows: the number of rows.
+            gpu: computes the rows from begin to end on the GPU, or raises.
+            cpu: computes them on the CPU.
+            join: joins the outputs of consecutive rows.
         """
         try:
-            parts = self._ask_in_halves(num_rows, gpu)
+            parts = self._run_in_halves(num_rows, gpu)
         except NotCovered as error:
-            self.add("option", f"a row asks for what the GPU does not do: {error}")
+            self.add("option", f"the GPU does not cover the options of a row: {error}")
             return cpu(0, num_rows)
         except Exception as error:
             self.add("device_error", f"the GPU failed on a batch: {error!r}")
             self.failed()
             return cpu(0, num_rows)
         self.succeeded()
-        answers = [cpu(begin, end) if own is None else own for begin, end, own in parts]
-        return answers[0] if len(answers) == 1 else join(answers)
+        outputs = [cpu(begin, end) if output is None else output for begin, end, output in parts]
+        return outputs[0] if len(outputs) == 1 else join(outputs)
 
-    def _ask_in_halves(
-        self, num_rows: int, gpu: Callable[[int, int], Answer]
-    ) -> list[tuple[int, int, Answer | None]]:
-        """The GPU's answers to parts as large as fit, in order; None to those that do not."""
-        waiting, num_halvings = [(0, num_rows)], 0
-        parts: list[tuple[int, int, Answer | None]] = []
+    def _run_in_halves(
+        self, num_rows: int, gpu: Callable[[int, int], Output]
+    ) -> list[tuple[int, int, Output | None]]:
+        """Compute parts that fit the GPU, in order: begin, end and output, None if it does not."""
+        waiting = [(0, num_rows)]
+        num_halvings = 0
+        parts: list[tuple[int, int, Output | None]] = []
         while waiting:
             begin, end = waiting.pop()
             try:
@@ -128,7 +130,7 @@ class Fallbacks:
 def share_host(
     gpu: Gpu, fallbacks: Fallbacks, file: int, offset: int, num_bytes: int
 ) -> SharedMemory | None:
-    """A part of a file of memory, page-locked; None where it cannot be.
+    """Page-lock a part of a memory file; None: it cannot be, which counts as a fallback.
 
     Raises:
         ValueError: the file is shorter.
@@ -143,14 +145,14 @@ def share_host(
 def encode_shared(
     gpu: Gpu, fallbacks: Fallbacks, vocabulary: Vocabulary, rows: SharedRows
 ) -> NDArray[np.int64] | None:
-    """The ids where they are wanted, int64[B + 1]; None where the host is needed."""
+    """Encode texts in shared memory; return offsets int64[B + 1], or None: the host has to."""
     try:
         offsets = gpu.encode_shared(vocabulary, rows)
     except NotCovered as error:
         fallbacks.add("option", f"shared texts need the host: {error}")
         return None
     except (ValueError, IndexError) as error:
-        # The way through the host says to the client what is wrong.
+        # The host reports to the client what is wrong.
         fallbacks.add("shared_memory", f"shared memory cannot be used: {error}")
         return None
     except OutOfMemory as error:

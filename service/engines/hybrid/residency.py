@@ -1,12 +1,13 @@
-"""Which vocabularies the GPU may answer for: brought there in the background, compared, held.
+"""Keeps the vocabularies of a hybrid engine: on the CPU engine, and on the GPU once it has passed.
 
-    on the CPU engine ──► waiting ──► on the GPU and compared ──► ready ◄──┐
-                                        │         │                        │ its next large batch
-                                        │         └─ differs: refused      │
-                                        ├─ not covered: refused            │
-                                        └─ no memory, failed: after a rest ┴── made room for another
+    on the CPU engine ──► queued ──► uploaded and compared ──► ready ◄───────┐
+                                        │         │              │           │ its next large batch
+                                        │         └─ differs:    └─► evicted ┤
+                                        │            refused                 │
+                                        ├─ not covered: refused              │
+                                        └─ no memory, or failed ── REST_S ───┘
 
-One thread brings them, one after another; whoever loads one after the start waits for it. Knows no
+One thread uploads them, one after another. After the start, `load` waits for the upload. Knows no
 batches.
 """
 
@@ -26,12 +27,12 @@ from service.engines.hybrid.selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-PATIENCE_S = 120.0  # The longest that anybody waits for the GPU, which may have kernels to compile.
+PATIENCE_S = 120.0  # The longest wait for the GPU, which may have kernels to compile.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedGpu:
-    """A GPU engine that can be asked, and what `EngineStatus.devices` says of its device."""
+    """An open GPU engine, and its device as `EngineStatus.devices` describes it."""
 
     gpu: Gpu
     device: dict[str, str | int]
@@ -39,40 +40,41 @@ class OpenedGpu:
 
 @dataclass(slots=True, eq=False)
 class GpuResidency:
-    """A vocabulary that the CPU engine holds, and how far the GPU is with it.
+    """A vocabulary on the CPU engine, and its state on the GPU.
 
     Attributes:
-        cpu: how the CPU engine holds it.
-        residency: how it is held, unless it has left the GPU since.
-        is_ready: the GPU was compared and may answer while the vocabulary is there.
-        refused: why the GPU never answers, in the metric's word; "" where it may.
-        is_pinned: it does not make room for another one.
-        bringing: the last time it was brought to the GPU; None before the first.
-        retry_at: monotonic time before which that is not tried again.
-        used: perf_counter time at which the GPU was last asked; 0 before.
+        vocabulary: the vocabulary.
+        cpu: its state on the CPU engine.
+        residency: its state on the hybrid engine, unless the GPU has evicted it since.
+        is_ready: whether the GPU passed the self-test, so that it may answer.
+        refusal: why the GPU must never answer, as the metric names it; "" if it may.
+        is_pinned: whether the GPU never evicts it.
+        upload: the last upload; None before the first.
+        retry_at: the monotonic time before which no upload starts.
+        used: the perf_counter time of its last batch on the GPU; 0: there was none.
     """
 
     vocabulary: Vocabulary
     cpu: Residency
     residency: Residency
     is_ready: bool = False
-    refused: str = ""
+    refusal: str = ""
     is_pinned: bool = False
-    bringing: Future[None] | None = None
+    upload: Future[None] | None = None
     retry_at: float = float("-inf")
     used: float = 0.0
 
 
 class GpuVocabularies:
-    """The vocabularies of a CPU engine, and those of them that a GPU has.
+    """The vocabularies of a CPU engine, some of which are on a GPU, too.
 
     Args:
         cpu: the engine that answers until the GPU may.
-        open_gpu: gives the GPU, or raises DeviceUnavailable; called in the background.
-        on_ready: called in the background once settled, whenever the GPU may answer for one more.
+        open_gpu: opens the GPU, or raises DeviceUnavailable; called in the background.
+        on_ready: called in the background, once settled, for each vocabulary that becomes ready.
 
     Attributes:
-        opened: the GPU, once it is there.
+        opened: the GPU; None until it is open.
     """
 
     def __init__(
@@ -81,15 +83,15 @@ class GpuVocabularies:
         open_gpu: Callable[[], OpenedGpu],
         on_ready: Callable[[OpenedGpu, GpuResidency], None],
     ) -> None:
-        self.cpu, self.opened = cpu, None
+        self.cpu = cpu
+        self.opened: OpenedGpu | None = None
         self._on_ready = on_ready
-        self._held: dict[str, GpuResidency] = {}
+        self._entries: dict[str, GpuResidency] = {}
         self._lock = threading.Lock()
-        self._is_settled = self._is_closed = False
+        self._is_settled = False
+        self._is_closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpu-vocabularies")
         self._opening = self._thread.submit(self._open, open_gpu)
-
-    opened: OpenedGpu | None
 
     def _open(self, open_gpu: Callable[[], OpenedGpu]) -> None:
         try:
@@ -104,156 +106,159 @@ class GpuVocabularies:
 
     @property
     def is_opening(self) -> bool:
-        """Whether it is not known yet if there is a GPU."""
+        """Whether the GPU is still being opened."""
         return not self._opening.done()
 
     def wait_until_open(self) -> None:
-        """Wait until the GPU can be asked.
+        """Wait until the GPU is open.
 
         Raises:
-            DeviceUnavailable: there is none.
+            DeviceUnavailable: there is no GPU that can be used.
         """
         self._opening.result()
 
     def settle(self) -> None:
-        """Wait for the GPU and what is on its way there; from now on `load` waits, too."""
+        """Wait for the GPU and all uploads; from now on `load` waits for its upload."""
         self._is_settled = True
-        bringing = [held.bringing for held in list(self._held.values()) if held.bringing]
-        if wait([self._opening, *bringing], PATIENCE_S).not_done:
+        uploads = [entry.upload for entry in list(self._entries.values()) if entry.upload]
+        if wait([self._opening, *uploads], PATIENCE_S).not_done:
             logger.warning("the GPU is not ready after %g s; the CPU answers", PATIENCE_S)
         opened = self.opened
-        ready = [held for held in list(self._held.values()) if held.is_ready]
+        ready = [entry for entry in list(self._entries.values()) if entry.is_ready]
         if opened is not None and ready:
             wait([self._thread.submit(self._on_ready, opened, ready[0])], PATIENCE_S)
 
     def load(self, vocabulary: Vocabulary, pinned: bool) -> Residency:
-        """Hold a vocabulary on the CPU engine and on the GPU; before `settle`, only on its way.
+        """Load a vocabulary on the CPU engine and on the GPU; until settled, wait for no upload.
 
         Raises:
-            VocabularyError: nothing here can compute this vocabulary.
+            VocabularyError: no encoder can compute this vocabulary.
         """
-        held, opened = self.hold(vocabulary), self.opened
-        if pinned and not held.is_pinned:
-            held.is_pinned = True
-            if held.is_ready:
-                self.bring(held)
-        elif opened and held.is_ready and not opened.gpu.is_resident(vocabulary.digest):
-            self.bring(held)
+        entry = self.get_or_load(vocabulary)
+        opened = self.opened
+        if pinned and not entry.is_pinned:
+            entry.is_pinned = True
+            if entry.is_ready:
+                self.start_upload(entry)
+        elif opened and entry.is_ready and not opened.gpu.is_resident(vocabulary.digest):
+            self.start_upload(entry)
         if not self._is_settled:
-            return held.residency
-        if held.bringing is not None:
-            wait([held.bringing], PATIENCE_S)
-        return self.residency(held)
+            return entry.residency
+        if entry.upload is not None:
+            wait([entry.upload], PATIENCE_S)
+        return self.residency(entry)
 
-    def hold(self, vocabulary: Vocabulary) -> GpuResidency:
-        """A vocabulary on the CPU engine, loaded there if need be; the GPU gets it later.
+    def get_or_load(self, vocabulary: Vocabulary) -> GpuResidency:
+        """Get a vocabulary's entry; the first call loads it on the CPU and starts its upload.
 
         Raises:
-            VocabularyError: nothing here can compute this vocabulary.
+            VocabularyError: no encoder can compute this vocabulary.
         """
-        held = self._held.get(vocabulary.digest)
-        if held is not None:
-            return held
+        entry = self._entries.get(vocabulary.digest)
+        if entry is not None:
+            return entry
         cpu = self.cpu.load(vocabulary)
         with self._lock:
-            held = self._held.get(vocabulary.digest)
-            if held is None:
-                held = self._held[vocabulary.digest] = GpuResidency(vocabulary, cpu, cpu)
-        self.bring(held)
-        return held
+            entry = self._entries.get(vocabulary.digest)
+            if entry is None:
+                entry = self._entries[vocabulary.digest] = GpuResidency(vocabulary, cpu, cpu)
+        self.start_upload(entry)
+        return entry
 
-    def bring(self, held: GpuResidency) -> None:
-        """Have it brought to the GPU, unless it is on its way, refused, or failed a moment ago."""
+    def start_upload(self, entry: GpuResidency) -> None:
+        """Upload a vocabulary in the background, unless that runs, is refused, or failed lately."""
         with self._lock:
-            if self._is_closed or held.refused or monotonic() < held.retry_at:
+            if self._is_closed or entry.refusal or monotonic() < entry.retry_at:
                 return
-            if held.bringing is None or held.bringing.done():
-                held.bringing = self._thread.submit(self._bring, held)
+            if entry.upload is None or entry.upload.done():
+                entry.upload = self._thread.submit(self._upload, entry)
 
-    def _bring(self, held: GpuResidency) -> None:
-        opened, vocabulary = self.opened, held.vocabulary
-        if opened is None or not self._is_current(held):
+    def _upload(self, entry: GpuResidency) -> None:
+        opened = self.opened
+        vocabulary = entry.vocabulary
+        if opened is None or not self._is_current(entry):
             return
         try:
-            num_bytes = opened.gpu.load(vocabulary, held.is_pinned)
+            num_bytes = opened.gpu.load(vocabulary, entry.is_pinned)
             self_test = compare_with_cpu(opened.gpu, self.cpu, vocabulary)
             if self_test.num_different:
-                self.refuse(held, self_test)
+                self.refuse(entry, self_test)
             else:
                 encoder = f"cuda on {opened.device['name']}"
-                held.residency = Residency("gpu", encoder, self_test, "", num_bytes)
-                held.is_ready = True
+                entry.residency = Residency("gpu", encoder, self_test, "", num_bytes)
+                entry.is_ready = True
         except NotCovered as error:
-            held.refused = "not_covered"
-            self._stay_on_cpu(held, f"the GPU does not cover it: {error}", logging.INFO)
+            entry.refusal = "not_covered"
+            self._stay_on_cpu(entry, f"the GPU does not cover it: {error}", logging.INFO)
         except Exception as error:
-            # Not for ever: others may make room, and a device may come back.
-            held.retry_at = monotonic() + REST_S
-            self._stay_on_cpu(held, f"the GPU could not load it: {error!r}", logging.WARNING)
-        if not self._is_current(held):
+            # It is tried again: others may be evicted, and a device may recover.
+            entry.retry_at = monotonic() + REST_S
+            self._stay_on_cpu(entry, f"the GPU could not load it: {error!r}", logging.WARNING)
+        if not self._is_current(entry):
             self._forget(vocabulary.digest)
-        elif self._is_settled and held.is_ready:
-            self._on_ready(opened, held)
+        elif self._is_settled and entry.is_ready:
+            self._on_ready(opened, entry)
 
-    def refuse(self, held: GpuResidency, self_test: SelfTest) -> None:
-        """The GPU differed: it never answers for this vocabulary while that is held."""
-        held.refused = "self_test"
+    def refuse(self, entry: GpuResidency, self_test: SelfTest) -> None:
+        """Refuse the GPU, whose ids differ, for a vocabulary for as long as it is loaded."""
+        entry.refusal = "self_test"
         reason = f"the GPU differs on {self_test.first_difference}"
-        self._stay_on_cpu(held, reason, logging.ERROR)
-        held.residency = replace(held.residency, self_test=self_test)
+        self._stay_on_cpu(entry, reason, logging.ERROR)
+        entry.residency = replace(entry.residency, self_test=self_test)
         if self.opened is not None:
-            self.opened.gpu.unload(held.vocabulary.digest)
+            self.opened.gpu.unload(entry.vocabulary.digest)
 
-    def _stay_on_cpu(self, held: GpuResidency, reason: str, level: int) -> None:
-        logger.log(level, "%s: %s", held.vocabulary.digest, reason)
-        held.is_ready, held.residency = False, _with_reason(held.cpu, reason)
+    def _stay_on_cpu(self, entry: GpuResidency, reason: str, level: int) -> None:
+        logger.log(level, "%s: %s", entry.vocabulary.digest, reason)
+        entry.is_ready = False
+        entry.residency = _with_reason(entry.cpu, reason)
 
-    def _is_current(self, held: GpuResidency) -> bool:
-        return self._held.get(held.vocabulary.digest) is held
+    def _is_current(self, entry: GpuResidency) -> bool:
+        return self._entries.get(entry.vocabulary.digest) is entry
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running finish on it."""
+        """Forget a vocabulary; calls that are running on it still finish."""
         with self._lock:
-            self._held.pop(digest, None)
+            self._entries.pop(digest, None)
         self._forget(digest)
 
     def _forget(self, digest: str) -> None:
         if self.opened is not None:
             self.opened.gpu.unload(digest)
-        if digest not in self._held:
+        if digest not in self._entries:
             self.cpu.unload(digest)
 
     def find(self, digest: str) -> GpuResidency | None:
-        """What is held under a digest; None when it is not loaded."""
-        return self._held.get(digest)
+        """Find a vocabulary's entry; None if it is not loaded."""
+        return self._entries.get(digest)
 
     def holdings(self) -> dict[str, Holding]:
-        """What the CPU engine holds, by digest; a call of either engine is a use."""
-        return {
-            digest: replace(holding, used=max(holding.used, held.used)) if held else holding
-            for digest, holding in self.cpu.holdings().items()
-            for held in [self._held.get(digest)]
-        }
+        """List the vocabularies on the CPU engine by digest; a batch on the GPU is a use, too."""
+        holdings = self.cpu.holdings()
+        for digest, holding in holdings.items():
+            if (entry := self._entries.get(digest)) is not None:
+                holdings[digest] = replace(holding, used=max(holding.used, entry.used))
+        return holdings
 
-    def residency(self, held: GpuResidency) -> Residency:
-        """How a vocabulary is held at this moment."""
+    def residency(self, entry: GpuResidency) -> Residency:
+        """Report the state of a vocabulary now."""
         opened = self.opened
-        if held.is_ready and opened is not None:
-            if opened.gpu.is_resident(held.vocabulary.digest):
-                return held.residency
-            reason = "it made room on the GPU; its next large batch brings it back"
-            return _with_reason(held.cpu, reason)
+        if entry.is_ready and opened is not None:
+            if opened.gpu.is_resident(entry.vocabulary.digest):
+                return entry.residency
+            reason = "the GPU has evicted it; its next large batch brings it back"
+            return _with_reason(entry.cpu, reason)
         if self.is_opening:
-            return _with_reason(held.cpu, "the GPU is not open yet")
-        if opened is not None and held.bringing is not None and not held.bringing.done():
-            return _with_reason(held.cpu, "the GPU has yet to load it")
-        return held.residency
+            return _with_reason(entry.cpu, "the GPU is not open yet")
+        if opened is not None and entry.upload is not None and not entry.upload.done():
+            return _with_reason(entry.cpu, "the GPU has yet to load it")
+        return entry.residency
 
     def close(self) -> None:
-        """Forget all of them and give the GPU back."""
+        """Forget all vocabularies, and close the GPU and the CPU engine."""
         with self._lock:
             self._is_closed = True
-            self._held.clear()
+            self._entries.clear()
         self._thread.shutdown(cancel_futures=True)
         if self.opened is not None:
             self.opened.gpu.close()
@@ -261,6 +266,6 @@ class GpuVocabularies:
 
 
 def _with_reason(residency: Residency, reason: str) -> Residency:
-    """What answers, and why nothing faster does."""
+    """Add a reason why nothing faster answers."""
     reasons = [each for each in (residency.fallback_reason, reason) if each]
     return replace(residency, fallback_reason="; ".join(reasons))

@@ -1,4 +1,4 @@
-"""What is seen of a GPU: how long the stages of some batches took, and who has its memory."""
+"""Reads the stage times and the memory of a GPU, for the metrics."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ logger = logging.getLogger(__name__)
 
 
 class GpuTelemetry:
-    """Adds up what one GPU tells; several threads may call at once."""
+    """The stage times and memory of one GPU; several threads may call it at once."""
 
     def __init__(self) -> None:
         self._adding = threading.Lock()
         self._stages = {stage: Histogram(STAGE_SECONDS) for stage in STAGES}
 
     def stages(self, gpu: Gpu) -> dict[str, Histogram]:
-        """Seconds in each stage of all batches that were timed until now."""
+        """Return the seconds in each stage of all batches that were timed so far."""
         with self._adding:
             for stage, seconds in gpu.stage_times.take():
                 self._stages[stage].add(seconds)
             return copy.deepcopy(self._stages)
 
     def memory(self, gpu: Gpu) -> dict[str, int]:
-        """Bytes by what they are for; nothing of a device that does not answer: all else counts."""
+        """Return the device's bytes by their purpose; {} if it fails, so metrics still work."""
         try:
             return gpu.memory()
         except Exception as error:
-            logger.warning("the GPU does not say how much memory it has: %r", error)
+            logger.warning("the memory of the GPU cannot be read: %r", error)
             return {}

@@ -591,8 +591,8 @@ def test_a_reason_is_logged_once_a_minute_with_its_number(caplog):
 
 
 def wait_for(engine: HybridEngine, digest: str) -> None:
-    held = engine.vocabularies.find(digest)
-    held.bringing.result(60)
+    entry = engine.vocabularies.find(digest)
+    entry.upload.result(60)
 
 
 def test_one_that_made_room_answers_from_the_cpu_until_it_is_back():
@@ -601,7 +601,7 @@ def test_one_that_made_room_answers_from_the_cpu_until_it_is_back():
         assert engine.load(vocabulary).engine == "gpu"
     residency = engine.residency(BYTES.digest)
     assert (residency.engine, residency.device_bytes) == ("cpu", 0)
-    assert "made room" in residency.fallback_reason
+    assert "has evicted it" in residency.fallback_reason
     encoded = engine.encode(BYTES, Batch(LARGE))
     assert encoded.ids.tolist() == list("".join(LARGE).encode())
     assert encoded.engine == "cpu"
@@ -625,11 +625,11 @@ def test_a_pinned_one_stays():
 def test_one_that_is_unloaded_on_its_way_does_not_stay():
     engine, gpu = routed()
     gpu.gate.clear()
-    engine.vocabularies.hold(BYTES)
-    held = engine.vocabularies.find(BYTES.digest)
+    engine.vocabularies.get_or_load(BYTES)
+    entry = engine.vocabularies.find(BYTES.digest)
     engine.unload(BYTES.digest)
     gpu.gate.set()
-    held.bringing.result(60)
+    entry.upload.result(60)
     assert (gpu.residents, engine.cpu.residency(BYTES.digest)) == ([], None)
     assert engine.residency(BYTES.digest) is None
     assert engine.load(BYTES).engine == "gpu"
@@ -870,7 +870,7 @@ def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, ca
         status = engine.status()
         assert status.memory == {"fake": {}}
         assert status.stages["merge"].total == 0.5
-    assert "does not say how much memory" in caplog.text
+    assert "memory of the GPU cannot be read" in caplog.text
 
 
 def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch):
