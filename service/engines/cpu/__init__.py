@@ -1,10 +1,11 @@
-"""The CPU engine: an encoder for each kind of vocabulary, and what is common to all of them.
+"""The CPU engine, and an encoder for each kind of vocabulary.
 
-engine.py is the engine; selection.py chooses the fastest encoder of a vocabulary that agrees with
-the reference: characters.py and kmers.py in NumPy, bpe/ by libraries, the reference itself where
-none agrees. Other strands, begin and end tokens and truncation are the engine's, not an encoder's.
-verification.py compares an engine with the reference on given texts.
+`engine` is the engine. `selection` chooses the fastest encoder that agrees with the reference on a
+vocabulary: `characters` and `kmers` compute in NumPy, and bpe/ calls libraries; where none agrees,
+the reference encodes. `decode` turns ids into bytes. `verification` compares any engine with the
+reference on given texts.
 
-Always: an encoder gives a text's own ids; rows of one call have the same options. Knows neither
-HTTP nor a device.
+An encoder gives the ids of the texts themselves, and all rows of a call have the same options. The
+engine adds begin and end tokens, truncates, and computes the other strand. Nothing here knows HTTP
+or a device.
 """

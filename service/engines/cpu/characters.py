@@ -1,6 +1,7 @@
-"""Characters of a whole batch with one look-up: no Python runs for a row.
+"""Encodes vocabularies of single characters: one look-up for a whole batch, no Python for a row.
 
-A row that may hold a special token, or whose case only Unicode knows, is left to the reference.
+The reference encodes rows that may contain a special token, and rows with letters whose case only
+Unicode defines.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.model.tables import ASCII, DROPPED, CharacterTable
 from vocabularies.model.vocabulary import Vocabulary
 
-PART_BYTES = 1 << 20  # translate keeps other threads waiting, and a part stays in the cache.
-PAIRED_BYTES = 1 << 16  # For less, Arrow's way costs more than it saves.
-MARK = 255  # What a byte becomes that not every row may hold; larger than all ids.
+PART_BYTES = 1 << 20  # No other thread runs during translate; and a part stays in the cache.
+MIN_PAIRED_BYTES = 1 << 16  # With less data, Arrow costs more than it saves.
+MARK = 255  # Stands for a byte that the look-up alone cannot encode; larger than all ids.
 Int64s = NDArray[np.int64]
 Ids = np.integer[Any]
 
 
 class CharacterEncoder:
-    """Encodes batches for a vocabulary that has a CharacterTable; safe for several threads."""
+    """Encodes batches of a vocabulary that has a CharacterTable; several threads may call it."""
 
     name = "numpy"
 
     def __init__(self, vocabulary: Vocabulary, table: CharacterTable) -> None:
         self.table = table
         self.reference = ReferenceEncoder(vocabulary)
-        self.has_rare = bool(table.needs_reference.any())
+        self.may_need_reference = bool(table.needs_reference.any())
         ids = table.ids[:256]
         self.is_dropped = ids == DROPPED
         kept = ids[~self.is_dropped]
@@ -48,32 +49,31 @@ class CharacterEncoder:
             self.pairs = BytePairs(np.where(is_marked, MARK, ids).astype(np.uint8))
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options."""
-        if (ids := self._unmarked_ids(batch.data, batch.id_dtype)) is not None:
+        """Encode each row, without begin and end tokens; all rows have these options."""
+        if (ids := self._paired_ids(batch.data, batch.id_dtype)) is not None:
             return _content(ids, batch, options)
-        rare = (
-            flagged_rows(self.table.needs_reference, batch)
-            if self.has_rare
-            else np.zeros(0, np.int64)
-        )
-        return encode_parts(batch, options, [(rare, self.reference.encode)], self._look_up)
+        if not self.may_need_reference:
+            return self._encode_bytes(batch, options)
+        rows = flagged_rows(self.table.needs_reference, batch)
+        return encode_parts(batch, options, [(rows, self.reference.encode)], self._encode_bytes)
 
-    def _look_up(self, batch: Batch, options: EncodeOptions) -> Content:
+    def _encode_bytes(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode rows of which no byte needs the reference."""
         data, offsets = batch.data, batch.offsets
         if not self.table.by_byte and len(data) and int(data.max()) >= ASCII:
-            return self._code_points(batch, options)
+            return self._encode_code_points(batch, options)
         drops = self.table.drops and holds_any(self.is_dropped, data)
         if not drops:
-            return _content(self._ids(data, batch.id_dtype), batch, options)
+            return _content(self._byte_ids(data, batch.id_dtype), batch, options)
         ids = self.table.ids[data]
         kept = ids != DROPPED
         kept_before = offsets_from_lengths(kept.astype(np.int64))
         spans = _spans(np.arange(len(data)), 1, offsets)[kept] if options.spans else None
         return Content(ids[kept], kept_before[offsets], spans)
 
-    def _unmarked_ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids] | None:
-        """The ids of many bytes; None where one of them needs to be looked at."""
-        if self.pairs is None or len(data) < PAIRED_BYTES:
+    def _paired_ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids] | None:
+        """Look up many bytes in pairs; None: they are few, or one of them is marked."""
+        if self.pairs is None or len(data) < MIN_PAIRED_BYTES:
             return None
         if dtype is np.uint8:
             narrow = self.pairs.look_up(data)
@@ -86,8 +86,8 @@ class CharacterEncoder:
             ids[begin : begin + PART_BYTES] = narrow
         return ids
 
-    def _ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids]:
-        """The ids of bytes; bytes.translate is three times as fast as NumPy's look-up."""
+    def _byte_ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids]:
+        """Look up each byte; bytes.translate is three times as fast as NumPy's look-up."""
         if self.byte_ids is None:
             return self.table.ids[data]
         ids = np.empty(len(data), dtype)
@@ -96,8 +96,8 @@ class CharacterEncoder:
             ids[begin : begin + PART_BYTES] = np.frombuffer(part, np.uint8)
         return ids
 
-    def _code_points(self, batch: Batch, options: EncodeOptions) -> Content:
-        """Rows with characters of several bytes; those that are not UTF-8 are refused."""
+    def _encode_code_points(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode rows with characters of several bytes; refuse rows that are not UTF-8."""
         texts, errors = batch.texts()
         if errors:
             batch = Batch(texts)
@@ -112,12 +112,12 @@ class CharacterEncoder:
 
 
 def _content(ids: NDArray[Ids], batch: Batch, options: EncodeOptions) -> Content:
-    """Every byte has an id."""
+    """Make the content of a batch in which every byte has one id."""
     spans = _spans(np.arange(len(ids)), 1, batch.offsets) if options.spans else None
     return Content(ids, batch.offsets.copy(), spans)
 
 
 def _spans(begins: Int64s, sizes: Int64s | int, offsets: Int64s) -> Int64s:
-    """int64[T, 2] in the rows from places in the joined bytes."""
+    """Make spans int64[T, 2] within the rows from positions in the joined bytes."""
     begins = begins - np.repeat(offsets[:-1], np.diff(np.searchsorted(begins, offsets)))
     return np.stack([begins, begins + sizes], axis=1)

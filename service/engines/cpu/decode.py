@@ -1,4 +1,4 @@
-"""Ids back to bytes for a whole batch with NumPy, by the rules of the reference."""
+"""Decodes a whole batch of ids to bytes with NumPy, by the rules of the reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
-PART = 1 << 16  # Ids.
+PART_IDS = 1 << 16
 LIBRARY_FAILED = RowError(
     "library_failed", "the library tokenizers, the reference here, fails on these ids"
 )
@@ -26,9 +26,10 @@ LIBRARY_FAILED = RowError(
 def decode_rows(
     vocabulary: Vocabulary, table: TokenTable, ids: Int64s, offsets: Int64s, skip: bool
 ) -> Decoded:
-    """The bytes of ids int64[T] in rows offsets int64[B + 1].
+    """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes.
 
-    A row with an id that means nothing is refused. Overlapping k-mers add their new letters only.
+    A row with an id outside the vocabulary is refused. Of overlapping k-mers each adds only its new
+    letters.
     """
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
@@ -43,18 +44,20 @@ def decode_rows(
     model = vocabulary.model
     if isinstance(model, Kmers) and model.stride < model.k and len(ids) > 1:
         shared = model.k - model.stride
-        continues = _continues(model, table, ids, offsets)
+        continues = _find_continuations(model, table, ids, offsets)
         begins[continues] += shared
         sizes[continues] -= shared
     ends = offsets_from_lengths(sizes)
-    return Decoded(_gathered(table, begins, sizes, ends), ends[offsets], errors)
+    return Decoded(_gather_bytes(table, begins, sizes, ends), ends[offsets], errors)
 
 
-def _gathered(table: TokenTable, begins: Int64s, sizes: Int64s, ends: Int64s) -> NDArray[np.uint8]:
-    """The ids' bytes; in parts, as each keeps other threads waiting and eight bytes for a byte."""
+def _gather_bytes(
+    table: TokenTable, begins: Int64s, sizes: Int64s, ends: Int64s
+) -> NDArray[np.uint8]:
+    """Copy the tokens' bytes, in parts: each takes eight bytes a byte, and no other thread runs."""
     data = np.empty(int(ends[-1]), np.uint8)
-    for first in range(0, len(sizes), PART):
-        last = min(first + PART, len(sizes))
+    for first in range(0, len(sizes), PART_IDS):
+        last = min(first + PART_IDS, len(sizes))
         places = ragged_indices(begins[first:last], sizes[first:last])
         data[ends[first] : ends[last]] = table.data[places]
     return data
@@ -87,15 +90,17 @@ def _without_rows(
 def _without_skipped(
     vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, hidden: NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
-    """The ids that stay; a hidden unknown stays, as it parts the k-mers beside it."""
+    """Drop hidden ids; a hidden unknown stays, as it separates the k-mers beside it."""
     kept = ~hidden
     if isinstance(vocabulary.model, Kmers):
         kept |= ids == vocabulary.model.unknown_id
     return ids[kept], offsets_from_lengths(kept.astype(np.int64))[offsets], hidden[kept]
 
 
-def _continues(model: Kmers, table: TokenTable, ids: Int64s, offsets: Int64s) -> NDArray[np.bool_]:
-    """bool[T]: the id is a k-mer that begins with the end of the k-mer before it."""
+def _find_continuations(
+    model: Kmers, table: TokenTable, ids: Int64s, offsets: Int64s
+) -> NDArray[np.bool_]:
+    """Flag, in bool[T], each k-mer that begins with the end of the k-mer before it."""
     num_kmers: int = len(model.letters) ** model.k
     is_kmer = (ids >= model.first_id) & (ids < model.first_id + num_kmers)
     is_kmer &= table.lengths[ids] == model.k
@@ -117,7 +122,7 @@ def decode_by_library(
     offsets: Int64s,
     skip: bool,
 ) -> Decoded:
-    """Rows that only the library can decode, one after another; one that it fails on is refused."""
+    """Decode rows by the library that defines the ids, one by one; refuse one that it fails on."""
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
     rows: list[bytes] = []

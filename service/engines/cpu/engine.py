@@ -1,6 +1,6 @@
-"""The CPU engine: the encoder of each vocabulary, the other strand, groups of equal options.
+"""The CPU engine: calls a vocabulary's encoder for each group of rows with equal options.
 
-Knows no HTTP and no device.
+It adds begin and end tokens, truncates, and computes the other strand. Knows no HTTP and no device.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a
 
 @dataclass(slots=True, eq=False)
 class _Loaded:
-    """A vocabulary that is ready; running calls keep it when it is unloaded.
+    """A loaded vocabulary; running calls keep it when it is unloaded.
 
     Attributes:
-        used: perf_counter time at which the last call began.
+        used: the perf_counter time at which the last call began.
     """
 
     vocabulary: Vocabulary
@@ -54,7 +54,7 @@ class _Loaded:
 
 
 class CpuEngine(WithoutDevice):
-    """Computes ids with NumPy, fastokens and tokenizers; see `service.engines.base.Engine`."""
+    """An `service.engines.base.Engine` that computes with NumPy, fastokens and tokenizers."""
 
     name = "cpu"
 
@@ -69,14 +69,14 @@ class CpuEngine(WithoutDevice):
 
         Args:
             vocabulary: the vocabulary.
-            pinned: every one is; nothing leaves by itself here, see `engines.eviction`.
+            pinned: has no effect, as this engine evicts nothing itself; see `engines.eviction`.
 
         Raises:
-            VocabularyError: nothing here can compute this vocabulary.
+            VocabularyError: no encoder can compute this vocabulary.
         """
-        return self._ready(vocabulary).residency
+        return self._get_or_load(vocabulary).residency
 
-    def _ready(self, vocabulary: Vocabulary) -> _Loaded:
+    def _get_or_load(self, vocabulary: Vocabulary) -> _Loaded:
         digest = vocabulary.digest
         loaded = self._loaded.get(digest)
         if loaded is not None:
@@ -93,46 +93,45 @@ class CpuEngine(WithoutDevice):
         return loaded
 
     def settle(self) -> None:
-        """Nothing starts in the background here."""
+        """Do nothing: this engine starts nothing in the background."""
 
     def status(self) -> EngineStatus:
-        """What there is."""
+        """Report the engine's name."""
         return EngineStatus((self.name,))
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running finish on it."""
+        """Forget a vocabulary; calls that are running on it still finish."""
         self._loaded.pop(digest, None)
 
     def residency(self, digest: str) -> Residency | None:
-        """How a vocabulary is held; None when it is not loaded."""
+        """Report the state of a vocabulary; None if it is not loaded."""
         loaded = self._loaded.get(digest)
         return None if loaded is None else loaded.residency
 
     def holdings(self) -> dict[str, Holding]:
-        """What is loaded, by digest."""
+        """List the loaded vocabularies by digest."""
         return {
             digest: Holding(host_bytes(loaded.vocabulary, loaded.chosen.encoder), loaded.used)
             for digest, loaded in list(self._loaded.items())
         }
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Ordinary memory, lent again and again."""
+        """Allocate ordinary memory from the pool."""
         return self.memory.take(num_bytes)[:num_bytes]
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row; a row that cannot be encoded is refused alone.
-
-        Loads the vocabulary if need be.
+        """Encode each row, and load the vocabulary if needed; refuse rows that cannot be encoded.
 
         Raises:
-            ValueError: its ids do not fit in the batch's `id_dtype`.
+            Abandoned: no request waits for the batch any more.
+            ValueError: the vocabulary's ids do not fit the batch's `id_dtype`.
         """
         batch.check_id_dtype(len(vocabulary))
-        loaded = self._ready(vocabulary)
+        loaded = self._get_or_load(vocabulary)
         groups = list(batch.groups())
         if len(groups) == 1:
             ((options, rows),) = groups
-            content = _content(loaded, batch.select(rows, options), options)
+            content = _encode_content(loaded, batch.select(rows, options), options)
             encoded = post_process(content, loaded.template, options)
         else:
             encoded = _encode_groups(loaded, batch, groups)
@@ -140,14 +139,14 @@ class CpuEngine(WithoutDevice):
         return encoded
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """How many ids `encode` would give each row."""
-        loaded = self._ready(vocabulary)
+        """Count the ids that `encode` would give each row."""
+        loaded = self._get_or_load(vocabulary)
         engine = loaded.residency.engine
         counts = np.zeros(len(batch), np.int64)
         errors: dict[int, RowError] = {}
         for options, rows in batch.groups():
             without_spans = replace(options, spans=False) if options.spans else options
-            content = _content(loaded, batch.select(rows, without_spans), without_spans)
+            content = _encode_content(loaded, batch.select(rows, without_spans), without_spans)
             lengths, refused = post_processed_lengths(content, loaded.template, options)
             if len(rows) == len(batch):
                 return Counted(lengths, refused, engine)
@@ -162,8 +161,8 @@ class CpuEngine(WithoutDevice):
         offsets: NDArray[np.int64],
         skip_special_tokens: bool,
     ) -> Decoded:
-        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
-        loaded = self._ready(vocabulary)
+        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
+        loaded = self._get_or_load(vocabulary)
         if isinstance(vocabulary.model, Upstream):
             assert loaded.chosen.decode is not None
             return decode_by_library(
@@ -172,7 +171,7 @@ class CpuEngine(WithoutDevice):
         return decode_rows(vocabulary, loaded.table, ids, offsets, skip_special_tokens)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Forget all vocabularies, and release the memory."""
         self._loaded.clear()
         self.memory.close()
 
@@ -186,45 +185,46 @@ def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
     return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, long_texts, residency)
 
 
-def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
-    """The rows' own ids; all rows have these options."""
+def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """Encode rows without begin and end tokens; all rows have these options."""
     if options.reverse_complement:
-        return _other_strand(loaded, batch, options)
-    return _own_strand(loaded, batch, options)
+        return _encode_other_strand(loaded, batch, options)
+    return _encode_own_strand(loaded, batch, options)
 
 
-def _own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
-        return _all_refused(batch, NOT_CIRCULAR)
+        return _refuse_all(batch, NOT_CIRCULAR)
     if _longest_row(batch) > PIECE_BYTES:
         return loaded.long_texts.encode(batch, options)
     return loaded.chosen.encoder.encode(batch, options)
 
 
 def _longest_row(batch: Batch) -> int:
-    """The length of the longest row, in bytes, or in characters where it is text."""
+    """Measure the longest row, in bytes, or in characters if the rows are strings."""
     if batch.has_texts:
         return max(map(len, batch.texts()[0]), default=0)
     return int(np.diff(batch.offsets).max(initial=0))
 
 
-def _all_refused(batch: Batch, why: RowError) -> Content:
-    """No ids; a row that is not UTF-8 is refused for that."""
-    errors = dict.fromkeys(range(len(batch)), why) | batch.texts()[1]
+def _refuse_all(batch: Batch, error: RowError) -> Content:
+    """Refuse all rows; a row that is not UTF-8 is refused for that."""
+    _, invalid_rows = batch.texts()
+    errors = dict.fromkeys(range(len(batch)), error) | invalid_rows
     return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
 
 
-def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
-    """The other strand's ids with spans and places in the rows as they were sent."""
+def _encode_other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """Encode the other strand; spans and errors have positions in the rows as they were sent."""
     if not loaded.vocabulary.supports_reverse_complement:
-        return _all_refused(batch, NO_REVERSE_COMPLEMENT)
+        return _refuse_all(batch, NO_REVERSE_COMPLEMENT)
     data, offsets = batch.data, batch.offsets
-    errors = _not_sequences(batch)
+    errors = _find_non_ascii_rows(batch)
     strand = Batch(data=reverse_complement(data, offsets), offsets=offsets, options=options)
     if errors:
         kept = [b"" if row in errors else strand.row_bytes(row) for row in range(len(batch))]
         strand = Batch.from_bytes(kept, options)
-    content = _own_strand(loaded, strand, replace(options, reverse_complement=False))
+    content = _encode_own_strand(loaded, strand, replace(options, reverse_complement=False))
     sizes = np.diff(offsets)
     if content.spans is not None:
         content.spans = np.repeat(sizes, np.diff(content.offsets))[:, None] - content.spans[:, ::-1]
@@ -238,8 +238,8 @@ def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Cont
     return refuse_rows(content, errors) if errors else content
 
 
-def _not_sequences(batch: Batch) -> dict[int, RowError]:
-    """Rows with a non-ASCII byte: a row that is not UTF-8 is refused for that."""
+def _find_non_ascii_rows(batch: Batch) -> dict[int, RowError]:
+    """Find rows with a non-ASCII byte; the error of a row that is not UTF-8 says that."""
     data, offsets = batch.data, batch.offsets
     places = np.flatnonzero(data >= ASCII)
     if not len(places):
@@ -249,7 +249,7 @@ def _not_sequences(batch: Batch) -> dict[int, RowError]:
     for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
         text = batch.row_bytes(row)
         try:
-            # The first non-ASCII byte begins a character, so what is before it has one byte each.
+            # The first non-ASCII byte begins a character, and every character before it is a byte.
             character = text.decode()[place - offsets[row]]
             message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
             errors[row] = RowError("not_a_sequence", message, f"byte {place - offsets[row]}")
@@ -262,13 +262,16 @@ def _not_sequences(batch: Batch) -> dict[int, RowError]:
 def _encode_groups(
     loaded: _Loaded, batch: Batch, groups: list[tuple[EncodeOptions, Sequence[int]]]
 ) -> Encoded:
-    """Groups of equal options, each framed by its own, as one batch."""
-    parts, counts = [], np.zeros(len(batch), np.int64)
+    """Encode each group of rows with equal options, and put the groups together in row order."""
+    parts = []
+    counts = np.zeros(len(batch), np.int64)
     own_sizes = np.zeros(len(batch), np.int64)
     for options, numbers in groups:
-        content = _content(loaded, batch.select(numbers, options), options)
-        part, rows = post_process(content, loaded.template, options), np.asarray(numbers, np.int64)
-        counts[rows], own_sizes[rows] = np.diff(part.offsets), np.diff(content.offsets)
+        content = _encode_content(loaded, batch.select(numbers, options), options)
+        part = post_process(content, loaded.template, options)
+        rows = np.asarray(numbers, np.int64)
+        counts[rows] = np.diff(part.offsets)
+        own_sizes[rows] = np.diff(content.offsets)
         parts.append((rows, part))
     joined = Encoded(np.empty(int(counts.sum()), np.int32), offsets_from_lengths(counts))
     if any(part.spans is not None for _, part in parts):
@@ -277,12 +280,12 @@ def _encode_groups(
         joined.num_tokens = counts.copy()
         joined.kept = np.stack([np.zeros_like(counts), own_sizes], axis=1)
     for rows, part in parts:
-        _put(joined, rows, part)
+        _copy_rows(joined, rows, part)
     return joined
 
 
-def _put(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
-    """Write the rows of a part, int64[R] in order, into the whole."""
+def _copy_rows(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
+    """Copy a part into the rows int64[R] of the whole batch."""
     places = ragged_indices(joined.offsets[rows], np.diff(part.offsets))
     joined.ids[places] = part.ids
     if joined.spans is not None and part.spans is not None:
@@ -290,5 +293,6 @@ def _put(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
     if part.kept is not None and part.num_tokens is not None:
         assert joined.kept is not None
         assert joined.num_tokens is not None
-        joined.kept[rows], joined.num_tokens[rows] = part.kept, part.num_tokens
+        joined.kept[rows] = part.kept
+        joined.num_tokens[rows] = part.num_tokens
     joined.errors |= {int(rows[row]): error for row, error in part.errors.items()}

@@ -1,7 +1,7 @@
-"""K-mers of a whole batch with NumPy: no Python runs for a row.
+"""Encodes vocabularies of k-mers with NumPy: a whole batch at once, no Python for a row.
 
-A row that needs more than a look at its bytes (non-ASCII letters, the text of a special token, a
-circular sequence that cannot wrap) is left to the reference, alone.
+The reference encodes rows that need more than a look at each byte: non-ASCII letters, the text of a
+special token, a circular sequence that cannot wrap.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 Numbers = NDArray[np.signedinteger[Any]]
-BLOCK = 1 << 15  # K-mers numbered at a time: the arrays stay in the cache.
+BLOCK = 1 << 15  # K-mers that are numbered at once, so that the arrays stay in the cache.
 NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
 class _Segments:
-    """Stretches with a frame of their own, in order; what lies between them gives no ids.
+    """Stretches of bytes that are cut into k-mers separately, in order; bytes between give no ids.
 
     Attributes:
-        begins, ends: int64[S] places in the joined bytes.
-        kinds: uint8[S] classes, as in KmerTable.
-        rows: int64[B + 1], the segment that each row begins with.
+        begins, ends: int64[S], positions in the joined bytes.
+        kinds: uint8[S], classes as in KmerTable.
+        rows: int64[B + 1], the first segment of each row.
     """
 
     begins: Int64s
@@ -43,7 +43,7 @@ class _Segments:
 
 
 class KmerEncoder:
-    """Encodes batches for one vocabulary whose model is Kmers; safe for several threads."""
+    """Encodes batches of a vocabulary whose model is Kmers; several threads may call it at once."""
 
     name = "numpy"
 
@@ -58,35 +58,37 @@ class KmerEncoder:
         self.codes: Numbers = self.table.codes.astype(number_type)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options."""
+        """Encode each row, without begin and end tokens; all rows have these options."""
         circular = self.model.circular if options.circular is None else options.circular
         if circular and (self.model.frame != "sequence" or self.model.stride != 1):
             return self.reference.encode(batch, options)
-        rare = flagged_rows(self.table.needs_reference, batch)
-        words = apart = NO_ROWS
+        by_reference = flagged_rows(self.table.needs_reference, batch)
+        words = with_signs = NO_ROWS
         if circular:
-            rare = np.union1d(rare, self._unwrapped_rows(batch))
+            by_reference = np.union1d(by_reference, self._find_unwrappable(batch))
         elif self.model.whitespace == "words":
-            apart = self._apart_rows(rare, batch)
-            words, unusual = self._word_rows(batch)
-            rare = np.setdiff1d(np.union1d(rare, unusual), apart, assume_unique=True)
-            words = np.setdiff1d(words, rare, assume_unique=True)
+            with_signs = self._find_with_signs(by_reference, batch)
+            words, irregular = self._find_words(batch)
+            by_reference = np.union1d(by_reference, irregular)
+            by_reference = np.setdiff1d(by_reference, with_signs, assume_unique=True)
+            words = np.setdiff1d(words, by_reference, assume_unique=True)
         parts = [
-            (rare, self.reference.encode),
+            (by_reference, self.reference.encode),
             (words, self._encode_words),
-            (apart, self._encode_apart),
+            (with_signs, self._encode_with_signs),
         ]
-        return encode_parts(batch, options, parts, self._circular if circular else self._linear)
+        others = self._encode_circular if circular else self._encode_linear
+        return encode_parts(batch, options, parts, others)
 
-    def _unwrapped_rows(self, batch: Batch) -> Int64s:
-        """Rows of which only the reference can say why they cannot wrap."""
+    def _find_unwrappable(self, batch: Batch) -> Int64s:
+        """Find circular rows that cannot wrap, which the reference refuses with the reason."""
         short = np.flatnonzero(np.diff(batch.offsets) < self.model.k)
         if self.model.whitespace == "letter":
             return short
         return np.union1d(short, flagged_rows(self.table.is_space, batch))
 
-    def _word_rows(self, batch: Batch) -> tuple[Int64s, Int64s]:
-        """Rows that are k letters, one white space, k letters ...; and other rows with some."""
+    def _find_words(self, batch: Batch) -> tuple[Int64s, Int64s]:
+        """Find rows of k letters, one white space, k letters ...; and other rows with some."""
         places = np.flatnonzero(self.table.is_space[batch.data])
         if not len(places):
             return NO_ROWS, NO_ROWS
@@ -100,21 +102,21 @@ class KmerEncoder:
         has_space = num_spaces > 0
         return np.flatnonzero(regular & has_space), np.flatnonzero(~regular & has_space)
 
-    def _apart_rows(self, rare: Int64s, batch: Batch) -> Int64s:
-        """Of rare rows those that are rare for ASCII signs alone: gaps and stops."""
-        if not len(rare) or not self.table.is_sign.any():
+    def _find_with_signs(self, flagged: Int64s, batch: Batch) -> Int64s:
+        """Find the flagged rows that are flagged only for ASCII signs, such as gaps and stops."""
+        if not len(flagged) or not self.table.is_sign.any():
             return NO_ROWS
         others = self.table.needs_reference & ~self.table.is_sign | self.table.is_space
-        return np.setdiff1d(rare, flagged_rows(others, batch), assume_unique=True)
+        return np.setdiff1d(flagged, flagged_rows(others, batch), assume_unique=True)
 
-    def _encode_apart(self, batch: Batch, options: EncodeOptions) -> Content:
-        """K-mers at every base; one with signs is unknown as often as it has pieces.
+    def _encode_with_signs(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode k-mers at every base; one with signs gives as many unknown ids as it has pieces.
 
-        Example, k = 3: A-C has the pieces A, - and C: one for each sign, one for each run of
-        letters, of which the first letter or one behind a sign is the first.
+        Each sign is a piece, and so is each run of letters between signs. Example, k = 3: A-C has
+        the pieces A, - and C.
         """
         k, offsets, is_sign = self.model.k, batch.offsets, self.table.is_sign[batch.data]
-        content = self._every_place(batch.data, offsets)
+        content = self._encode_every_base(batch.data, offsets)
         places = ragged_indices(offsets[:-1], np.diff(content.offsets))
         begins_run = ~is_sign
         begins_run[1:] &= is_sign[:-1]
@@ -131,7 +133,7 @@ class KmerEncoder:
         return Content(ids, offsets_from_lengths(pieces)[content.offsets], spans)
 
     def _encode_words(self, batch: Batch, options: EncodeOptions) -> Content:
-        """Rows of k letters, one white space, k letters ..."""
+        """Encode rows of k letters, one white space, k letters ..."""
         period, offsets = self.model.k + 1, batch.offsets
         counts = (np.diff(offsets) + 1) // period
         places = ragged_indices(offsets[:-1], counts, period)
@@ -139,13 +141,13 @@ class KmerEncoder:
         if options.spans:
             begins = places - np.repeat(offsets[:-1], counts)
             spans = np.stack([begins, begins + self.model.k], axis=1)
-        return Content(self._at(batch.data, places), offsets_from_lengths(counts), spans)
+        return Content(self._ids_at(batch.data, places), offsets_from_lengths(counts), spans)
 
-    def _linear(self, batch: Batch, options: EncodeOptions) -> Content:
+    def _encode_linear(self, batch: Batch, options: EncodeOptions) -> Content:
         return self._encode(batch.data, batch.offsets, options.spans)
 
-    def _circular(self, batch: Batch, options: EncodeOptions) -> Content:
-        """Each row with its first (or before it its last) k - 1 letters once more."""
+    def _encode_circular(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode each row followed by its first, or preceded by its last, k - 1 letters."""
         k, offsets, prepend = self.model.k, batch.offsets, self.model.junction == "prepend"
         sizes = np.diff(offsets)
         longer = offsets_from_lengths(sizes + k - 1)
@@ -170,15 +172,15 @@ class KmerEncoder:
         if model.frame == "sequence" and model.stride == 1 and model.remainder == "drop":
             has_gaps = model.whitespace == "skip" and self.table.is_space[data].any()
             if not with_spans and not has_gaps:
-                return self._every_place(data, offsets)
+                return self._encode_every_base(data, offsets)
         is_run = model.frame == "run"
-        segments = self._runs(data, offsets) if is_run else self._parts(data, offsets)
-        return self._segments(data, offsets, segments, with_spans)
+        segments = self._find_runs(data, offsets) if is_run else self._find_rows(data, offsets)
+        return self._encode_segments(data, offsets, segments, with_spans)
 
-    def _every_place(self, data: NDArray[np.uint8], offsets: Int64s) -> Content:
-        """K-mers at every base: those over the border of two rows are left out."""
+    def _encode_every_base(self, data: NDArray[np.uint8], offsets: Int64s) -> Content:
+        """Encode k-mers at every base, without those across the border of two rows."""
         k, num_places = self.model.k, max(len(data) - self.model.k + 1, 0)
-        ids = self._rolling(data, num_places)
+        ids = self._all_ids(data, num_places)
         if len(offsets) == 2:
             return Content(ids, np.array([0, num_places]))
         filled = np.flatnonzero(np.diff(offsets))
@@ -189,8 +191,8 @@ class KmerEncoder:
         counts = np.maximum(np.diff(offsets) - k + 1, 0)
         return Content(ids[inside], offsets_from_lengths(counts))
 
-    def _parts(self, data: NDArray[np.uint8], offsets: Int64s) -> _Segments:
-        """Rows, cut at white space where that is skipped."""
+    def _find_rows(self, data: NDArray[np.uint8], offsets: Int64s) -> _Segments:
+        """Make a segment of each row, or several if white space is skipped."""
         begins, ends, rows = offsets[:-1], offsets[1:], np.arange(len(offsets))
         if self.model.whitespace == "skip":
             spaces = np.flatnonzero(self.table.classes[data] == SPACE)
@@ -199,8 +201,8 @@ class KmerEncoder:
             rows = rows + np.searchsorted(spaces, offsets)
         return _Segments(begins, ends, np.full(len(begins), BASE, np.uint8), rows)
 
-    def _runs(self, data: NDArray[np.uint8], offsets: Int64s) -> _Segments:
-        """Maximal runs of one class within a row; a byte of class SINGLE is a run of its own."""
+    def _find_runs(self, data: NDArray[np.uint8], offsets: Int64s) -> _Segments:
+        """Make a segment of each maximal run of one class, and of each byte of class SINGLE."""
         classes = self.table.classes[data]
         starts = classes == SINGLE
         starts[1:] |= classes[1:] != classes[:-1]
@@ -209,10 +211,10 @@ class KmerEncoder:
         ends = np.append(begins[1:], len(data)) if len(begins) else begins
         return _Segments(begins, ends, classes[begins], np.searchsorted(begins, offsets))
 
-    def _segments(
+    def _encode_segments(
         self, data: NDArray[np.uint8], offsets: Int64s, segments: _Segments, with_spans: bool
     ) -> Content:
-        """K-mers, left-over letters, single letters and unknown runs, each at its place."""
+        """Encode segments: k-mers, remaining letters, single letters, and unknown runs."""
         model, begins, sizes = self.model, segments.begins, segments.ends - segments.begins
         is_base = segments.kinds == BASE
         num_kmers = np.where(is_base, np.maximum((sizes - model.k) // model.stride + 1, 0), 0)
@@ -229,7 +231,7 @@ class KmerEncoder:
         rest = ragged_indices(begins + covered, num_rest)
         at_kmers = ragged_indices(places[:-1], num_kmers)
         at_rest = ragged_indices(places[:-1] + num_kmers, num_rest)
-        ids[at_kmers] = self._at(data, kmers)
+        ids[at_kmers] = self._ids_at(data, kmers)
         ids[at_rest] = self.table.letter_ids[data[rest]]
         # A byte of class OTHER has the unknown id in this table.
         ids[places[alone]] = self.table.letter_ids[data[begins[alone]]]
@@ -243,8 +245,8 @@ class KmerEncoder:
             spans -= np.repeat(offsets[:-1], np.diff(row_places))[:, None]
         return content
 
-    def _at(self, data: NDArray[np.uint8], places: Int64s) -> NDArray[np.int32]:
-        """int32[P]: the ids of the k-mers that begin at int64[P] places."""
+    def _ids_at(self, data: NDArray[np.uint8], places: Int64s) -> NDArray[np.int32]:
+        """Compute int32[P], the ids of the k-mers that begin at the positions int64[P]."""
         ids = np.empty(len(places), np.int32)
         for first in range(0, len(places), BLOCK):
             block = places[first : first + BLOCK]
@@ -254,21 +256,21 @@ class KmerEncoder:
             ids[first : first + BLOCK] = self._to_ids(numbers)
         return ids
 
-    def _rolling(self, data: NDArray[np.uint8], num_places: int) -> NDArray[np.int32]:
-        """int32[P]: the ids of the k-mers that begin at 0 .. P - 1.
-
-        Numbers of 1, 2, 4 ... letters are made from two of half the length, so k = 6 takes three
-        steps instead of six.
-        """
+    def _all_ids(self, data: NDArray[np.uint8], num_places: int) -> NDArray[np.int32]:
+        """Compute int32[P], the ids of the k-mers that begin at 0 .. P - 1."""
         ids = np.empty(num_places, np.int32)
         for first in range(0, num_places, BLOCK):
             last = min(first + BLOCK, num_places)
             codes = self.codes[data[first : last + self.model.k - 1]]
-            ids[first:last] = self._to_ids(self._roll(codes))
+            ids[first:last] = self._to_ids(self._number_all(codes))
         return ids
 
-    def _roll(self, codes: Numbers) -> Numbers:
-        """The numbers of all k-mers of some letter codes; the highest bits of k come last."""
+    def _number_all(self, codes: Numbers) -> Numbers:
+        """Number the k-mers at all letters of a sequence of codes.
+
+        Numbers of 2, 4, ... letters are made of two of half the length, and those of the lengths
+        in the binary digits of k are joined, so that k = 6 takes three steps instead of six.
+        """
         k, base = self.model.k, len(self.model.letters)
         numbers, width = codes, 1
         result, covered = np.zeros(len(codes) + 1, codes.dtype), 0

@@ -1,4 +1,4 @@
-"""Chooses the fastest encoder of a vocabulary that agrees with its witnesses."""
+"""Chooses the fastest encoder of a vocabulary that agrees with the reference."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import make_bpe_rules
 
 logger = logging.getLogger(__name__)
-# Measured as what malloc has in use and what becomes resident (2026-11): fastokens takes 39 and
-# 45 MiB for 258 tokens once its threads have worked, 7 before; a token more takes 300 to 900 bytes
-# there, 500 to 1,200 with tokenizers.
+# Measured (2026-11) as allocated and resident memory: for 258 tokens fastokens takes 39 and 45 MiB
+# once its threads have run, and 7 MiB before; each further token takes 300 to 900 bytes, and 500 to
+# 1,200 bytes with tokenizers.
 FASTOKENS_BYTES = 40 << 20
 TOKEN_BYTES = 768
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenEncoder:
-    """The encoder of a vocabulary and how it was found.
+    """The encoder of a vocabulary, and why it was chosen.
 
     Attributes:
-        fallback_reason: why a faster one does not answer; "" if there is none.
-        decode: ids and whether special tokens are skipped -> text, for Upstream models only.
+        encoder: the encoder.
+        self_test: its comparison with the reference.
+        fallback_reason: why no faster encoder was chosen; "" if it is the fastest.
+        decode: decodes ids to text, with or without special tokens; for Upstream models only.
     """
 
     encoder: Encoder
@@ -46,23 +48,23 @@ class ChosenEncoder:
     decode: Callable[[list[int], bool], str] | None = None
 
 
-Make = Callable[[Vocabulary, TokenTable], Encoder]
+MakeEncoder = Callable[[Vocabulary, TokenTable], Encoder]
 
 
 def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
-    """About what a vocabulary that is ready takes, its tables and its encoder together."""
+    """Estimate the memory of a loaded vocabulary, its tables and its encoder together."""
     fixed = FASTOKENS_BYTES if isinstance(encoder, FastokensEncoder) else 0
     return fixed + TOKEN_BYTES * len(vocabulary)
 
 
 def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
-    """Try the encoders from the fastest on; the reference answers when none agrees with it.
+    """Try the encoders, the fastest first; choose the reference if none agrees with it.
 
     Raises:
-        VocabularyError: nothing here can compute this vocabulary.
+        VocabularyError: no encoder can compute this vocabulary.
     """
     if isinstance(vocabulary.model, Upstream):
-        return _upstream(vocabulary, table)
+        return _choose_upstream(vocabulary, table)
     texts, reference = make_test_texts(vocabulary), ReferenceEncoder(vocabulary)
     reasons: list[str] = []
     failed: SelfTest | None = None
@@ -88,7 +90,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     return ChosenEncoder(reference, failed or none, "; ".join(reasons))
 
 
-def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
+def _candidates(vocabulary: Vocabulary) -> Iterator[MakeEncoder]:
     table = character_table(vocabulary)
     if table is not None:
         yield lambda vocabulary, _: CharacterEncoder(vocabulary, table)
@@ -101,8 +103,8 @@ def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
         yield TokenizersEncoder
 
 
-def _upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
-    """The library itself is the definition: compared are its batches with single texts."""
+def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
+    """Choose the library that defines the ids; compare its batches with its single texts."""
     encoder = TokenizersEncoder(vocabulary, table)
     tokenizer = encoder.tokenizer(False)
     _check_added(tokenizer)
@@ -120,7 +122,7 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
         wrong = [t for t, row in zip(texts, rows, strict=True) if _batched(encoder, t) != row]
         for row in rows:
             decode(row, False)
-    except BaseException as error:  # Such as for an absent [UNK]; a Rust panic is no Exception.
+    except BaseException as error:  # For example without [UNK]; a Rust panic is no Exception.
         reraise_unless_failure(error)
         message = f"the library tokenizers fails on a text: {error}"
         raise VocabularyError.at("model", message) from error
@@ -129,12 +131,11 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
 
 
 def _check_added(tokenizer: Tokenizer) -> None:
-    """Look at what the normalizer makes of the added tokens that are looked for behind it.
+    """Check the texts that the normalizer makes of the added tokens that the library normalizes.
 
     Raises:
-        VocabularyError: nothing is left of one, and the library would look for an empty text and
-            never end, taking all memory; or two become the same, of which it finds now one and now
-            the other, by the seed of a hash function.
+        VocabularyError: one becomes empty, for which the library would search without end and take
+            all memory; or two become equal, of which it finds either, by the seed of a hash.
     """
     if not (normalizer := tokenizer.normalizer):
         return
@@ -142,13 +143,14 @@ def _check_added(tokenizer: Tokenizer) -> None:
     for token_id, token in tokenizer.get_added_tokens_decoder().items():
         if not token.normalized:
             continue
-        where, left = f"added_tokens, id {token_id}", normalizer.normalize_str(token.content)
-        if not left:
+        where = f"added_tokens, id {token_id}"
+        normalized = normalizer.normalize_str(token.content)
+        if not normalized:
             raise VocabularyError.at(where, "nothing is left of it after the normalizer")
-        if left in seen:
-            message = f"{token.content!r} is the same as {seen[left]!r} after the normalizer"
+        if normalized in seen:
+            message = f"{token.content!r} is the same as {seen[normalized]!r} after the normalizer"
             raise VocabularyError.at(where, f"{message}: which of them is meant is not said")
-        seen[left] = token.content
+        seen[normalized] = token.content
 
 
 def _batched(encoder: TokenizersEncoder, text: str) -> list[int]:

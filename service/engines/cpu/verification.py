@@ -1,4 +1,4 @@
-"""An engine's ids beside the reference's, on given texts or on samples made for the vocabulary."""
+"""Compares an engine's ids with the reference's, on given texts or on samples."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from vocabularies.reference import tokenizer
 
 LETTERS = "ACGTNacgtn RY-\n aeé中🙂1 .'"
 MAX_TOKENS = 12
-# So large a batch is made of copies of the texts, so that it takes the way of a large one.
+# The limits of a batch of copies of the texts, which an engine then computes as a large batch.
 MAX_COPIED_BYTES, MAX_COPIED_ROWS = 4 * 1024 * 1024, 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
-        witness: what the ids were compared with.
-        num_texts, num_different: texts compared, and texts with differing ids.
-        num_equal_ids, num_ids: ids of the reference, and how many of them stand at the same place.
-        first_difference: the first differing text with both id lists; None when there is none.
-        engines: what computed the ids.
+        witness: the name of the tokenizer that the ids were compared with.
+        num_texts: the number of compared texts.
+        num_different: the number of texts whose ids differ.
+        num_ids: the number of ids of the reference.
+        num_equal_ids: the number of them that the engine has at the same place.
+        first_difference: the first differing text with both id lists; None: there is none.
+        engines: the engines that computed the ids.
     """
 
     witness: str
@@ -46,7 +48,7 @@ class Verification:
 
 
 def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> list[str]:
-    """Texts of the vocabulary's own tokens mixed with other letters; the same every time."""
+    """Make texts of random tokens of the vocabulary and other letters; a seed gives the same."""
     source = random.Random(seed)
     tokens = [
         token.decode(errors="ignore")
@@ -63,29 +65,32 @@ def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> lis
 
 
 def verify(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> Verification:
-    """Compare an engine with the reference, text by text; slow, for a thread.
+    """Compare an engine with the reference, text by text; slow, so call it in a thread.
 
-    Where small batches take another way than large ones, both ways must give the reference's ids.
+    If different engines compute small and large batches, both must give the reference's ids.
     """
-    answers = _answers(engine, vocabulary, texts)
+    answers = _encode_every_way(engine, vocabulary, texts)
     witness = _Witness(vocabulary)
     num_ids = num_equal = num_different = 0
     first: dict[str, object] | None = None
     for row, text in enumerate(texts):
-        theirs = witness.ids(text)
-        each = [None if row in got.errors else got.row(row).tolist() for got in answers]
-        ours = next((ids for ids in each if ids != theirs), theirs)
-        num_ids += len(theirs or ())
-        num_equal += sum(a == b for a, b in zip(ours or (), theirs or (), strict=False))
-        if ours != theirs:
+        expected = witness.ids(text)
+        rows = [None if row in each.errors else each.row(row).tolist() for each in answers]
+        actual = next((ids for ids in rows if ids != expected), expected)
+        num_ids += len(expected or ())
+        num_equal += sum(a == b for a, b in zip(actual or (), expected or (), strict=False))
+        if actual != expected:
             num_different += 1
-            first = first or {"text": text, "engine": ours, "reference": theirs}
-    engines = tuple(sorted({got.engine for got in answers}))
+            first = first or {"text": text, "engine": actual, "reference": expected}
+    engines = tuple(sorted({each.engine for each in answers}))
     return Verification(witness.name, len(texts), num_different, num_ids, num_equal, first, engines)
 
 
-def _answers(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
-    """The ids of the texts, first rows, in every way that the engine computes them."""
+def _encode_every_way(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
+    """Encode the texts once, or as single texts and in a large batch if there is a crossover.
+
+    The texts are the first rows of each result.
+    """
     batch = Batch(texts, options=DEFAULT_OPTIONS)
     crossover_bytes = engine.status().crossover_bytes
     if not texts or not crossover_bytes or crossover_bytes > MAX_COPIED_BYTES:
@@ -97,7 +102,7 @@ def _answers(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> lis
 
 
 class _Witness:
-    """The reference of a vocabulary: our oracle, or the library where only that defines the ids."""
+    """The reference of a vocabulary, or the library that alone defines its ids, or both."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -111,23 +116,24 @@ class _Witness:
             self.name = "reference and tokenizers"
 
     def ids(self, text: str) -> list[int] | None:
-        """The ids, None for a refused text.
+        """Return the ids of a text; None: it is refused.
 
         Raises:
-            AssertionError: the oracle and the library disagree; one of them is wrong.
+            AssertionError: the reference and the library disagree; one of them is wrong.
         """
-        theirs = self._library_ids(text)
+        by_library = self._library_ids(text)
         if isinstance(self.vocabulary.model, Upstream):
-            return theirs
+            return by_library
         try:
-            ours = tokenizer.encode(self.vocabulary, text).ids
+            ids = tokenizer.encode(self.vocabulary, text).ids
         except RowRefused:
             return None
-        assert theirs is None or theirs == ours, f"the two witnesses differ: {ours} and {theirs}"
-        return ours
+        if by_library is not None:
+            assert by_library == ids, f"the two witnesses differ: {ids} and {by_library}"
+        return ids
 
     def _library_ids(self, text: str) -> list[int] | None:
-        """The library's ids, None where there is none or it fails on the text."""
+        """Return the library's ids; None: there is no library, or it fails on the text."""
         try:
             return None if self.library is None else list(self.library.encode(text).ids)
         except BaseException as error:
