@@ -15,7 +15,7 @@ from itertools import chain, islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.reference.bpe import BpeRules, merge
+from vocabularies.reference.bpe import BpeRules, Symbol, merge
 
 NEVER = 1 << 40  # The rank at which a whole token is merged any further.
 MAX_TRIED = 256  # Tokens of a list out of order, of which every pair is tried.
@@ -154,6 +154,6 @@ def _by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:
 
 def _stays_apart(left: Sequence[int], right: Sequence[int], rules: BpeRules) -> bool:
     """Whether the letters of two tokens become these two tokens."""
-    symbols = [(letter, place, place + 1) for place, letter in enumerate((*left, *right))]
+    symbols = [Symbol(letter, place, place + 1) for place, letter in enumerate((*left, *right))]
     merged = merge(symbols, rules)
-    return len(merged) == 2 and merged[0][2] == len(left)
+    return len(merged) == 2 and merged[0].end == len(left)

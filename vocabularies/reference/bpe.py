@@ -1,6 +1,6 @@
 """Encodes one pretoken by byte-pair encoding, as slow and plain as its definition.
 
-Part of the oracle (`reference`): plain Python, knows no special token, normalizer or template.
+Part of the reference: plain Python, knows no special token, normalizer or template.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ import functools
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.special_tokens import AlignedText, Token
 
 MAX_PLAIN_SYMBOLS = 64
-Symbol = tuple[int, int, int]
-"""An id with its begin and end byte in the pretoken."""
+
+
+class Symbol(NamedTuple):
+    """An id while merging, with its begin and end byte in the pretoken."""
+
+    id: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +91,9 @@ def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
         if unknown and model.unknown_id is not None:
             token_id = model.unknown_id
             if model.fuse_unknown and unknown_before:
-                begin = symbols.pop()[1]
+                begin = symbols.pop().begin
         if token_id is not None:
-            symbols.append((token_id, begin, end))
+            symbols.append(Symbol(token_id, begin, end))
         begin, unknown_before = end, unknown
     return symbols
 
@@ -95,22 +102,25 @@ def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
     """Merge the pair of lowest rank, leftmost first, until no pair has a rank: the definition."""
     symbols = list(symbols)
     while True:
-        best: tuple[int, int, int] | None = None  # Rank, place, merged id.
+        lowest_rank, first, merged_id = -1, -1, -1
         for place in range(len(symbols) - 1):
-            found = rules.merges.get((symbols[place][0], symbols[place + 1][0]))
-            if found is not None and (best is None or found[0] < best[0]):
-                best = found[0], place, found[1]
-        if best is None:
+            found = rules.merges.get((symbols[place].id, symbols[place + 1].id))
+            if found is None:
+                continue
+            rank, joined_id = found
+            if first < 0 or rank < lowest_rank:
+                lowest_rank, first, merged_id = rank, place, joined_id
+        if first < 0:
             return symbols
-        _, place, merged_id = best
-        symbols[place : place + 2] = [(merged_id, symbols[place][1], symbols[place + 1][2])]
+        merged = Symbol(merged_id, symbols[first].begin, symbols[first + 1].end)
+        symbols[first : first + 2] = [merged]
 
 
 def merge_long(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
     """Merge as `merge` does, for long texts: a queue holds every mergeable pair by (rank, place).
 
-    A pair that was overtaken by a merge of one of its sides is thrown away when it is met: symbols
-    only grow, so it cannot come back.
+    A pair in the queue is skipped if one of its symbols has been merged meanwhile: symbols only
+    grow, so the pair cannot come back.
     """
     slots: list[Symbol | None] = list(symbols)
     last = len(slots)
@@ -120,9 +130,10 @@ def merge_long(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
 
     def push(left: int, right: int) -> None:
         if left >= 0 and right < last:
-            pair = slots[left][0], slots[right][0]  # type: ignore[index]
+            pair = slots[left].id, slots[right].id  # type: ignore[union-attr]
             if pair in rules.merges:
-                heapq.heappush(queue, (rules.merges[pair][0], left, *pair))
+                rank, _ = rules.merges[pair]
+                heapq.heappush(queue, (rank, left, *pair))
 
     for place in range(last - 1):
         push(place, place + 1)
@@ -130,9 +141,10 @@ def merge_long(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
         _, place, left_id, right_id = heapq.heappop(queue)
         left, next_place = slots[place], after[place]
         right = slots[next_place] if next_place < last else None
-        if left is None or right is None or (left[0], right[0]) != (left_id, right_id):
+        if left is None or right is None or (left.id, right.id) != (left_id, right_id):
             continue
-        slots[place] = rules.merges[left_id, right_id][1], left[1], right[2]
+        _, merged_id = rules.merges[left_id, right_id]
+        slots[place] = Symbol(merged_id, left.begin, right.end)
         slots[next_place] = None
         after[place] = after[next_place]
         if after[place] < last:

@@ -1,19 +1,26 @@
 """Encodes a part of a text by a character model, as slow and plain as its rule.
 
-Part of the oracle (`reference`): plain Python, knows no template.
+Part of the reference: plain Python, knows no template.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vocabularies.model.types import Characters
 from vocabularies.reference.special_tokens import AlignedText, Token
 
-Letter = tuple[str, int, int]
-"""A letter with its begin and end byte in the text."""
+
+class Letter(NamedTuple):
+    """A character of a text in the case of the model, with its begin and end byte in the text."""
+
+    character: str
+    begin: int
+    end: int
 
 
-def letters_of(text: str, case: str) -> list[Letter]:
-    """Return the letters of a text in its case; upper case may make several of one.
+def find_letters(text: str, case: str) -> list[Letter]:
+    """Find the letters of a text; in upper case one character may become several.
 
     Args:
         text: the text.
@@ -23,7 +30,7 @@ def letters_of(text: str, case: str) -> list[Letter]:
     for character in text:
         end = begin + len(character.encode())
         written = character.upper() if case == "upper" else character
-        letters += [(letter, begin, end) for letter in written]
+        letters += [Letter(letter, begin, end) for letter in written]
         begin = end
     return letters
 
@@ -36,7 +43,7 @@ def encode_characters(model: Characters, part: AlignedText) -> list[Token]:
     """
     ids = dict(model.letter_ids)
     tokens = []
-    for letter, begin, end in letters_of(part.text, model.case):
+    for letter, begin, end in find_letters(part.text, model.case):
         units = [letter] if model.unit == "codepoint" else [chr(b) for b in letter.encode()]
         exact = len(units) == end - begin
         for i, unit in enumerate(units):

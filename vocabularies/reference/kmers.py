@@ -1,6 +1,6 @@
 """Encodes a part of a sequence by a k-mer model, as slow and plain as its rules.
 
-Part of the oracle (`reference`): plain Python, knows no template and no other strand.
+Part of the reference: plain Python, knows no template and no other strand.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from vocabularies.preprocessing.bert_basic_tokenizer import (
     is_word_separator,
     split_word,
 )
-from vocabularies.reference.characters import Letter, letters_of
+from vocabularies.reference.characters import Letter, find_letters
 from vocabularies.reference.special_tokens import AlignedText, Token, accept_special_token
 
 EncodeKmer = Callable[[list[Letter]], list[int]]
-"""Returns the ids of a k-mer: one, or those of the parts of a word."""
+"""Encodes a k-mer: one id, or one for each part where punctuation splits it."""
 
 
 def decide_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bool:
     """Decide whether the sequence wraps, by the request or else by the vocabulary.
 
     Raises:
-        RowRefused: it is to wrap, but cannot.
+        RowRefused: the sequence should wrap, but it or the model cannot.
     """
     model = vocabulary.model
     own = isinstance(model, Kmers) and model.circular
@@ -44,7 +44,7 @@ def decide_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -
     if model.whitespace == "skip" and any(map(str.isspace, text)):
         message = "white space parts the sequence"
         raise RowRefused(RowError("circular_not_possible", message))
-    if len(letters_of(text, model.case)) < model.k:
+    if len(find_letters(text, model.case)) < model.k:
         message = f"a circular sequence needs at least {model.k} letters"
         raise RowRefused(RowError("too_short_for_circular", message))
     return True
@@ -67,9 +67,9 @@ def encode_kmers(
     else:
 
         def encode_kmer(kmer: list[Letter]) -> list[int]:
-            return [_kmer_id(model, "".join(letter for letter, _, _ in kmer))]
+            return [_kmer_id(model, "".join(letter.character for letter in kmer))]
 
-    letters = _in_sent_text(part, letters_of(part.text, model.case))
+    letters = _in_sent_text(part, find_letters(part.text, model.case))
     if circular:
         tokens = _circular(model, letters, encode_kmer)
     elif model.frame == "sequence":
@@ -85,8 +85,7 @@ def encode_kmers(
 
 def _in_sent_text(part: AlignedText, letters: list[Letter]) -> list[Letter]:
     """Place letters of a part by their bytes in the sent text."""
-    sources = part.sources
-    return [(letter, sources[begin][0], sources[end - 1][1]) for letter, begin, end in letters]
+    return [Letter(c, *part.source_span(begin, end)) for c, begin, end in letters]
 
 
 def _kmer_id(model: Kmers, word: str) -> int:
@@ -103,15 +102,15 @@ def _kmer_id(model: Kmers, word: str) -> int:
 
 
 def _kmer_token(model: Kmers, letters: list[Letter]) -> Token:
-    word = "".join(letter for letter, _, _ in letters)
-    return Token(_kmer_id(model, word), letters[0][1], letters[-1][2])
+    word = "".join(letter.character for letter in letters)
+    return Token(_kmer_id(model, word), letters[0].begin, letters[-1].end)
 
 
 def _split_white_space(model: Kmers, letters: list[Letter]) -> list[list[Letter]]:
     """Split the letters at white space where the model skips that."""
     parts: list[list[Letter]] = [[]]
     for letter in letters:
-        if model.whitespace == "skip" and letter[0].isspace():
+        if model.whitespace == "skip" and letter.character.isspace():
             parts.append([])
         else:
             parts[-1].append(letter)
@@ -119,15 +118,15 @@ def _split_white_space(model: Kmers, letters: list[Letter]) -> list[list[Letter]
 
 
 def _sequence(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> Iterator[Token]:
-    """Yield the k-mers at 0, stride, 2 * stride ... and then what no k-mer covers.
+    """Yield the k-mers at 0, stride, 2 * stride ..., then the ids of the letters behind the last.
 
-    Example, k = 3, stride 1: ACGTA gives ACG CGT GTA; with stride 3 ACG, and TA is left over.
+    Example, k = 3, stride 1: ACGTA gives ACG CGT GTA; with stride 3 ACG and the remainder TA.
     """
     covered = 0
     for place in range(0, len(letters) - model.k + 1, model.stride):
         covered = place + model.k
         kmer = letters[place:covered]
-        yield from (Token(token_id, kmer[0][1], kmer[-1][2]) for token_id in encode_kmer(kmer))
+        yield from (Token(token_id, kmer[0].begin, kmer[-1].end) for token_id in encode_kmer(kmer))
     yield from _remainder(model, letters[covered:])
 
 
@@ -139,7 +138,7 @@ def _remainder(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
 
 
 def _circular(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> Iterator[Token]:
-    """Yield one k-mer for each base; one over the junction spans its bases before that.
+    """Yield one k-mer for each base; a k-mer over the junction spans only its bases before it.
 
     Example, k = 3: ACGTT gives ACG CGT GTT | TTA TAC with the junction appended (the last two span
     bytes 3..5 and 4..5), and TTA TAC | ACG CGT GTT with it prepended.
@@ -151,7 +150,7 @@ def _circular(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> I
         kmer = [letters[(begin + i) % num_letters] for i in range(model.k)]
         end = min(begin + model.k, num_letters)
         for token_id in encode_kmer(kmer):
-            yield Token(token_id, letters[begin][1], letters[end - 1][2])
+            yield Token(token_id, letters[begin].begin, letters[end - 1].end)
 
 
 def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
@@ -162,9 +161,9 @@ def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
     singles = dict(model.letter_ids)
     place = 0
     while place < len(letters):
-        kind = _kind(model, letters[place][0])
+        kind = _kind(model, letters[place])
         end = place + 1
-        while kind != "single" and end < len(letters) and _kind(model, letters[end][0]) == kind:
+        while kind != "single" and end < len(letters) and _kind(model, letters[end]) == kind:
             end += 1
         run = letters[place:end]
         if kind == "bases":
@@ -172,18 +171,19 @@ def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
                 yield _kmer_token(model, run[i : i + model.k])
             yield from _remainder(model, run[len(run) // model.k * model.k :])
         elif kind == "single":
-            yield Token(singles[run[0][0]], run[0][1], run[0][2])
+            yield Token(singles[run[0].character], run[0].begin, run[0].end)
         elif kind == "other":
-            yield Token(model.unknown_id, run[0][1], run[-1][2])
+            yield Token(model.unknown_id, run[0].begin, run[-1].end)
         place = end
 
 
-def _kind(model: Kmers, letter: str) -> str:
-    if letter in model.letters:
+def _kind(model: Kmers, letter: Letter) -> str:
+    character = letter.character
+    if character in model.letters:
         return "bases"
-    if letter in dict(model.letter_ids):
+    if character in dict(model.letter_ids):
         return "single"
-    return "space" if letter.isspace() and model.whitespace == "skip" else "other"
+    return "space" if character.isspace() and model.whitespace == "skip" else "other"
 
 
 def _encode_words(
@@ -203,7 +203,7 @@ def _encode_words(
         word, first = part.text[begin:end], offsets[begin]
         sent_byte = part.sources[first][0]
         special = specials.get(word)
-        letters = letters_of(word, model.case)
+        letters = find_letters(word, model.case)
         is_special = special is not None and accept_special_token(
             special, options.special, sent_byte
         )
@@ -213,7 +213,7 @@ def _encode_words(
         if len(letters) != model.k:
             message = f"{word[:50]!r} has {len(letters)} letters; words must have {model.k}"
             raise RowRefused(RowError("not_a_kmer", message, f"byte {sent_byte}"))
-        placed = [(letter, first + begin, first + end) for letter, begin, end in letters]
+        placed = [Letter(c, first + begin, first + end) for c, begin, end in letters]
         for token_id in encode_kmer(_in_sent_text(part, placed)):
             yield part.token(token_id, first, offsets[end])
 
@@ -228,13 +228,13 @@ def _word_ids(
 
     Example, k = 6: ACGTA- gives two unknown ids, A[SEP] an unknown one and that of [SEP].
     """
-    word = "".join(letter for letter, _, _ in kmer)
+    word = "".join(letter.character for letter in kmer)
     if PLAIN_CHARACTERS.issuperset(word):
         return [_kmer_id(model, word)]
     specials, ids, last = _matched_tokens(vocabulary), [], 0
     for match in _special_token_pattern(vocabulary).finditer(word):
         special = specials[match.group()]
-        if accept_special_token(special, options.special, kmer[match.start()][1]):
+        if accept_special_token(special, options.special, kmer[match.start()].begin):
             ids += [*_part_ids(model, word[last : match.start()]), special.id]
             last = match.end()
     return ids + _part_ids(model, word[last:])
@@ -251,6 +251,6 @@ def _matched_tokens(vocabulary: Vocabulary) -> dict[str, SpecialToken]:
 
 @functools.lru_cache(maxsize=32)
 def _special_token_pattern(vocabulary: Vocabulary) -> re.Pattern[str]:
-    """Compile the pattern of special tokens, the longest first; it matches nothing without any."""
+    """Compile the pattern of special tokens, the longest first; without any it never matches."""
     contents = sorted(_matched_tokens(vocabulary), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, contents)) or r"(?!)")

@@ -1,6 +1,6 @@
 """Splits a text at its special tokens and normalizes what lies between, as Hugging Face does.
 
-Part of the oracle (`reference`): plain Python, knows no model and no template.
+Part of the reference: plain Python, knows no model and no template.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
-    """A part of a text, perhaps normalized, with the place in the sent text of each of its bytes.
+    """A part of a text, perhaps normalized, whose bytes know their place in the sent text.
 
     Attributes:
         sources: for each UTF-8 byte of the text, its (begin, end) byte in the sent text.
@@ -48,7 +48,13 @@ class AlignedText:
 
     def token(self, token_id: int, begin: int, end: int) -> Token:
         """Make the token of an id for the bytes begin..end (end > begin) of this text."""
-        return Token(token_id, self.sources[begin][0], self.sources[end - 1][1])
+        return Token(token_id, *self.source_span(begin, end))
+
+    def source_span(self, begin: int, end: int) -> Span:
+        """Return the begin and end byte in the sent text of the bytes begin..end of this one."""
+        first_begin, _ = self.sources[begin]
+        _, last_end = self.sources[end - 1]
+        return first_begin, last_end
 
     def split(self, spans: Iterable[Span]) -> Iterator[AlignedText]:
         """Yield the parts at (begin, end) in characters."""
@@ -63,16 +69,19 @@ class AlignedText:
         return list(accumulate((len(c.encode()) for c in self.text), initial=0))
 
     def normalized(self, vocabulary: Vocabulary) -> AlignedText:
-        """Apply the vocabulary's normalizers; a byte then came from whole characters."""
+        """Apply the vocabulary's normalizers; each new byte comes from whole characters."""
         if not vocabulary.normalizers:
             return self
         text, alignment = normalize(self.text, vocabulary.normalizers)
         offsets = self.byte_offsets()
         sources = []
         for character, (begin, end) in zip(text, alignment, strict=True):
-            first = self.sources[offsets[begin]][0]
-            last = self.sources[offsets[end] - 1][1] if begin < end else first
-            sources += [(first, last)] * len(character.encode())
+            if begin < end:
+                source = self.source_span(offsets[begin], offsets[end])
+            else:
+                first, _ = self.sources[offsets[begin]]
+                source = first, first
+            sources += [source] * len(character.encode())
         return AlignedText(text, sources)
 
 
@@ -81,30 +90,30 @@ def split_special_tokens(
 ) -> Iterator[AlignedText | Token]:
     """Yield special tokens and the normalized texts between them, in order, none empty.
 
-    Tokens that are not `normalized` are looked for first, in the text as it is; the others in what
-    the normalizers make of each part and of the token's own content. DNABERT's special tokens are
-    words among its k-mers, so a text of them is not split here.
+    Tokens that are not `normalized` are matched first, in the text as it was sent; the others in
+    each normalized part, by their own normalized content. DNABERT's special tokens are words among
+    its k-mers, so its texts are not split here.
 
     Raises:
         RowRefused: mode is "refuse" and a special token was found.
 
     Example: " ab" with a special token "a" (not normalized) and the normalizer strip gives
-    the token of "a" (1, 2) and the text "b"; the text " " before is stripped to nothing.
+    the token of "a" (1, 2) and the text "b"; the text " " before it is stripped to nothing.
     """
     whole = AlignedText.of(text)
     if isinstance(vocabulary.model, Kmers) and vocabulary.model.whitespace == "words":
         yield from (part for part in [whole.normalized(vocabulary)] if part.text)
         return
-    for part in _split_once(whole, _searched_tokens(vocabulary, False), mode):
+    for part in _split_once(whole, _tokens_to_match(vocabulary, False), mode):
         if isinstance(part, AlignedText):
             normalized = part.normalized(vocabulary)
-            yield from _split_once(normalized, _searched_tokens(vocabulary, True), mode)
+            yield from _split_once(normalized, _tokens_to_match(vocabulary, True), mode)
         else:
             yield part
 
 
 @functools.lru_cache(maxsize=32)
-def _searched_tokens(vocabulary: Vocabulary, normalized: bool) -> dict[str, SpecialToken]:
+def _tokens_to_match(vocabulary: Vocabulary, normalized: bool) -> dict[str, SpecialToken]:
     """Return {text: token} of the tokens matched before (False) or after (True) normalization."""
     found: dict[str, SpecialToken] = {}
     for token in sorted(vocabulary.special_tokens, key=lambda token: not token.special):
@@ -117,28 +126,29 @@ def _searched_tokens(vocabulary: Vocabulary, normalized: bool) -> dict[str, Spec
 
 @functools.lru_cache(maxsize=32)
 def _longest_first(contents: frozenset[str]) -> re.Pattern[str]:
-    """Compile a pattern of which the longest content wins: Python tries alternatives in order."""
+    """Compile a pattern that matches the longest content: Python tries alternatives in order."""
     in_order = sorted(contents, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, in_order)))
 
 
 def _split_once(
-    part: AlignedText, searched: dict[str, SpecialToken], mode: SpecialMode
+    part: AlignedText, tokens: dict[str, SpecialToken], mode: SpecialMode
 ) -> Iterator[AlignedText | Token]:
-    """Split at the searched tokens: leftmost, longest, without overlaps.
+    """Split at the given tokens: leftmost, longest, without overlaps.
 
-    A match that does not count (plain mode, single_word) still uses its text up: no shorter token
-    is looked for in it. White space taken by rstrip may be taken again by a next token that begins
-    with it, and a token that lstrip leaves nothing of is gone. All of it is what `tokenizers` does.
+    A match that does not count (plain mode, single_word) still uses up its text: no shorter token
+    is matched in it. The next token may begin inside white space that rstrip gave to the one
+    before, and a token that then has no text of its own is dropped. All this is as in `tokenizers`.
     """
     text, offsets, last = part.text, part.byte_offsets(), 0
-    pattern = _longest_first(frozenset(searched)) if searched else None
+    pattern = _longest_first(frozenset(tokens)) if tokens else None
     for match in pattern.finditer(text) if pattern else ():
-        token = searched[match.group()]
+        token = tokens[match.group()]
         begin, end = match.span()
         if token.single_word and (_is_word(text[:begin][-1:]) or _is_word(text[end:][:1])):
             continue
-        if not accept_special_token(token, mode, part.sources[offsets[begin]][0]):
+        sent_byte, _ = part.sources[offsets[begin]]
+        if not accept_special_token(token, mode, sent_byte):
             continue
         while token.lstrip and begin > last and _is_space(text[begin - 1]):
             begin -= 1

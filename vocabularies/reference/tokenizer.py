@@ -1,8 +1,8 @@
-"""Defines the ids of a text and the bytes of ids: the oracle, slow and plain.
+"""Defines the ids of a text and the bytes of ids, slowly and plainly.
 
-Every engine is held to it. This module has the order of the steps, the other strand, truncation,
-begin and end tokens and decoding; `special_tokens` has the first step, `bpe`, `kmers` and
-`characters` have the models. Upstream models are defined by the Hugging Face library, not here.
+Every engine must give these ids. This module has the order of the steps, the other strand,
+truncation, begin and end tokens and decoding; `special_tokens` has the first step, `bpe`, `kmers`
+and `characters` have the models. The Hugging Face library defines upstream models, not this.
 """
 
 from __future__ import annotations
@@ -136,12 +136,12 @@ def _post_process(
     (0, 2); cut on the left it gives 1 8 9 2 and kept (1, 3).
     """
     added = options.add_special_tokens
-    template = (vocabulary.prefix, vocabulary.suffix) if added else ((), ())
+    prefix, suffix = (vocabulary.prefix, vocabulary.suffix) if added else ((), ())
     size = vocabulary.model.max_piece_tokens if isinstance(vocabulary.model, Kmers) else None
 
     def total(num_content: int) -> int:
         pieces = 1 if size is None else num_content // size + 1
-        return num_content + pieces * sum(map(len, template))
+        return num_content + pieces * (len(prefix) + len(suffix))
 
     num_kept = len(content)
     while options.max_length is not None and total(num_kept) > options.max_length:
@@ -151,7 +151,7 @@ def _post_process(
             raise RowRefused(RowError("max_length_too_small", message))
     first = len(content) - num_kept if options.truncation_side == "left" else 0
     kept = content[first : first + num_kept]
-    tokens = list(_pieces(kept, template, size))
+    tokens = list(_pieces(kept, prefix, suffix, size))
     return ReferenceRow(
         ids=[token.id for token in tokens],
         spans=[(token.begin, token.end) for token in tokens],
@@ -161,26 +161,27 @@ def _post_process(
 
 
 def _pieces(
-    content: list[Token], template: tuple[tuple[int, ...], tuple[int, ...]], size: int | None
+    content: list[Token], prefix: tuple[int, ...], suffix: tuple[int, ...], size: int | None
 ) -> Iterator[Token]:
-    """Yield the template around all of the content, or around every `size` tokens of it.
+    """Yield prefix and suffix around all of the content, or around every `size` tokens of it.
 
-    With size 510 as DNABERT-1 has it: 509 tokens are one piece, 510 are a full one and an empty
-    one, 1,019 are 510 and 509, 1,020 are 510, 510 and an empty one.
+    With size 510 as in DNABERT-1: 509 tokens are one piece, 510 are a full one and an empty one,
+    1,019 are 510 and 509, 1,020 are 510, 510 and an empty one.
     """
     size = size or len(content) + 1
     for begin in range(0, len(content) + 1, size):
-        yield from (Token(token_id, 0, 0) for token_id in template[0])
+        yield from (Token(token_id, 0, 0) for token_id in prefix)
         yield from content[begin : begin + size]
-        yield from (Token(token_id, 0, 0) for token_id in template[1])
+        yield from (Token(token_id, 0, 0) for token_id in suffix)
 
 
 def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool = False) -> bytes:
     """Decode ids to the bytes that they stand for, joined without separators.
 
-    A k-mer after a k-mer adds only its new letters where the two agree on what they share. Special
-    tokens that are left out do not part them, an unknown does. Ids of a circular sequence give its
-    first k - 1 bases again at the end: they do not say that they were circular.
+    A k-mer after a k-mer adds only its new letters where the two agree on the letters they share.
+    A skipped special token between two k-mers does not separate them; an unknown id does. The ids
+    of a circular sequence give its first k - 1 bases again at the end, since no id says that the
+    sequence was circular.
 
     Raises:
         RowRefused: an id is outside the vocabulary or means nothing (``ids[3]``).

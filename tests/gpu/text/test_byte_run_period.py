@@ -13,14 +13,14 @@ from gpu.text.byte_run_period import MAX_STEP, RUN, run_steps
 from tests.gpu.text.test_merge import vocabulary_of
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import make_bpe_rules, merge
+from vocabularies.reference.bpe import Symbol, make_bpe_rules, merge
 
 
 def borders(vocabulary: Vocabulary, byte: int, size: int) -> set[int]:
     """Where the tokens of a run begin, by the definition."""
     rules = make_bpe_rules(vocabulary)
-    symbols = [(rules.token_ids[bytes([byte])], at, at + 1) for at in range(size)]
-    return {begin for _, begin, _ in merge(symbols, rules)}
+    symbols = [Symbol(rules.token_ids[bytes([byte])], at, at + 1) for at in range(size)]
+    return {symbol.begin for symbol in merge(symbols, rules)}
 
 
 @given(seed=st.integers(0, 2**32))

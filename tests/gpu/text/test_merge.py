@@ -17,7 +17,7 @@ from gpu.text.bpe_tables import bpe_tables
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import BpeRules, make_bpe_rules, merge
+from vocabularies.reference.bpe import BpeRules, Symbol, make_bpe_rules, merge
 from vocabularies.reference.tokenizer import encode
 
 LETTERS = ["a", "b", "-", "é", "中"]
@@ -175,15 +175,15 @@ def test_rows_of_runs_are_what_the_first_quarter_of_the_merges_gives(seed):
     for byte in np.flatnonzero(tables.run_numbers).tolist():
         for i, row in enumerate(tables.run_rows[tables.run_numbers[byte] - 1]):
             length = 4 + i
-            symbols = [(rules.token_ids[bytes([byte])], at, at + 1) for at in range(length)]
-            left = merge(symbols, BpeRules(early, rules.token_ids))
-            if len(left) > 12:
+            symbols = [Symbol(rules.token_ids[bytes([byte])], at, at + 1) for at in range(length)]
+            merged = merge(symbols, BpeRules(early, rules.token_ids))
+            if len(merged) > 12:
                 assert not row[:12].any()
                 continue
             found = [(word >> 22, tables.symbol_ids[word & 0x3FFFFF]) for word in row[:12] if word]
-            assert found == [(end - begin, token_id) for token_id, begin, end in left]
-            pairs = itertools.pairwise(left)
-            ranks = [rules.merges.get((a[0], b[0]), (0xFFFFFFFF,))[0] for a, b in pairs]
+            assert found == [(end - begin, token_id) for token_id, begin, end in merged]
+            pairs = itertools.pairwise(merged)
+            ranks = [rules.merges.get((a.id, b.id), (0xFFFFFFFF,))[0] for a, b in pairs]
             assert row[12 : 12 + len(ranks)].tolist() == ranks
 
 

@@ -15,7 +15,7 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.preprocessing.pretokenizers import find_pretokenizer
-from vocabularies.reference.bpe import BpeRules, merge, merge_long
+from vocabularies.reference.bpe import BpeRules, Symbol, merge, merge_long
 from vocabularies.reference.tokenizer import encode
 
 LETTERS = ["a", "b", "é", "🙂", " ", "A"]
@@ -128,7 +128,7 @@ def test_random_vocabularies_give_the_ids_and_offsets_of_tokenizers(
 
 
 @st.composite
-def symbols_and_rules(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], BpeRules]:
+def symbols_and_rules(draw: st.DrawFn) -> tuple[list[Symbol], BpeRules]:
     tokens, pairs = draw(trained(byte_level=False))
     merges = {
         (tokens.index(left), tokens.index(right)): (rank, tokens.index(left + right))
@@ -136,12 +136,12 @@ def symbols_and_rules(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], BpeR
     }
     number = len([token for token in tokens if len(token.decode()) == 1])
     ids = draw(st.lists(st.integers(0, number - 1), max_size=200))
-    return [(token_id, i, i + 1) for i, token_id in enumerate(ids)], BpeRules(merges, {})
+    return [Symbol(token_id, i, i + 1) for i, token_id in enumerate(ids)], BpeRules(merges, {})
 
 
 @settings(max_examples=300)
 @given(case=symbols_and_rules())
-def test_the_queue_merges_as_the_definition(case):
+def test_merge_long_equals_merge(case):
     symbols, rules = case
     assert merge_long(symbols, rules) == merge(symbols, rules)
 
