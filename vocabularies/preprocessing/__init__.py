@@ -1,10 +1,11 @@
-"""What happens to a text before the model: normalization, then pretokenization.
+"""The steps before the model: normalization, then pretokenization.
 
 `normalizers` rewrites the text and keeps where each character came from; `pretokenizers` splits it
-by a named rule, whose published pattern (`published_patterns`) is run over the Unicode classes that
-the reference libraries gave (`unicode_classes`, measured by `probe_unicode`). `motif_pretokenizer`
-splits at a vocabulary's motifs, `bert_basic_tokenizer` is what DNABERT's class does to its k-mers.
+by a named rule: a published pattern (`published_patterns`, compiled by `class_patterns`) over the
+Unicode classes of the published libraries (`unicode_classes`, measured by `probe_unicode`).
+`motif_pretokenizer` splits at a vocabulary's motifs, `bert_basic_tokenizer` splits the k-mers of
+DNABERT-1 as its published class does.
 
-The reference tokenizer and the checks of a vocabulary call it; engines compute the same in their
-own ways and are tested against it. Knows no ids, no files and no special tokens.
+The reference and the checks of a vocabulary call it; engines compute the same in their own ways
+and are tested against it. Knows no ids, no files and no special tokens.
 """

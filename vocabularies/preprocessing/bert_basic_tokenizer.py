@@ -1,7 +1,7 @@
 """BERT's basic tokenizer, which DNABERT-1's published class runs over its k-mers.
 
-Part of the oracle (`reference`): plain Python, knows no ids. Unicode is that of the Python that
-runs, as it is there.
+Part of the reference: plain Python, knows no ids. It uses the Unicode tables of the running Python,
+as the published class does.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 PLAIN_CHARACTERS = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 \t\n\r"
 )
-"""Letters and digits, which stay, and blanks, which part words; all else has to be looked at."""
+"""Letters and digits, which stay, and blanks, which separate words; others may split a word."""
 NO_CHARACTER = "\ufffd"
 
 
 def is_word_separator(character: str) -> bool:
-    """Whether a character separates words; other white space among controls does not."""
+    """Whether a character separates words: white space, of controls only tab and line breaks."""
     is_control = unicodedata.category(character).startswith("C")
     return character in "\t\n\r" or (character.isspace() and not is_control)
 
@@ -33,14 +33,14 @@ def find_words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def split_word(word: str) -> list[str]:
-    """Split a word: control characters and accents go, punctuation is a part by itself.
+    """Split a word at punctuation; control characters and accents are removed.
 
     Example: AC- becomes AC and -, and A-C three pieces; AÇG becomes ACG.
     """
-    kept = "".join(c for c in word if not _is_left_out(c))
+    kept = "".join(c for c in word if not _is_removed(c))
     bare = (c for c in unicodedata.normalize("NFD", kept) if unicodedata.category(c) != "Mn")
     pieces: list[str] = []
-    is_open = False  # Whether the last piece may go on.
+    is_open = False  # Whether the next character may join the last piece.
     for character in bare:
         is_sign = _is_punctuation(character)
         if is_open and not is_sign:
@@ -51,12 +51,12 @@ def split_word(word: str) -> list[str]:
     return pieces
 
 
-def _is_left_out(character: str) -> bool:
+def _is_removed(character: str) -> bool:
     is_control = unicodedata.category(character).startswith("C")
     return character == NO_CHARACTER or (is_control and character not in "\t\n\r")
 
 
 def _is_punctuation(character: str) -> bool:
-    """Whether BERT splits at it: every ASCII sign, $ and + too, and Unicode's punctuation."""
+    """Whether BERT splits at a character: any ASCII sign ($ and + too) or Unicode punctuation."""
     is_sign = character.isascii() and character.isprintable() and not character.isalnum()
     return (is_sign and character != " ") or unicodedata.category(character).startswith("P")

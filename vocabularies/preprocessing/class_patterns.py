@@ -2,8 +2,8 @@ r"""Runs published patterns over character classes by Python's `re` with the eng
 
 The characters of a text are replaced by *cells*: two characters are in one cell when no class or
 literal of the pattern tells them apart. The pattern is rewritten over cells and `re` matches it on
-one byte per character, so no class of Python's own is ever asked. Knows the syntax that
-pretokenizers use and refuses all other.
+one byte per character, so Python's own classes play no part. Knows the syntax that pretokenizers
+use and refuses all other.
 
 Example: ``\s+(?!\S)`` knows two cells, not white space (0) and white space (1), and becomes
 ``[\x01]+(?![\x00])``; the text "a  b" becomes 0 1 1 0.
@@ -29,12 +29,12 @@ from vocabularies.preprocessing.unicode_classes import (
 )
 
 PackedMask = NDArray[np.uint8]
-"""A bit for each code point, the first in a byte's highest: an eighth of what a Mask takes."""
+"""A bit for each code point, the first in a byte's highest bit: an eighth of a Mask's memory."""
 MAX_CELLS, MAX_SETS = 256, 63
-MAX_DEPTH = 32  # Of groups inside one another; Python's re fails at some hundred.
+MAX_DEPTH = 32  # Groups inside one another; Python's re fails at about a hundred.
 MAX_PATTERN = 1_000  # Characters; 274 in all files we know. Each may take a mask of 140 kB.
 CONTROL_ESCAPES = {"r": "\r", "n": "\n", "t": "\t"}
-# `\\.` takes any escape; letters that are no class and no control character are refused later.
+# `\\.` matches any escape; letters that are no class and no control character are refused later.
 _SYMBOL = re.compile(
     r"""
     (?P<open> \( (?: \?: | \?i: | \?! )? )
@@ -92,7 +92,7 @@ def compile_patterns(patterns: tuple[str, ...], engine: Engine) -> ClassPatterns
 
 
 def check_length(pattern: str) -> None:
-    """Refuse patterns that take long and much memory only to look at.
+    """Refuse patterns whose compilation takes too much time and memory.
 
     Raises:
         ValueError: a pattern is longer than MAX_PATTERN.
@@ -104,7 +104,7 @@ def check_length(pattern: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def fingerprint(pattern: str, engine: Engine) -> str:
-    """Make a string that is equal for patterns that differ only in how they are written.
+    """Make a string that is equal for patterns that differ only in spelling.
 
     Raises:
         ValueError: as `compile_patterns`.
@@ -155,17 +155,17 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
 
 
 def _is_text_end(before: str, engine: Engine) -> bool:
-    r"""Whether ``$`` means the text's end: to Onig it is a line's, but none follows ``\s++``."""
+    r"""Whether ``$`` means the text's end: Onig's is a line's, but no line follows ``\s++``."""
     return engine == "rust" or before.endswith(r"\s++")
 
 
 def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
-    """Whether `re` reads it alike: to Onig, ``{1,3}+`` is one or more of ``{1,3}``."""
+    """Whether `re` reads a quantifier as the engine does: Onig's ``{1,3}+`` repeats ``{1,3}``."""
     possessive = quantifier.endswith("}+")
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 
 
-@functools.lru_cache(maxsize=32)  # Uploaded patterns have any sets.
+@functools.lru_cache(maxsize=32)  # Bounded: uploaded patterns bring sets of their own.
 def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) -> PackedMask:
     if re.search(r"&&|\[:|^-|-$|--", members):
         raise ValueError(f"[{members}]: not a plain set of characters")
@@ -215,13 +215,17 @@ def _character(text: str) -> str:
 
 
 def _partition(masks: list[PackedMask]) -> tuple[NDArray[np.uint8], dict[int, list[int]]]:
-    """Partition code points into cells, and name the cells of each mask by its id()."""
+    """Partition code points into cells; return each one's cell, and the cells of each mask by id().
+
+    Raises:
+        ValueError: too many masks, or too many cells for a byte.
+    """
     distinct = {id(mask): mask for mask in masks}
     if len(distinct) > MAX_SETS:
         raise ValueError(
             f"{len(distinct)} different character sets; at most {MAX_SETS} are possible"
         )
-    # Neighbours that no mask tells apart are one run: a few thousand instead of a million.
+    # Neighbours that no mask tells apart are one range: some thousands instead of a million.
     differs = np.zeros(NUM_CODE_POINTS, np.bool_)
     differs[0] = True
     for packed in distinct.values():

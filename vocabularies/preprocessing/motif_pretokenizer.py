@@ -1,7 +1,7 @@
 """The pretokenizer `motifs`: every motif is a pretoken, and so is each stretch between two.
 
-In plain Python: where it cuts is the oracle of every engine. Knows no file and no engine; banks of
-motifs with weights, and what is learnt from them, are not its business.
+Part of the reference: plain Python, and every engine must split where it splits. Knows no file, no
+engine and no weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_MOTIF_BYTES = 256
 
 
 def split_at_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of motifs, leftmost and longest, and of what lies between, in characters.
+    """Yield (begin, end) of motifs, leftmost and longest, and of the texts between, in characters.
 
     Example, motifs AC, ACG and GT: TACGTT is T | ACG | TT. ACG is longer than AC and takes the G
     of GT with it.

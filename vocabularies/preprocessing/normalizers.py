@@ -1,13 +1,13 @@
 """The normalizers of tokenizer.json files, with the place that each character came from.
 
-Each function returns the new text and, for each of its characters, the (begin, end) of the
-characters of the input that `tokenizers` says it came from. Knows nothing about pretokens, ids or
+Each function returns the new text and, for each of its characters, the (begin, end) of the input
+characters that it came from, as `tokenizers` reports it. Knows nothing about pretokens, ids or
 bytes.
 
 NFC and Lowercase are those of the library, whose Unicode tables are older (NFC: 9.0) or newer than
-Python's: which characters they touch was probed, see `unicode_classes`. What a character decomposes
-to and its combining class may then be asked of `unicodedata` of any version: Unicode promises that
-these never change for a character that has them.
+Python's; `unicode_classes` holds the characters that they change, as measured. The decompositions
+and combining classes of these characters come from Python's `unicodedata`: Unicode promises that
+they never change once a character has them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -38,9 +38,18 @@ from vocabularies.preprocessing.unicode_classes import (
 MAX_OPTIONAL = 8
 Alignment = list[tuple[int, int]]
 Aligned = tuple[str, Alignment]
-# A character and what it did to the number of characters: 1 where it was inserted, 0 where it took
-# the place of one, -n where n more characters went into it.
-_Change = tuple[str, int]
+
+
+class _Change(NamedTuple):
+    """A character of the new text, and how it changes the number of characters.
+
+    Attributes:
+        growth: 1 where the character was inserted, 0 where it replaces one character, -n where it
+            was composed of n more.
+    """
+
+    character: str
+    growth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,8 @@ class Normalizer:
     """One step that rewrites the text before it is pretokenized.
 
     Attributes:
-        pattern: for replace and replace_regex: what is looked for.
-        content: for replace and replace_regex: what stands there afterwards.
+        pattern: for replace and replace_regex: the text or regular expression that is replaced.
+        content: for replace and replace_regex: the text that replaces it.
         left, right: for strip: the sides that are stripped.
     """
 
@@ -61,7 +70,7 @@ class Normalizer:
 
 
 def normalize(text: str, normalizers: Iterable[Normalizer]) -> Aligned:
-    """Apply normalizers one after the other; the alignment leads back to the text before the first.
+    """Apply normalizers one after the other; the alignment refers to the given text.
 
     Raises:
         ValueError: a replace_regex pattern is not understood.
@@ -140,7 +149,7 @@ def compile_replacement(pattern: str) -> ClassPatterns:
     """Compile the pattern of a replacement.
 
     Raises:
-        ValueError: the pattern uses other syntax, or it matches where there is nothing.
+        ValueError: the pattern uses other syntax, or it matches the empty string.
     """
     check_length(pattern)
     if "$" in pattern or "(?i:" in pattern or "(?!" in pattern:
@@ -153,12 +162,13 @@ def compile_replacement(pattern: str) -> ClassPatterns:
 
 
 def _refuse_unbounded(pattern: str) -> None:
-    """Refuse what Python's matcher could go back over without any limit, held by a short text.
+    """Refuse patterns that could make Python's matcher backtrack without limit on a short text.
 
-    That are nested and neighbouring repetitions, alternatives inside one, and many optional parts.
+    These are nested and neighbouring repetitions, alternatives in a repetition, and more than
+    MAX_OPTIONAL optional parts.
     """
     bare = re.sub(r"\\p\{\^?\w+\}|\\.|\[(?:\\.|[^\]])*\]", "x", pattern)
-    bare = re.sub(r"([*+}])\+", r"\1", bare)  # A possessive repetition goes back over nothing.
+    bare = re.sub(r"([*+}])\+", r"\1", bare)  # A possessive repetition never backtracks.
     repeated = re.findall(r"(.)(?:[*+]|\{\d)", bare)
     if len(repeated) > 1 or (")" in repeated and "|" in bare) or bare.count("?") > MAX_OPTIONAL:
         raise ValueError(f"{pattern!r}: only one repetition is possible, of no alternatives")
@@ -178,10 +188,10 @@ def _replace(text: str, spans: Iterable[tuple[int, int]], content: str) -> Align
 
 
 def nfc(text: str) -> Aligned:
-    """Compose canonically, with the tables and the alignment of tokenizers' NFC.
+    """Compose a text (Unicode NFC) with the tables and the alignment of tokenizers' NFC.
 
-    A composed character is aligned with the first one it was made of, an inserted one with the
-    one before the place from which the next is taken.
+    A composed character is aligned with the first character that it was composed of, an inserted
+    one with the input character before the source of the next.
     """
     parts: list[str] = []
     alignment: Alignment = []
@@ -192,7 +202,7 @@ def nfc(text: str) -> Aligned:
         parts.append(text[last:begin])
         alignment += _identity(begin - last, last)
         changes = list(_compose(_decompose(text[begin:end])))
-        parts.append("".join(character for character, _ in changes))
+        parts.append("".join(change.character for change in changes))
         alignment += _aligned(changes, begin)
         last = end
     alignment += _identity(len(text) - last, last)
@@ -200,9 +210,9 @@ def nfc(text: str) -> Aligned:
 
 
 def _aligned(changes: list[_Change], begin: int) -> Iterator[tuple[int, int]]:
-    taken = accumulate((max(1 - change, 0) for _, change in changes), initial=begin)
-    for position, (_, change) in zip(taken, changes, strict=False):
-        source = position - 1 if change > 0 else position
+    positions = accumulate((max(1 - change.growth, 0) for change in changes), initial=begin)
+    for position, change in zip(positions, changes, strict=False):
+        source = position - 1 if change.growth > 0 else position
         yield source, source + 1
 
 
@@ -210,7 +220,7 @@ def _aligned(changes: list[_Change], begin: int) -> Iterator[tuple[int, int]]:
 def _affected() -> Mask:
     """Mark the characters that NFC may change or join to the one before them.
 
-    Any other character begins anew: it stays itself, and nothing before it reaches behind it.
+    Any other character stays as it is, and composition never crosses it.
     """
     joining = normalizer_code_points("combining") | {second for _, second in _compositions()}
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
@@ -246,33 +256,37 @@ def _decompose(text: str) -> list[_Change]:
         parts = unicodedata.normalize("NFD", character) if known else character
         for i, part in enumerate(parts):
             if _combining_class(part) == 0:
-                ordered += sorted(pending, key=lambda change: _combining_class(change[0]))
+                ordered += sorted(pending, key=_class_of_change)
                 pending = []
-            pending.append((part, min(i, 1)))
-    return ordered + sorted(pending, key=lambda change: _combining_class(change[0]))
+            pending.append(_Change(part, min(i, 1)))
+    return ordered + sorted(pending, key=_class_of_change)
+
+
+def _class_of_change(change: _Change) -> int:
+    return _combining_class(change.character)
 
 
 def _compose(changes: list[_Change]) -> Iterator[_Change]:
-    """Compose canonically: a character joins the last starter unless something blocks it."""
+    """Compose canonically: a character joins the last starter unless one between blocks it."""
     starter: _Change | None = None
     waiting: list[_Change] = []
     last_class = -1
-    for character, change in changes:
-        combining_class = _combining_class(character)
+    for change in changes:
+        combining_class = _class_of_change(change)
         blocked = starter is None or last_class >= combining_class
         if starter is not None and not blocked:
-            composed = _compositions().get((starter[0], character))
+            composed = _compositions().get((starter.character, change.character))
             if composed is not None:
-                starter = composed, starter[1] + change - 1
+                starter = _Change(composed, starter.growth + change.growth - 1)
                 continue
         if combining_class == 0:
             yield from [starter] if starter is not None else []
             yield from waiting
-            starter, waiting, last_class = (character, change), [], -1
+            starter, waiting, last_class = change, [], -1
         elif starter is None:
-            yield character, change
+            yield change
         else:
-            waiting.append((character, change))
+            waiting.append(change)
             last_class = combining_class
     yield from [starter] if starter is not None else []
     yield from waiting

@@ -1,14 +1,15 @@
-r"""The named pretokenizers in plain Python: the oracle of every engine.
+r"""The named pretokenizers in plain Python, part of the reference.
 
-Each rule is the published pattern, run over the classes that the reference engines gave. Knows
-nothing about ids, files or special tokens.
+Each rule is the published pattern, run over the Unicode classes of the published regex engines.
+Knows nothing about ids, files or special tokens.
 
 A pattern is matched again and again from where the last match ended. Byte-level rules keep a
 stretch that no alternative matches as a pretoken of its own, the white-space rules drop it.
 
-cl100k is not llama3: at the end of a text ``\s++$`` takes the white space whole, while
-``\s*[\r\n]+`` first takes it up to its last line break. "a\n " is "a" and "\n " in cl100k, but "a",
-"\n" and " " in llama3. What tiktoken before 0.8 and tokenizer.json files call cl100k means llama3.
+cl100k is not llama3: at the end of a text ``\s++$`` matches all of the white space, while
+``\s*[\r\n]+`` matches it up to its last line break. "a\n " is "a" and "\n " in cl100k, but "a",
+"\n" and " " in llama3. The rule that tiktoken before 0.8 and tokenizer.json files call cl100k is
+llama3 here.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from vocabularies.preprocessing.published_patterns import (
 from vocabularies.preprocessing.unicode_classes import Engine
 
 ISOLATE = "isolate:"
-KEPT = [("Removed", True)]  # Of one step alone.
+KEPT = [("Removed", True)]  # The (behavior, invert) of a lone Split step that keeps its matches.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,11 @@ class Pretokenizer:
 
     Attributes:
         name: the rule's name, as a vocabulary holds it.
-        meaning: one sentence that tells a person where it cuts.
+        meaning: one sentence for people that says where it splits.
         hf_json: the "pre_tokenizer" of a tokenizer.json file that means the same; for motifs,
-            `formats.motif_pattern` makes it.
+            `formats.huggingface.motif_pattern` makes it.
         tiktoken_pattern: the pat_str of tiktoken that means the same; None where there is none.
-        patterns: run one after the other, each inside the pieces that the one before left.
+        patterns: run one after the other, each inside the pieces of the one before.
         keeps_unmatched: stretches that no pattern matches are pretokens (True) or dropped (False).
     """
 
@@ -78,7 +79,10 @@ def _split(kind: str, pattern: str) -> dict[str, Any]:
 
 
 def _byte_level_rule(name: str, meaning: str, *patterns: str) -> Pretokenizer:
-    """Make a rule of Split steps before ByteLevel; Onig takes ``{1,3}+`` for a repetition of it."""
+    """Make a rule of Split steps before ByteLevel, without ``{1,3}+``, which Onig reads otherwise.
+
+    Onig reads it as a repetition of ``{1,3}``, not as a possessive one.
+    """
     splits = [_split("Regex", pattern.replace("{1,3}+", "{1,3}")) for pattern in patterns]
     steps = [*splits, _byte_level(use_regex=False)]
     tiktoken_pattern = patterns[0] if len(patterns) == 1 else None
@@ -127,13 +131,15 @@ _RULES = (
     ),
     Pretokenizer(
         "whitespace_split",
-        "Whatever stands between white space; white space is dropped.",
+        "The words between white space; white space is dropped.",
         {"type": "WhitespaceSplit"},
         WHITESPACE_SPLIT,
         (WHITESPACE_SPLIT,),
         keeps_unmatched=False,
     ),
-    Pretokenizer(MOTIFS, "Motifs, leftmost and longest, and what lies between.", None, None, ()),
+    Pretokenizer(
+        MOTIFS, "Motifs, leftmost and longest, and the texts between them.", None, None, ()
+    ),
     Pretokenizer("none", "The whole text is one pretoken.", None, r"[\s\S]+", ()),
 )
 
@@ -144,7 +150,7 @@ def find_pretokenizer(name: str) -> Pretokenizer:
     """Find the rule of a name; ``isolate:-`` makes every "-" a pretoken of its own.
 
     Raises:
-        ValueError: there is no such rule; the message names the near ones.
+        ValueError: there is no such rule; the message names similar ones.
     """
     if name in PRETOKENIZERS:
         return PRETOKENIZERS[name]
@@ -193,7 +199,10 @@ def _compiled(name: str) -> ClassPatterns:
 def _pieces(
     pattern: re.Pattern[AnyStr], text: AnyStr, begin: int, end: int, keep: bool
 ) -> Iterator[tuple[int, int]]:
-    """Yield matches from begin to end, both taken as text ends, and with `keep` the rest."""
+    """Yield the matches between begin and end, and with `keep` the unmatched stretches.
+
+    The pattern sees `end` as the end of the text.
+    """
     last = begin
     for match in pattern.finditer(text, begin, end):
         first, past = match.span()
@@ -213,7 +222,7 @@ def recognize_tiktoken_pattern(pat_str: str) -> str | None:
 def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | None:
     """Find the rule that the "pre_tokenizer" of a tokenizer.json means; None where no rule does.
 
-    Whether the pretokens are then spelled in the byte-level alphabet is `is_byte_level`'s answer.
+    `is_byte_level` says whether the pretokens are then spelled in the byte-level alphabet.
     """
     steps = _steps(pre_tokenizer_json)
     if steps and steps[-1].get("type") == "ByteLevel":
@@ -274,7 +283,7 @@ def _rule_of(patterns: tuple[str, ...], engine: Engine) -> str | None:
 
 @functools.cache
 def _known(engine: Engine) -> Mapping[tuple[str, ...], str]:
-    """Return {fingerprints: rule} of all spellings that the engine reads as we do."""
+    """Return {fingerprints: rule} of every spelling of a rule in the engine's syntax."""
     spellings = [(rule.name, rule.patterns) for rule in _RULES if engine == "rust"]
     spellings += [(name, (spelling,)) for name, known in SPELLINGS.items() for spelling in known]
     for rule in _RULES if engine == "onig" else ():

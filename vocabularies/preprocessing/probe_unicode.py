@@ -1,8 +1,8 @@
-"""Measures the Unicode classes of the reference engines and writes them to a file.
+"""Measures the Unicode classes of the published regex engines and writes them to a file.
 
 Run it where tiktoken and tokenizers are installed:
 ``python -m vocabularies.preprocessing.probe_unicode [file]``.
-Knows nothing of Unicode itself: every line of `unicode_classes.json` is an answer of an engine.
+Knows nothing of Unicode itself: every line of `unicode_classes.json` was measured in an engine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def to_ranges(code_points: Iterable[int]) -> str:
 
 
 def _rust_matches(pattern: str, text: str) -> str:
-    """Find what tiktoken's regex matches: it drops the rest, and 256 tokens keep every byte."""
+    """Return the matches of tiktoken's regex, joined; its encoding drops all unmatched text."""
     import tiktoken
 
     ranks = {bytes([byte]): byte for byte in range(256)}
@@ -43,7 +43,7 @@ def _rust_matches(pattern: str, text: str) -> str:
 
 
 def _onig_matches(pattern: str, text: str) -> str:
-    """Find what the regex of tokenizers' Split matches: all that its Replace removes."""
+    """Return the characters that the regex of tokenizers' Split matches: Replace removes them."""
     from tokenizers import Regex, normalizers
 
     rest = set(normalizers.Replace(Regex(f"(?:{pattern})+"), "").normalize_str(text))
@@ -54,15 +54,15 @@ ENGINES: dict[str, Matches] = {"rust": _rust_matches, "onig": _onig_matches}
 
 
 def _by_engine(probe: Callable[[Matches, str], str], names: Iterable[str]) -> dict[str, str]:
-    """Return {name: answer} where the engines agree, {"engine:name": answer} where they do not."""
-    answers: dict[str, str] = {}
+    """Return {name: result} where the engines agree, {"engine:name": result} where they do not."""
+    results: dict[str, str] = {}
     for name in names:
         found = {engine: probe(matches, name) for engine, matches in ENGINES.items()}
         if len(set(found.values())) == 1:
-            answers[name] = found["rust"]
+            results[name] = found["rust"]
         else:
-            answers |= {f"{engine}:{name}": answer for engine, answer in found.items()}
-    return answers
+            results |= {f"{engine}:{name}": result for engine, result in found.items()}
+    return results
 
 
 def _class_ranges(matches: Matches, name: str) -> str:
@@ -75,7 +75,7 @@ def _folded(matches: Matches, letter: str) -> str:
 
 
 def _changed(normalize: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
-    """Return {code point: what it becomes between `before` and `after`} of those that change."""
+    """Return {code point: its line once normalized} of those that change with these neighbours."""
     lines = normalize("\n".join(before + chr(c) + after for c in CODE_POINTS if c != 10)).split(
         "\n"
     )
@@ -88,7 +88,7 @@ def _changed(normalize: Callable[[str], str], before: str = "", after: str = "")
 
 
 def _lowercase(pairs: dict[int, str]) -> dict[str, object]:
-    """Write the mapping as runs "first-last:step:distance", and what becomes several."""
+    """Write the mapping as runs "first-last:step:distance", and those with several letters."""
     runs: list[list[int]] = []
     for upper, lower in sorted(pairs.items()):
         if len(lower) > 1:

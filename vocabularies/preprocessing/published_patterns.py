@@ -1,6 +1,6 @@
-r"""The published patterns of the pretokenizers, and the other ways in which files spell them.
+r"""The published patterns of the pretokenizers, and the other spellings that files have of them.
 
-Only strings: what they mean is `class_patterns`, and which rule uses which is `pretokenizers`.
+Only strings: `class_patterns` compiles them, and `pretokenizers` says which rule uses which.
 
 Sources: tiktoken_ext/openai_public.py of tiktoken 0.3 to 0.14, tokenizers' ByteLevel, and the
 tokenizer files that Meta (Llama 3), Qwen, Mistral (tekken) and DeepSeek publish.

@@ -1,8 +1,8 @@
-r"""The Unicode classes of the reference engines, the only ones that vocabularies/ uses.
+r"""The Unicode classes of the published regex engines, the only ones that vocabularies/ uses.
 
-Read from `unicode_classes.json`, which `probe_unicode` made by asking the engines; knows no pattern
-and no rule. Two regex engines were asked: "rust" (tiktoken's, also behind tokenizers' Whitespace)
-and "onig" (tokenizers' Split and ByteLevel). They agree on every class here but ``\w``.
+Read from `unicode_classes.json`, which `probe_unicode` measured; knows no pattern and no rule. Two
+engines were measured: "rust" (tiktoken's, also behind tokenizers' Whitespace) and "onig"
+(tokenizers' Split and ByteLevel). They agree on every class here but ``\w``.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def to_mask(ranges: str) -> Mask:
     return mask
 
 
-def _answer(table: str, name: str, engine: Engine) -> str:
-    answers = _data()[table]
-    both: str | None = answers.get(name)
-    ranges: str = answers[f"{engine}:{name}"] if both is None else both
+def _measured_ranges(table: str, name: str, engine: Engine) -> str:
+    measured = _data()[table]
+    both: str | None = measured.get(name)
+    ranges: str = measured[f"{engine}:{name}"] if both is None else both
     return ranges
 
 
@@ -57,12 +57,12 @@ def class_mask(name: str, engine: Engine) -> Mask:
 
     Args:
         name: one of CLASSES: a general category, "s" for white space or "w" for word characters.
-        engine: whose answer; a surrogate is in no class, since no text of an engine holds one.
+        engine: whose class; a surrogate is in none, since no text of an engine holds one.
 
     Raises:
         KeyError: no such class.
     """
-    return to_mask(_answer("classes", name, engine))
+    return to_mask(_measured_ranges("classes", name, engine))
 
 
 def folded(letter: str, engine: Engine) -> frozenset[str]:
@@ -71,7 +71,7 @@ def folded(letter: str, engine: Engine) -> frozenset[str]:
     Raises:
         KeyError: the letter was not probed.
     """
-    ranges = _ranges(_answer("folded", letter, engine))
+    ranges = _ranges(_measured_ranges("folded", letter, engine))
     return frozenset(chr(c) for first, last in ranges for c in range(first, last + 1))
 
 
@@ -89,7 +89,7 @@ def normalizer_code_points(name: Literal["strip", "decomposing", "combining"]) -
 
 @functools.cache
 def lowercase_mapping() -> dict[int, str]:
-    """Return {code point: what tokenizers' Lowercase makes of it}, for `str.translate`."""
+    """Return {code point: its lower case in tokenizers' Lowercase}, for `str.translate`."""
     lowercase = _data()["lowercase"]
     mapping = {ord(upper): lower for upper, lower in lowercase["several"].items()}
     for run in lowercase["runs"].split():
