@@ -1,6 +1,6 @@
-"""Batches of texts for an engine, their options, and the ids that it answers.
+"""Batches of texts for an engine, their options, and the ids that it returns.
 
-Knows neither HTTP nor CUDA; both engines and the reference speak it.
+Knows neither HTTP nor CUDA; both engines and the reference use these types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ID_DTYPES = (np.int32, np.uint16, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """The reason why one row of a batch was refused; the other rows are answered.
+    """The reason why one row of a batch was refused; the other rows are encoded.
 
     Attributes:
         code: a word for programs, such as ``special_token_refused``.
@@ -56,16 +56,16 @@ class EncodeOptions:
 
     Attributes:
         add_special_tokens: put the vocabulary's begin and end tokens around the ids.
-        special: what the text of a special token inside the input means: its id ("match"), ordinary
-            text ("plain"), or a refusal of the row ("refuse").
-        max_length: most ids the row may have, begin and end tokens included; None: all.
+        special: how the text of a special token inside the input is encoded: as its id ("match"),
+            as ordinary text ("plain"), or not at all: the row is refused ("refuse").
+        max_length: most ids the row may have, begin and end tokens included; None: no limit.
         truncation_side: the side that is cut.
         reverse_complement: encode the other strand.
         circular: the sequence wraps; None: as the vocabulary says.
         spans: report the bytes of the text that each id stands for.
 
     Raises:
-        ValueError: max_length is below 0, or a word is none of these.
+        ValueError: max_length is below 0, or special or truncation_side is another word.
     """
 
     add_special_tokens: bool = True
@@ -94,10 +94,10 @@ class Batch:
     Attributes:
         num_rows: the number of texts.
         options: one EncodeOptions for each row, or a single one for all of them.
-        id_dtype: what the ids will be written as, int32, uint16 or uint8; every id of the
-            vocabulary fits. An engine for which that is faster gives them so, others as int32.
-        should_continue: engines call it during long work, on their own thread; False: nobody
-            needs the result any more.
+        id_dtype: the dtype in which the caller will write the ids, int32, uint16 or uint8; every id
+            of the vocabulary fits. An engine may return ids in it, where that is faster, or int32.
+        should_continue: engines call it during long work, on their own thread; False: the result
+            is no longer needed.
     """
 
     def __init__(
@@ -109,12 +109,13 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
         id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
-        """Take texts, or data uint8[N] and offsets int64[B + 1]; the caller leaves them unchanged.
+        """Make a batch of texts, or of data uint8[N] and offsets int64[B + 1]; neither is copied.
 
-        Offsets may begin behind 0 and end before N: what lies outside belongs to no row.
+        The caller must not change them. Offsets may begin behind 0 and end before N: bytes outside
+        belong to no row.
 
         Raises:
-            TypeError: the texts are one string, or data and offsets are of other kinds.
+            TypeError: the texts are one string, or data and offsets have another dtype or shape.
             ValueError: offsets begin before 0 or end behind N, or there are not as many options as
                 rows.
         """
@@ -142,10 +143,10 @@ class Batch:
         return self._texts is not None
 
     def check_id_dtype(self, num_ids: int) -> None:
-        """Refuse an `id_dtype` that no ids have, or that ids below `num_ids` do not fit in.
+        """Check that `id_dtype` is int32, uint16 or uint8 and holds every id below `num_ids`.
 
         Raises:
-            ValueError: it is such.
+            ValueError: it is another type, or too narrow.
         """
         if self.id_dtype is np.int32:
             return
@@ -216,8 +217,9 @@ class Batch:
 
         Args:
             batches: at least one.
-            options: of the rows.
-            memory: gives so many bytes or more, for texts that are joined; None: any will do.
+            options: the options of the joined rows.
+            memory: returns at least as many bytes as it is called with, for the joined texts; None:
+                NumPy allocates them.
         """
         if len(batches) == 1:
             return batches[0].with_options(options)
@@ -225,15 +227,19 @@ class Batch:
             return cls([text for batch in batches for text in batch._texts or ()], options=options)
         offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches]), out=offsets[1:])
-        room = None if memory is None else memory(int(offsets[-1]))
-        into = None if room is None else room[: int(offsets[-1])]
-        data = np.concatenate([batch.data for batch in batches], out=into)
+        num_bytes = int(offsets[-1])
+        buffer = None if memory is None else memory(num_bytes)
+        out = None if buffer is None else buffer[:num_bytes]
+        data = np.concatenate([batch.data for batch in batches], out=out)
         id_dtypes = {batch.id_dtype for batch in batches}
         id_dtype = id_dtypes.pop() if len(id_dtypes) == 1 else np.int32
         return cls(data=data, offsets=offsets, options=options, id_dtype=id_dtype)
 
     def has_bytes(self, num_bytes: int) -> bool:
-        """Whether the batch has so many bytes; a clearly smaller one is not joined for it."""
+        """Whether the batch has at least `num_bytes` bytes of UTF-8.
+
+        Texts are joined for it only if their characters, of 1 to 4 bytes each, leave it open.
+        """
         if self._data is None and self._texts is not None:
             num_characters = sum(map(len, self._texts))
             if num_characters >= num_bytes or num_characters * MAX_UTF8 < num_bytes:
@@ -249,7 +255,7 @@ class Batch:
         """Make a batch of byte strings, which need not be UTF-8."""
         data = np.frombuffer(b"".join(rows), np.uint8)
         offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
-        if offsets[-1] != len(data):  # Buffers whose items are longer than bytes.
+        if offsets[-1] != len(data):  # A row is a buffer whose items are larger than a byte.
             offsets = offsets_from_lengths(
                 np.array([memoryview(row).nbytes for row in rows], np.int64)
             )
@@ -266,7 +272,7 @@ class Batch:
         return self._flat[1]
 
     def join_in(self, memory: Memory, copy: Copy | None = None) -> None:
-        """Join the texts in the caller's memory, unless they are joined; see `join_texts`."""
+        """Join the texts in the caller's memory, if they are not joined yet; see `join_texts`."""
         if self._texts is not None and "_flat" not in self.__dict__:
             self.__dict__["_flat"] = join_texts(self._texts, memory, copy=copy)
 
@@ -283,7 +289,7 @@ class Batch:
         return self.data[begin:end].tobytes()
 
     def texts(self) -> tuple[Sequence[str], dict[int, RowError]]:
-        """Decode the texts; a row that is not UTF-8 is "" and named in the errors."""
+        """Return the rows as strings, and the errors of rows that are not UTF-8, which are ""."""
         if self._texts is not None:
             return self._texts, {}
         texts: list[str] = []
@@ -306,13 +312,13 @@ class Encoded:
         ids: int32[T], or the batch's `id_dtype`; the rows one after another.
         offsets: int64[B + 1], where each row's ids begin; a refused row has none.
         spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent;
-            (0, 0) for begin and end tokens. None when no row asked.
+            (0, 0) for begin and end tokens. None when no row's options have `spans`.
         num_tokens: int64[B], ids each row had before truncation, begin and end tokens included;
             None when no row was cut.
         kept: int64[B, 2], begin and end of the kept range among the row's own ids, without
             begin and end tokens; None when no row was cut.
         errors: the refused rows.
-        engine: what computed the ids: "gpu", "cpu" or "reference".
+        engine: the engine that computed the ids: "gpu", "cpu" or "reference".
     """
 
     ids: NDArray[np.integer[Any]]

@@ -1,6 +1,6 @@
 """Truncates the ids of a batch and puts begin and end tokens around them, with their spans.
 
-Vectorized: no Python runs for a row. Knows no text and no engine. `reference` defines the same
+Vectorized: no Python loop over rows. Knows no text and no engine. `reference` defines the same
 rules in plain Python.
 """
 
@@ -28,7 +28,8 @@ class Content:
     Attributes:
         ids: int32[T] or narrower, the rows one after another.
         offsets: int64[B + 1]; a refused row has no ids.
-        spans: int64[T, 2] begin and end byte in the row's text; None where no row asks for them.
+        spans: int64[T, 2] begin and end byte in the row's text; None when no row's options have
+            `spans`.
         errors: the refused rows.
     """
 
@@ -44,7 +45,7 @@ class Template:
 
     Attributes:
         prefix, suffix: int32[...] ids before and after.
-        max_piece_tokens: they stand around every so many ids; None: once.
+        max_piece_tokens: they stand around every piece of so many ids; None: around the whole row.
     """
 
     prefix: NDArray[np.int32]
@@ -62,7 +63,7 @@ class Template:
         return cls(prefix, suffix, size)
 
     def __len__(self) -> int:
-        """Count the ids that are added to one piece."""
+        """Return the number of ids that are added to one piece."""
         return len(self.prefix) + len(self.suffix)
 
 
@@ -72,8 +73,8 @@ NO_TEMPLATE = Template(np.zeros(0, np.int32), np.zeros(0, np.int32))
 def post_process(content: Content, template: Template, options: EncodeOptions) -> Encoded:
     """Truncate each row to max_length and put begin and end tokens around it.
 
-    Where nothing is added or cut the arrays of `content` are handed on as they are. A row that
-    cannot hold its begin and end tokens is refused.
+    Where nothing is added or cut, the result has the arrays of `content` themselves. A row whose
+    max_length is too small for its begin and end tokens is refused.
 
     Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 give 1 7 8 2.
     """
@@ -110,7 +111,7 @@ def post_process(content: Content, template: Template, options: EncodeOptions) -
 def post_processed_lengths(
     content: Content, template: Template, options: EncodeOptions
 ) -> tuple[Int64s, dict[int, RowError]]:
-    """Count the ids that `post_process` would give each row.
+    """Count the ids of each row after `post_process`.
 
     Returns:
         int64[B] counts, 0 for a refused row, and the refused rows.
@@ -140,21 +141,23 @@ def _too_small(content: Content, template: Template, max_length: int | None) -> 
 
 
 def _kept_sizes(sizes: Int64s, template: Template, max_length: int | None) -> Int64s:
-    """Count the ids of its own that each row may keep."""
+    """Count the ids of its own that each row keeps."""
     if max_length is None:
         return sizes
-    room, size = max_length - len(template), template.max_piece_tokens
-    if room < 0:
+    most, size = max_length - len(template), template.max_piece_tokens
+    if most < 0:
         return np.zeros_like(sizes)
     if size is not None:
-        pieces, rest = divmod(room, size + len(template))
-        room = pieces * size + min(rest, size - 1)
-    return np.minimum(sizes, room)
+        pieces, rest = divmod(most, size + len(template))
+        most = pieces * size + min(rest, size - 1)
+    return np.minimum(sizes, most)
 
 
 def _post_process_one(content: Content, template: Template, spans: Int64s | None) -> Encoded:
-    own, narrow = content.ids, content.ids.dtype
-    ids = np.concatenate([template.prefix.astype(narrow), own, template.suffix.astype(narrow)])
+    dtype = content.ids.dtype
+    ids = np.concatenate(
+        [template.prefix.astype(dtype), content.ids, template.suffix.astype(dtype)]
+    )
     if spans is not None:
         framed = np.zeros((len(ids), 2), np.int64)
         framed[len(template.prefix) : len(ids) - len(template.suffix)] = spans
@@ -163,7 +166,7 @@ def _post_process_one(content: Content, template: Template, spans: Int64s | None
 
 
 def _add_template(content: Content, template: Template) -> Encoded:
-    """Put the template around every piece; a piece is a row where pieces are not limited."""
+    """Put the template around every piece; without max_piece_tokens a piece is a whole row."""
     if template is NO_TEMPLATE:
         return Encoded(content.ids, content.offsets, content.spans, errors=content.errors)
     sizes, size = np.diff(content.offsets), template.max_piece_tokens
@@ -195,11 +198,12 @@ def _add_template(content: Content, template: Template) -> Encoded:
 
 
 def join_rows(parts: Sequence[tuple[NDArray[np.int64], Content]], num_rows: int) -> Content:
-    """Join contents of some rows each to one content of all rows.
+    """Join the contents of several groups of rows to one content of all rows.
 
     Args:
-        parts: row numbers int64[...], and the content of these rows in this order; no row twice.
-        num_rows: B.
+        parts: of each group the row numbers, int64[...], and the content in that order; no row is
+            in two groups.
+        num_rows: B, the number of all rows.
     """
     counts = np.zeros(num_rows, np.int64)
     for rows, part in parts:

@@ -1,4 +1,4 @@
-"""Index arithmetic of ragged arrays: rows of different lengths, one after another in one array."""
+"""Computes indices of ragged arrays: rows of different lengths, one after another in one array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Int64s = NDArray[np.int64]
 
 
 def ragged_indices(begins: Int64s, counts: Int64s, step: int = 1) -> Int64s:
-    """Join begins[i] + step * (0 .. counts[i] - 1) of all i.
+    """Join the indices begins[i] + step * (0 .. counts[i] - 1) of all i.
 
     Example: begins 5 0 and counts 2 3 give 5 6 0 1 2.
     """

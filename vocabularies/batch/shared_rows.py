@@ -1,7 +1,6 @@
-"""Texts in memory of another process, and the place in such memory that their ids go to.
+"""Texts in memory of another process, and the memory there that their ids are written to.
 
-A client, the service and an engine describe by these types memory that only a device touches.
-Knows no device.
+The service passes them to an engine, whose device reads and writes the memory. Knows no device.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class SharedMemory(Protocol):
     """Memory of another process.
 
     Attributes:
-        address: where kernels and copies find it.
-        num_bytes: how many of it may be touched.
-        on_device: whether it is the device's own, and PCIe is not in between.
+        address: its first byte, as kernels and copies address it.
+        num_bytes: its size.
+        on_device: whether it is memory of the device, not of the host behind PCIe.
     """
 
     address: int
@@ -33,28 +32,28 @@ class SharedMemory(Protocol):
     on_device: bool
 
     def read(self, offset: int, out: Bytes) -> None:
-        """Copy the bytes from `offset` on to memory of this process, as many as it has room for.
+        """Copy bytes from `offset` on to `out`, uint8[N] of this process, until it is full.
 
         Raises:
-            IndexError: so many are not there.
+            IndexError: the memory ends before `out` is full.
         """
 
     def in_use(self) -> AbstractContextManager[None]:
         """Keep the memory alive while the context is entered, even if it is closed meanwhile.
 
         Raises:
-            ValueError: it was closed before.
+            ValueError: the memory was closed before.
         """
 
     def close(self) -> None:
-        """Release the memory, now or after the work in progress on it."""
+        """Release the memory, at once or when no context of `in_use` is entered any more."""
 
 
 def check_bounds(memory: SharedMemory, offset: int, num_bytes: int) -> None:
-    """Refuse bytes outside of the memory.
+    """Check that the bytes from `offset` on, `num_bytes` of them, lie in the memory.
 
     Raises:
-        IndexError: the memory has no such bytes.
+        IndexError: some of them do not.
     """
     if offset < 0 or offset + num_bytes > memory.num_bytes:
         end = offset + num_bytes
@@ -63,10 +62,12 @@ def check_bounds(memory: SharedMemory, offset: int, num_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedText:
-    """Joined texts in shared memory; a slice of it is a copy.
+    """Joined texts in shared memory; slicing copies bytes to this process.
 
     Attributes:
-        memory, begin, size: the bytes, by place.
+        memory: the memory that holds the texts.
+        begin: the first byte of the texts in it.
+        size: their number of bytes.
     """
 
     memory: SharedMemory
@@ -74,7 +75,7 @@ class SharedText:
     size: int
 
     def __post_init__(self) -> None:
-        """Refuse a text that is longer than the memory (IndexError)."""
+        """Check that the text lies in the memory (IndexError)."""
         check_bounds(self.memory, self.begin, self.size)
 
     def __len__(self) -> int:
@@ -92,7 +93,7 @@ class SharedText:
         return self.memory.address + self.begin
 
     def part(self, begin: int, end: int) -> SharedText:
-        """Take the bytes from `begin` to `end` without reading them."""
+        """Return the bytes from `begin` to `end` as a text of its own, without reading them."""
         return SharedText(self.memory, self.begin + begin, end - begin)
 
 
@@ -103,9 +104,10 @@ class SharedRows:
     Attributes:
         text: the texts, joined.
         offsets: int64[B + 1], where each begins.
-        out, out_begin, out_bytes: memory for the ids.
-        id_bytes: of an id there: 4, 2 or 1.
-        options: of all rows.
+        out: the memory that the ids are written to.
+        out_begin, out_bytes: the first byte for ids there, and how many there are.
+        id_bytes: the size of an id there: 4, 2 or 1.
+        options: the options of all rows.
     """
 
     text: SharedText

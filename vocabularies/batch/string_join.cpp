@@ -1,14 +1,14 @@
-// Strings joined as UTF-8 in memory of the caller's, each copied once; what they are, seen at once.
+// Joins strings as UTF-8 in the caller's memory; each string is copied once.
 //
-//     measure(texts, offsets) -> bytes of all; offsets: int64[B + 1]
-//     hold(texts, offsets) -> a tuple of the texts, which are measured on the way
-//     copy(texts, offsets, out)
+//     measure(texts, offsets) -> bytes of all; writes offsets, int64[B + 1]
+//     hold(texts, offsets) -> measures and returns a tuple of the texts
+//     copy(texts, offsets, out) writes the bytes of measured texts
 //     utf8_size(texts, most) -> bytes of all; -1: they have more characters than `most`
-//     wide_rows(texts) -> the texts with characters above U+00FF, by number
+//     wide_rows(texts) -> the numbers of the texts with characters above U+00FF
 //
 // The texts are a list or a tuple. An ASCII string is its own UTF-8; CPython keeps that of others with the
-// string, so that the second call finds it. Python's way joins the strings and then encodes them: two copies and a call for
-// each length. vocabularies/batch/string_join.py is the same in Python.
+// string, so that `copy` finds what `measure` made. Python joins the strings and then encodes them: two copies and
+// a call for each length. vocabularies/batch/string_join.py is the same in Python.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -17,22 +17,22 @@
 
 namespace {
 
-constexpr Py_ssize_t AHEAD = 16;  // Strings lie anywhere: they are fetched while others are looked at.
+constexpr Py_ssize_t AHEAD = 16;  // Prefetch distance: strings lie anywhere in memory.
 
-// A buffer of the caller's, given back at the end.
+// A buffer of the caller, released with this object.
 struct View {
     Py_buffer buffer{};
-    bool is_held = false;
-    bool take(PyObject* object) {
-        is_held = PyObject_GetBuffer(object, &buffer, PyBUF_CONTIG) == 0;
-        return is_held;
+    bool is_acquired = false;
+    bool acquire(PyObject* object) {
+        is_acquired = PyObject_GetBuffer(object, &buffer, PyBUF_CONTIG) == 0;
+        return is_acquired;
     }
     ~View() {
-        if (is_held) PyBuffer_Release(&buffer);
+        if (is_acquired) PyBuffer_Release(&buffer);
     }
 };
 
-// The UTF-8 of a string; null with an exception where it is none, or has lone surrogates.
+// Returns the UTF-8 of a string; null with an exception if it is no string or has lone surrogates.
 const char* utf8_of(PyObject* text, Py_ssize_t* size) {
     if (PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
         *size = PyUnicode_GET_LENGTH(text);
@@ -41,22 +41,23 @@ const char* utf8_of(PyObject* text, Py_ssize_t* size) {
     return PyUnicode_AsUTF8AndSize(text, size);
 }
 
-bool has_arguments(Py_ssize_t given, Py_ssize_t wanted, PyObject* texts) {
-    if (given != wanted || !(PyList_Check(texts) || PyTuple_Check(texts))) {
-        PyErr_Format(PyExc_TypeError, "%zd arguments are expected, the first one a list or tuple of strings", wanted);
+bool check_arguments(PyObject* const* arguments, Py_ssize_t num_arguments, Py_ssize_t num_expected) {
+    PyObject* texts = num_arguments ? arguments[0] : Py_None;
+    if (num_arguments != num_expected || !(PyList_Check(texts) || PyTuple_Check(texts))) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments are expected, the first one a list or tuple of strings", num_expected);
         return false;
     }
     return true;
 }
 
-bool has_offsets(const View& offsets, Py_ssize_t num_texts) {
+bool check_offsets(const View& offsets, Py_ssize_t num_texts) {
     if (offsets.buffer.len == static_cast<Py_ssize_t>(sizeof(int64_t)) * (num_texts + 1)) return true;
     PyErr_SetString(PyExc_ValueError, "offsets must be int64, one more than there are texts");
     return false;
 }
 
-// Writes where each text begins, int64[num_texts + 1]; `held` gets the texts, unless it is null. They are
-// looked at once: what a string says of itself is mostly in no cache. False with an exception.
+// Writes where each text begins, int64[num_texts + 1], and stores the texts in `held` unless it is null: in
+// one pass, since the strings' headers are mostly in no cache. Returns false with an exception.
 bool measure_texts(PyObject* texts, int64_t* offsets, PyObject* held) {
     int64_t end = 0;
     Py_ssize_t num_texts = PySequence_Fast_GET_SIZE(texts);
@@ -73,23 +74,23 @@ bool measure_texts(PyObject* texts, int64_t* offsets, PyObject* held) {
     return true;
 }
 
-// The room for where texts begin, after the arguments have been looked at; null with an exception.
-int64_t* offsets_for(PyObject* const* arguments, Py_ssize_t given, View* view) {
-    if (!has_arguments(given, 2, given ? arguments[0] : Py_None) || !view->take(arguments[1])) return nullptr;
-    if (!has_offsets(*view, PySequence_Fast_GET_SIZE(arguments[0]))) return nullptr;
+// Checks the arguments and returns the buffer for the offsets; null with an exception.
+int64_t* offsets_for(PyObject* const* arguments, Py_ssize_t num_arguments, View* view) {
+    if (!check_arguments(arguments, num_arguments, 2) || !view->acquire(arguments[1])) return nullptr;
+    if (!check_offsets(*view, PySequence_Fast_GET_SIZE(arguments[0]))) return nullptr;
     return static_cast<int64_t*>(view->buffer.buf);
 }
 
-PyObject* measure(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+PyObject* measure(PyObject*, PyObject* const* arguments, Py_ssize_t num_arguments) {
     View view;
-    int64_t* offsets = offsets_for(arguments, given, &view);
+    int64_t* offsets = offsets_for(arguments, num_arguments, &view);
     if (!offsets || !measure_texts(arguments[0], offsets, nullptr)) return nullptr;
     return PyLong_FromLongLong(offsets[PySequence_Fast_GET_SIZE(arguments[0])]);
 }
 
-PyObject* hold(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+PyObject* hold(PyObject*, PyObject* const* arguments, Py_ssize_t num_arguments) {
     View view;
-    int64_t* offsets = offsets_for(arguments, given, &view);
+    int64_t* offsets = offsets_for(arguments, num_arguments, &view);
     if (!offsets) return nullptr;
     bool is_tuple = PyTuple_CheckExact(arguments[0]);
     PyObject* held = is_tuple ? Py_NewRef(arguments[0]) : PyTuple_New(PySequence_Fast_GET_SIZE(arguments[0]));
@@ -97,14 +98,14 @@ PyObject* hold(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     return held;
 }
 
-// What was measured must still be so: another thread may have changed the list.
-PyObject* copy(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+// Checks each text's size again: another thread may have changed the list since it was measured.
+PyObject* copy(PyObject*, PyObject* const* arguments, Py_ssize_t num_arguments) {
     View places, out;
-    if (!has_arguments(given, 3, given ? arguments[0] : Py_None)) return nullptr;
-    if (!places.take(arguments[1]) || !out.take(arguments[2])) return nullptr;
+    if (!check_arguments(arguments, num_arguments, 3)) return nullptr;
+    if (!places.acquire(arguments[1]) || !out.acquire(arguments[2])) return nullptr;
     PyObject* texts = arguments[0];
     Py_ssize_t num_texts = PySequence_Fast_GET_SIZE(texts);
-    if (!has_offsets(places, num_texts)) return nullptr;
+    if (!check_offsets(places, num_texts)) return nullptr;
     auto* offsets = static_cast<const int64_t*>(places.buffer.buf);
     auto* target = static_cast<char*>(out.buffer.buf);
     int64_t end = 0;
@@ -122,7 +123,7 @@ PyObject* copy(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_RETURN_NONE;
 }
 
-bool are_strings(PyObject* texts) {
+bool check_strings(PyObject* texts) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(texts); i++) {
         if (PyUnicode_Check(PySequence_Fast_GET_ITEM(texts, i))) continue;
         PyErr_SetString(PyExc_TypeError, "a list of strings is expected");
@@ -131,8 +132,8 @@ bool are_strings(PyObject* texts) {
     return true;
 }
 
-// Bytes of a string's UTF-8; -1 with an exception where it has none. Up to U+00FF they are counted,
-// and not made.
+// Returns the size of a string's UTF-8; -1 with an exception if it has none. Strings up to U+00FF are
+// counted without encoding them.
 Py_ssize_t utf8_size_of(PyObject* text) {
     Py_ssize_t size = PyUnicode_GET_LENGTH(text);
     if (PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND) return utf8_of(text, &size) ? size : -1;
@@ -143,8 +144,8 @@ Py_ssize_t utf8_size_of(PyObject* text) {
     return size + num_others;
 }
 
-PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
-    if (!has_arguments(given, 2, given ? arguments[0] : Py_None) || !are_strings(arguments[0])) return nullptr;
+PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t num_arguments) {
+    if (!check_arguments(arguments, num_arguments, 2) || !check_strings(arguments[0])) return nullptr;
     Py_ssize_t most = PyLong_AsSsize_t(arguments[1]);
     if (most == -1 && PyErr_Occurred()) return nullptr;
     PyObject* texts = arguments[0];
@@ -161,8 +162,8 @@ PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     return PyLong_FromSsize_t(all);
 }
 
-PyObject* wide_rows(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
-    if (!has_arguments(given, 1, given ? arguments[0] : Py_None) || !are_strings(arguments[0])) return nullptr;
+PyObject* wide_rows(PyObject*, PyObject* const* arguments, Py_ssize_t num_arguments) {
+    if (!check_arguments(arguments, num_arguments, 1) || !check_strings(arguments[0])) return nullptr;
     PyObject* rows = PyList_New(0);
     for (Py_ssize_t i = 0; rows && i < PySequence_Fast_GET_SIZE(arguments[0]); i++) {
         if (PyUnicode_KIND(PySequence_Fast_GET_ITEM(arguments[0], i)) == PyUnicode_1BYTE_KIND) continue;

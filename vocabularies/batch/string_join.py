@@ -1,6 +1,6 @@
 """Joins strings as UTF-8 with offsets, by string_join.cpp where that is built, else in Python.
 
-Both give the same bytes and refuse the same strings; JOINED_BY names the one in use.
+Both give the same bytes and refuse the same strings; JOINED_BY names the one that is used.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ except ImportError:
 
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
-"""Gives uint8[N] to write to, or None where there is none left."""
+"""Returns uint8[N] to write N bytes to, or None if there is no memory for them."""
 Copy = Callable[[tuple[str, ...], NDArray[np.int64], NDArray[np.uint8]], object]
-"""Writes the UTF-8 of strings that were measured to uint8[N], where int64[B + 1] offsets say."""
+"""Writes the UTF-8 of measured strings to uint8[N], each at its offset of int64[B + 1]."""
 JOINED_BY = "Python" if native is None else "C++"
-LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
+LARGE_BYTES = 1 << 18  # Fewer bytes go to new memory, not to the caller's.
 LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
 CACHE_BYTES = 1 << 22
 UINT8 = np.dtype(np.uint8)
 INT64 = np.dtype(np.int64)
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-SAMPLE = 64  # Texts at least, of which the typical length is taken.
+SAMPLE = 64  # The typical length is the mean of about so many texts.
 
 
 def join_texts(
@@ -46,9 +46,9 @@ def join_texts(
 
     Args:
         texts: the texts.
-        memory: where many bytes go; Python takes memory of its own.
-        by: the extension, or None.
-        copy: copies many bytes; None: the extension does.
+        memory: returns the memory for LARGE_BYTES or more; joining in Python does not use it.
+        by: the extension, or None to join in Python.
+        copy: copies LARGE_BYTES or more; None: the extension does.
 
     Raises:
         TypeError: a row is no string; it is named.
@@ -65,7 +65,7 @@ def _joined(texts: Sequence[str], memory: Memory | None, by: Any, copy: Copy | N
     offsets = np.empty(len(listed) + 1, np.int64)
     if copy is None:
         by.measure(listed, offsets)
-    else:  # Others copy: a tuple still has what was measured.
+    else:  # The copy runs later: a tuple keeps the measured strings, whoever changes the list.
         listed = by.hold(listed, offsets)
     num_bytes = int(offsets[-1])
     data = memory(num_bytes) if memory is not None and num_bytes >= LARGE_BYTES else None
@@ -93,8 +93,8 @@ def _with_row(error: Exception, texts: Sequence[Any]) -> Exception:
 def join_in_python(texts: Sequence[str]) -> Joined:
     """Join texts as `join_texts` does, without the extension.
 
-    Long texts are encoded one by one, each while it is in a cache, unless all are ASCII and fit
-    into a cache together; short ones are joined first, for a call costs more than a second pass.
+    Short texts are joined and then encoded, since a call for each costs more than a second pass.
+    Long texts are encoded one by one, unless all are ASCII and fit into a cache together.
     """
     sample = texts[:: len(texts) // SAMPLE + 1]
     typical = sum(map(len, sample)) // max(1, len(sample))
@@ -116,7 +116,7 @@ def _offsets(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64]:
 
 
 def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
-    """Count the UTF-8 bytes of all texts; -1 where they have more than `most` characters together.
+    """Count the UTF-8 bytes of all texts; return -1 if they have more than `most` characters.
 
     Raises:
         UnicodeEncodeError: a text has a lone surrogate.
@@ -131,7 +131,10 @@ def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
 
 
 def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
-    """Return the numbers of the texts with a character above U+00FF; without C++ perhaps more."""
+    """Return the numbers of the texts that have a character above U+00FF.
+
+    Without C++ these are the numbers of all texts that are not ASCII.
+    """
     if by is None:
         return [row for row, text in enumerate(texts) if not text.isascii()]
     found: list[int] = by.wide_rows(texts if isinstance(texts, list) else list(texts))
@@ -141,10 +144,10 @@ def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
 def contiguous_rows(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the bytes that belong to rows, contiguous uint8[N], and where each row begins.
+    """Return the bytes of the rows, contiguous uint8[N], and where each begins, int64[B + 1].
 
     Raises:
-        TypeError: the data are no uint8[N], or the offsets no integers[B + 1].
+        TypeError: the data are no uint8[N], or the offsets are no integers[B + 1].
         ValueError: offsets begin before 0 or end behind the data.
     """
     if data.dtype != UINT8 or offsets.dtype != INT64 or data.strides != (1,):
@@ -159,7 +162,11 @@ def contiguous_rows(
 def _make_contiguous(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Make contiguous uint8[N] and int64[B + 1] of arrays; a TypeError names any other."""
+    """Make contiguous uint8[N] and int64[B + 1] of arrays.
+
+    Raises:
+        TypeError: an array has another dtype or shape; the message names it.
+    """
     for name, array, kinds, expected in (
         ("data", data, ("u1",), "uint8[N]"),
         ("offsets", offsets, INTEGERS, "int64[B + 1]"),
