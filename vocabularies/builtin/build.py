@@ -1,6 +1,6 @@
 """Rebuilds the stored vocabularies: python -m vocabularies.builtin.build UPSTREAM_DIR.
 
-Files are found by their sha256, whatever they are called; SOURCES.md says where they come from.
+Files are found by their sha256, not by their names; SOURCES.md says where they come from.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def rebuild(name: str, content: bytes) -> Vocabulary:
 
 
 def compress(vocabulary: Vocabulary) -> bytes:
-    """Write the stored form: the canonical form in an xz container, always the same bytes."""
+    """Compress the canonical form with xz; the same vocabulary always gives the same bytes."""
     return lzma.compress(to_bytes(vocabulary), preset=9 | lzma.PRESET_EXTREME)
 
 

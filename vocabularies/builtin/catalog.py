@@ -1,4 +1,4 @@
-"""Names the built-in vocabularies, tells their origins and loads them."""
+"""Lists the built-in vocabularies with their origins, and loads them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BuiltinInfo:
 
     Attributes:
         source: the published project or file.
-        licence: what the source says; facts of a rule have none of their own.
-        family: what kind of tokenizer it is, in a few words.
+        licence: the licence that the source names; a list made from a rule has none of its own.
+        family: the kind of tokenizer, such as "byte-level BPE".
     """
 
     name: str
@@ -45,7 +45,10 @@ _INFOS = (
     BuiltinInfo("nt_v1", f"{_NT} v1", _NT_LICENCE, "DNA k-mers"),
     BuiltinInfo("nt_v2", f"{_NT} v2", _NT_LICENCE, "DNA k-mers"),
     BuiltinInfo("ntv3", f"{_NT} v3", _NT_LICENCE, "DNA characters"),
-    *(BuiltinInfo(f"dnabert1_{k}mer", _DNABERT, _APACHE, "DNA k-mers") for k in (3, 4, 5, 6)),
+    BuiltinInfo("dnabert1_3mer", _DNABERT, _APACHE, "DNA k-mers"),
+    BuiltinInfo("dnabert1_4mer", _DNABERT, _APACHE, "DNA k-mers"),
+    BuiltinInfo("dnabert1_5mer", _DNABERT, _APACHE, "DNA k-mers"),
+    BuiltinInfo("dnabert1_6mer", _DNABERT, _APACHE, "DNA k-mers"),
     BuiltinInfo("gpn", "GPN, songlab/tokenizer-dna-mlm", _MIT, "DNA characters"),
     BuiltinInfo("hyenadna", "HyenaDNA, HazyResearch/hyena-dna", _APACHE, "DNA characters"),
     BuiltinInfo("caduceus", "Caduceus, kuleshov-group/caduceus", _APACHE, "DNA characters"),
@@ -61,7 +64,7 @@ def describe(name: str) -> BuiltinInfo:
     """Return origin, licence and family of a built-in vocabulary.
 
     Raises:
-        KeyError: there is none of this name; the message says which are near it.
+        KeyError: there is none of this name; the message lists similar names.
     """
     if name in _BY_NAME:
         return _BY_NAME[name]

@@ -1,7 +1,7 @@
 """Makes the built-in vocabularies that follow from a rule: k-mers, characters, bytes.
 
-Only how each list is made: `formats.word_lists.published_rules` knows the rule by the list's head,
-and tests compare the lists with published files.
+Makes only the list of tokens: `formats.word_lists.published_rules` finds the rule by the list's
+first tokens, and tests compare the lists with published files.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _dnabert1(k: int) -> Callable[[], Vocabulary]:
 
 
 def _caduceus() -> Vocabulary:
-    """Make HyenaDNA's vocabulary with a sequence in upper case."""
+    """Make HyenaDNA's vocabulary, but with every sequence made upper case."""
     vocabulary = _words(HYENADNA, "ACGTN")
     assert isinstance(vocabulary.model, Characters)
     return replace(vocabulary, model=replace(vocabulary.model, case="upper"))
 
 
 def _evo_bytes() -> Vocabulary:
-    """Make each byte its own id; eod 0 and pad 1 share theirs with the bytes 0 and 1."""
+    """Make a vocabulary with each byte its own id; the bytes 0 and 1 are also "eos" and "pad"."""
     tokens = [bytes([byte]) for byte in range(256)]
     return Vocabulary(
         tokens=(*tokens, *[None] * (EVO_IDS - 256)),

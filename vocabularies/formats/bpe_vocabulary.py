@@ -1,8 +1,8 @@
 """Makes a vocabulary of the strings and merges of a BPE file.
 
 Serves tokenizer.json and vocab.json + merges.txt. A byte-level file spells bytes in GPT-2's
-alphabet; a string with any other character is a token that no text gives (DeepSeek has such ones in
-its list) and stands for its own UTF-8 bytes. Knows no JSON and no files.
+alphabet; a string with any other character (DeepSeek's list has some) is a token that no text is
+encoded to, and stands for its own UTF-8 bytes. Knows no JSON and no files.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from vocabularies.preprocessing.pretokenizers import pretokenize
 
 _MAX_FINDINGS = 100
 _HOLE = re.compile("\ue000([0-9]+)|([0-9]+)\ue000")
-# Characters outside the alphabet go where Latin-1 cannot follow.
+# Maps the alphabet to Latin-1, and Latin-1 characters outside the alphabet out of Latin-1.
 _TO_LATIN_1 = {code: 0xFFFF for code in range(256)} | {
     ord(character): byte for character, byte in CHARACTER_TO_BYTE.items()
 }
 
 
 def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
-    """Return the bytes that a string of the file means; None for one outside the alphabet."""
+    """Return the bytes that a string of the file means; None for a string outside the alphabet."""
     if not byte_level:
         return string.encode()
     try:
@@ -40,9 +40,9 @@ def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
 def hole_string(token_id: int) -> str:
     """Make the string that a tokenizer.json has for an id without meaning.
 
-    fastokens refuses a list with gaps; tokenizers does not mind either way. The character comes
-    last because fastokens takes time with the square of what begins alike: 110,000 holes that begin
-    with it took 4 s, and take 0.4.
+    fastokens refuses a list with gaps; tokenizers reads both. The character comes last because
+    fastokens' time grows with the square of the strings that begin alike: 110,000 holes took 4 s
+    with the character first, and take 0.4 s.
     """
     return f"{token_id}\ue000"
 
@@ -60,12 +60,12 @@ def merge_ids(
     Args:
         pairs: "a b" or ["a", "b"] by rank.
         vocab: string -> id; both parts and the two joined must be there.
-        where: what the list is called in findings, such as ``model.merges[{}]``.
-        prefix: what every right part begins with and the two joined leave out: with "##", a and
+        where: the place of a merge in findings, such as ``model.merges[{}]``.
+        prefix: every right part begins with it, and the joined token omits it: with "##", a and
             ##b make ab.
 
     Raises:
-        VocabularyError: with the place of each wrong merge.
+        VocabularyError: some merges are wrong; it names the place of each.
     """
     try:
         parts = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
@@ -118,43 +118,48 @@ def make_bpe_vocabulary(
         pairs: merges by rank.
         byte_level: strings are in GPT-2's alphabet and symbols begin as bytes.
         special_tokens: in any order.
-        ignore_merges: as Bpe has it.
-        unknown_id: as Bpe has it.
-        fuse_unknown: as Bpe has it.
+        ignore_merges: see Bpe.
+        unknown_id: see Bpe.
+        fuse_unknown: see Bpe.
         pretokenizer: its name.
-        motifs: as Vocabulary has them.
+        motifs: see VocabularyFields.
         fields: the other fields of Vocabulary.
 
     Raises:
-        VocabularyError: with every fault.
-        NotRepresentable: a special token is also ordinary text in a way that Vocabulary cannot say.
+        VocabularyError: the fields have faults; it names each.
+        NotRepresentable: a Vocabulary would encode some text to a special token where the library
+            does not.
     """
     special = {token.content: token for token in special_tokens}
-    spelled, unwritten = _spell_all(vocab, special, byte_level)
-    mean = added_token_bytes if byte_level else str.encode
-    meant = {token.content: mean(token.content) for token in (*unwritten, *special.values())}
-    loose = {content: meant[content] for content in _never_ordinary(meant, vocab, byte_level)}
-    _refuse_alike(loose, {meant[content] for content in meant.keys() - loose.keys()})
+    spelled, unspellable = _spell_all(vocab, special, byte_level)
+    spell = added_token_bytes if byte_level else str.encode
+    bytes_of = {token.content: spell(token.content) for token in (*unspellable, *special.values())}
+    special_only = {
+        content: bytes_of[content] for content in _never_ordinary(bytes_of, vocab, byte_level)
+    }
+    _refuse_equal_bytes(
+        special_only, {bytes_of[content] for content in bytes_of.keys() - special_only.keys()}
+    )
     ordinary = {*spelled.values()}
     refuse_ambiguous_tokens(
-        loose, ordinary, byte_level, pretokenizer if ignore_merges else None, motifs
+        special_only, ordinary, byte_level, pretokenizer if ignore_merges else None, motifs
     )
-    for token in (*unwritten, *special.values()):
-        spelled[token.id] = meant[token.content]
+    for token in (*unspellable, *special.values()):
+        spelled[token.id] = bytes_of[token.content]
     last = max([*vocab.values(), *spelled], default=-1)
-    dead = {token.id for token in unwritten}
+    unspellable_ids = {token.id for token in unspellable}
     model = Bpe(
-        merges=tuple(pair for pair in pairs if dead.isdisjoint(pair)),
+        merges=tuple(pair for pair in pairs if unspellable_ids.isdisjoint(pair)),
         byte_level=byte_level,
         ignore_merges=ignore_merges,
         unknown_id=unknown_id,
         fuse_unknown=fuse_unknown,
     )
-    everything = sorted([*special.values(), *unwritten], key=lambda token: token.id)
+    all_special = sorted([*special.values(), *unspellable], key=lambda token: token.id)
     return Vocabulary(
         tokens=tuple(map(spelled.get, range(last + 1))),
         model=model,
-        special_tokens=tuple(everything),
+        special_tokens=tuple(all_special),
         pretokenizer=pretokenizer,
         motifs=motifs,
         **fields,
@@ -164,67 +169,68 @@ def make_bpe_vocabulary(
 def _spell_all(
     vocab: Mapping[str, int], special: Mapping[str, SpecialToken], byte_level: bool
 ) -> tuple[dict[int, bytes], list[SpecialToken]]:
-    """Return the bytes of ordinary tokens by id, and unmatched tokens for what no text gives."""
+    """Return the bytes of ordinary tokens by id, and an unmatched token for each other string."""
     spelled: dict[int, bytes] = {}
-    unwritten: list[SpecialToken] = []
+    unspellable: list[SpecialToken] = []
     for string, token_id in vocab.items():
         if string in special or _is_hole(string, token_id):
             continue
         token = string_to_bytes(string, byte_level)
         if not token:
-            unwritten.append(SpecialToken(string, token_id, special=False, matched=False))
+            unspellable.append(SpecialToken(string, token_id, special=False, matched=False))
         else:
             spelled[token_id] = token
-    return spelled, unwritten
+    return spelled, unspellable
 
 
 def _never_ordinary(
     contents: Iterable[str], vocab: Mapping[str, int], byte_level: bool
 ) -> Iterator[str]:
-    """Yield the special tokens that the library never takes for ordinary ones."""
+    """Yield the special tokens to which the library never encodes ordinary text."""
     for content in contents:
         if content not in vocab or string_to_bytes(content, byte_level) is None:
             yield content
 
 
-def _refuse_alike(loose: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
-    """Refuse special tokens that mean the bytes of another one which is an ordinary token, too.
+def _refuse_equal_bytes(special_only: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
+    """Refuse special tokens with the bytes of another special token that is an ordinary one, too.
 
     Raises:
-        NotRepresentable: " " beside "Ġ", of which only the second is what merges give.
+        NotRepresentable: there is one, such as " " beside "Ġ": merges give only the second.
     """
-    for content, meant in loose.items():
-        if meant in ordinary:
+    for content, spelled in special_only.items():
+        if spelled in ordinary:
             raise NotRepresentable(f"the special token {content!r} means the bytes of another one")
 
 
 def refuse_ambiguous_tokens(
-    loose: Mapping[str, bytes],
+    special_only: Mapping[str, bytes],
     ordinary: set[bytes],
     byte_level: bool,
     whole_pretokenizer: str | None,
     motifs: tuple[str, ...] = (),
 ) -> None:
-    """Refuse special tokens that a Vocabulary would also take for ordinary ones.
+    """Refuse special tokens to which a Vocabulary would also encode ordinary text.
 
-    In a Vocabulary a special token counts as an ordinary one where no ordinary one spells the same:
-    as a first symbol, and as a whole pretoken where merges are ignored.
+    A Vocabulary does so where no ordinary token spells the same: for a first symbol, and for a
+    whole pretoken where merges are ignored.
 
     Args:
-        loose: special tokens that the reference never takes for ordinary ones, and their bytes.
-        ordinary: what ordinary tokens spell.
+        special_only: special tokens to which the library never encodes ordinary text, and their
+            bytes.
+        ordinary: the bytes of the ordinary tokens.
         byte_level: first symbols are bytes, not characters.
-        whole_pretokenizer: its name, where merges are ignored.
-        motifs: that this rule cuts at.
+        whole_pretokenizer: the name of the pretokenizer if merges are ignored, else None.
+        motifs: the motifs at which it splits.
 
     Raises:
         NotRepresentable: there is such a token.
     """
-    for content, meant in loose.items():
-        if meant in ordinary:
+    for content, spelled in special_only.items():
+        if spelled in ordinary:
             continue
-        text = meant.decode(errors="ignore")
-        single = len(meant if byte_level else text) == 1
+        text = spelled.decode(errors="ignore")
+        single = len(spelled if byte_level else text) == 1
         whole = whole_pretokenizer is not None and (
             pretokenize(whole_pretokenizer, text, motifs) == [(0, len(text))]
         )

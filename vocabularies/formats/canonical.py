@@ -1,4 +1,4 @@
-"""Reads the canonical form of a vocabulary, and guards stored files by a checksum.
+"""Reads the canonical form of a vocabulary, and adds and verifies the checksum of stored files.
 
 `model.canonical` describes the form and writes it. No part of it is code: reading it runs nothing
 but NumPy and the JSON parser.
@@ -45,9 +45,9 @@ def read_canonical(data: bytes) -> Vocabulary:
 
 
 def add_checksum(content: bytes) -> bytes:
-    """Put a line with the SHA-256 of a file before it.
+    """Put a line with the SHA-256 of a file before its content.
 
-    A single changed letter makes another vocabulary, which nothing but the checksum detects.
+    Only the checksum detects a changed letter: the file is then another valid vocabulary.
     """
     return b"%b%b\n%b" % (CHECKSUM_PREFIX, hashlib.sha256(content).hexdigest().encode(), content)
 
@@ -98,7 +98,7 @@ def _tokens(
     """Cut the tokens out of the data.
 
     Args:
-        data: the form without its magic.
+        data: the canonical form without MAGIC.
         lengths: int64[V], bytes of each token; -1 for an id without one.
         ends: int64[V], where each token ends in the data.
     """

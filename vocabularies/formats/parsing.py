@@ -1,6 +1,6 @@
 """Parses the bytes of files to text or JSON, with the place of every fault.
 
-Knows no format: archives, compressed files and pickles are refused here before anything is parsed.
+Refuses archives, compressed files and pickles before anything is parsed. Knows no format.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _MAGIC = (
 
 
 class NotRepresentable(Exception):
-    """A correct file that none of our models represents exactly; the text is the reason."""
+    """A correct file means a vocabulary that no model here represents exactly; the text is why."""
 
 
 class _BadJson(ValueError):
-    """JSON that the standard parser accepts and we refuse."""
+    """The text is JSON that the standard parser accepts and `parse_json` does not."""
 
 
 def refuse_binary_files(files: Mapping[str, bytes]) -> None:
     """Refuse archives and binary files by their first bytes.
 
     Raises:
-        VocabularyError: a file is compressed, an archive, a pickle or SentencePiece's.
+        VocabularyError: a file is compressed, an archive, a pickle or a SentencePiece model.
     """
     findings = []
     for name, data in files.items():
@@ -68,7 +68,7 @@ def refuse_binary_files(files: Mapping[str, bytes]) -> None:
 
 
 def _is_sentencepiece(data: bytes) -> bool:
-    """Whether a file begins as a ModelProto does: a message, in it a string and its score."""
+    """Whether a file begins like a ModelProto: a message that holds a string and its score."""
     if len(data) < 4 or data[0] != 0x0A or data[2] != 0x0A:
         return False
     return data[4 + data[3] : 5 + data[3]] == b"\x15"
@@ -78,7 +78,7 @@ def decode_text(data: bytes) -> str:
     """Decode UTF-8, with or without a byte order mark.
 
     Raises:
-        VocabularyError: with the first byte that is not UTF-8.
+        VocabularyError: the data are not UTF-8; it names the first wrong byte.
     """
     try:
         return data.decode("utf-8-sig")
@@ -92,7 +92,7 @@ def parse_json(data: bytes) -> Any:
     """Parse JSON without repeated keys, NaN, deep nesting or half surrogate pairs.
 
     Raises:
-        VocabularyError: with line and column, or the place in the document.
+        VocabularyError: the data are not such JSON; it names line and column, or the path.
     """
     text = decode_text(data)
     try:
@@ -114,7 +114,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _half_characters(node: Any, where: str) -> Iterator[str]:
-    """Yield the places of strings, keys too, with half a surrogate pair."""
+    """Yield the places of strings, keys included, that hold half a surrogate pair."""
     match node:
         case str():
             if _HALF.search(node):
@@ -165,7 +165,7 @@ def read_token_ids(vocab: Any, where: str) -> dict[str, int]:
     """Check a JSON object of token -> id.
 
     Raises:
-        VocabularyError: with every entry that is not a number, too large, or given twice.
+        VocabularyError: some ids are no numbers, too large or given twice; it names each entry.
     """
     if not isinstance(vocab, dict) or not vocab:
         raise VocabularyError.at(where, "must be an object of token -> id with at least one entry")

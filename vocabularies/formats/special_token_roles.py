@@ -1,6 +1,6 @@
 """Guesses the roles of special tokens from the contents that published models use.
 
-Knows no format; a reader whose file names the roles does not guess them.
+Readers of files that name the roles do not call it. Knows no format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROLE_CONTENTS = {
 
 
 def guess_roles(contents: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Guess role -> id; where several contents fit, the one named first above."""
+    """Guess role -> id; of several contents for a role the first in ROLE_CONTENTS counts."""
     ids = dict(contents)
     return {
         role: next(ids[content] for content in usual if content in ids)

@@ -1,9 +1,9 @@
 """Reads and writes GPT-2's pair of files, vocab.json and merges.txt.
 
 Strings are in the byte alphabet. The files hold neither the pretokenizer (GPT-2's unless given)
-nor the special tokens (found by their usual contents, or given). One of these that a merge makes is
-ordinary text, as `<s>` in Qwen 2.5's list: those that a model sets aside are in the list alone, as
-GPT-2's `<|endoftext|>` and RoBERTa's `<s>`. Knows nothing of tokenizer.json.
+nor the special tokens (found by their usual contents, or given). A usual content that a merge makes
+is ordinary text, as `<s>` in Qwen 2.5's list; no merge makes a real special token, such as GPT-2's
+`<|endoftext|>` or RoBERTa's `<s>`. Knows nothing of tokenizer.json.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 
 _END_OF_WORD = "</w>"
-_OTHERS_SHARE = 4  # A list with more than a fourth of other strings is none of bytes.
+_OTHERS_SHARE = 4  # A list is not byte-level if more than a fourth of its strings are not.
 _USUAL = {content for contents in ROLE_CONTENTS.values() for content in contents}
 
 
@@ -41,16 +41,16 @@ def read_bpe_files(
 
     Args:
         vocab_json: token -> id.
-        merges_txt: a pair on each line, by rank; lines that begin with "#version" do not count.
+        merges_txt: a pair on each line, by rank; lines that begin with "#version" are skipped.
         pretokenizer: its name; None: gpt2.
         special_tokens: content -> id; None: the usual ones (``<|endoftext|>``, ``<s>`` ...) that
             vocab.json holds and no merge makes.
 
     Raises:
-        VocabularyError: with the place of everything that is wrong.
+        VocabularyError: a file is wrong; it names the place of every fault.
     """
     vocab = read_token_ids(parse_json(vocab_json), "vocab.json")
-    _refuse_other_spelling(vocab)
+    _check_is_byte_level(vocab)
     merges = _merges(merges_txt, vocab)
     given = _usual_tokens(vocab, merges) if special_tokens is None else special_tokens
     special = _special_tokens(vocab, given)
@@ -67,11 +67,11 @@ def read_bpe_files(
         raise VocabularyError.at("special_tokens", str(error)) from error
 
 
-def _refuse_other_spelling(vocab: Mapping[str, int]) -> None:
+def _check_is_byte_level(vocab: Mapping[str, int]) -> None:
     """Refuse lists of BPE that is not byte-level, such as CLIP's and Llama 2's.
 
     Raises:
-        VocabularyError: too many tokens spell no bytes, or the end of a word.
+        VocabularyError: too many tokens are outside the byte alphabet or end in </w>.
     """
     for what, spelled in (
         (f"ends in {_END_OF_WORD}", lambda string: string.endswith(_END_OF_WORD)),
@@ -88,7 +88,7 @@ def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]
     """Read the pairs of ids, by rank.
 
     Raises:
-        VocabularyError: with the line of each wrong merge.
+        VocabularyError: some merges are wrong; it names the line of each.
     """
     lines = [line.removesuffix("\r") for line in decode_text(merges_txt).split("\n")]
     if lines and not lines[-1]:
@@ -134,10 +134,10 @@ def _special_tokens(vocab: Mapping[str, int], given: Mapping[str, int]) -> list[
 def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     """Write vocab.json and merges.txt of a byte-level BPE vocabulary.
 
-    The pretokenizer and the special tokens must be given again where the files are read.
+    The files hold neither the pretokenizer nor the special tokens: a reader needs them as well.
 
     Raises:
-        VocabularyError: the two files cannot mean the same.
+        VocabularyError: the two files cannot express the vocabulary.
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level:

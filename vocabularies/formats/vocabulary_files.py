@@ -6,7 +6,7 @@ tekken.json       Mistral's ranks, pretokenizer and control tokens; read only
 vocab.json        with merges.txt: GPT-2's pair of files; alone: a k-mer or character list
 vocab.txt         a k-mer or character list
 kmer              vocab_config.json, a k-mer or character vocabulary with its rule
-canonical         our own form, the bytes that the digest is taken of
+canonical         the canonical form, the bytes that the digest hashes
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from vocabularies.formats.word_lists.vocab_files import (
 from vocabularies.model import canonical
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.preprocessing.pretokenizers import find_pretokenizer as find_pretokenizer
+from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 
 FORMATS = (
     "tokenizer.json",
@@ -46,7 +46,7 @@ FORMATS = (
     "kmer",
     "canonical",
 )
-_TAKES = {
+_ARGUMENTS = {
     "tiktoken": {"pretokenizer", "special_tokens", "id_offset"},
     "vocab.json": {"pretokenizer", "special_tokens"},
     "vocab.txt": {"special_tokens"},
@@ -71,7 +71,7 @@ def read_vocabulary(
         id_offset: id = rank + id_offset, for rank files.
 
     Raises:
-        VocabularyError: with the place of everything that is wrong.
+        VocabularyError: a file or an argument is wrong; it names the place of every fault.
     """
     if not files:
         raise VocabularyError.at("files", "no file was given")
@@ -94,7 +94,7 @@ def read_vocabulary(
 
 def _check_arguments(kind: str, arguments: Mapping[str, object]) -> None:
     for name, value in arguments.items():
-        if value is not None and name not in _TAKES.get(kind, set()):
+        if value is not None and name not in _ARGUMENTS.get(kind, set()):
             raise VocabularyError.at(name, f"a file of the format {kind} says this itself")
     rule = arguments["pretokenizer"]
     if isinstance(rule, str):
@@ -162,7 +162,7 @@ def _read_tekken(data: bytes) -> Vocabulary:
 
 
 def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None) -> Vocabulary:
-    """Read a list of words; a refusal also says that the file was taken for one."""
+    """Read a list of words; if that fails, the error also says that the file was read as one."""
     try:
         return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
     except VocabularyError as error:
@@ -171,7 +171,7 @@ def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None)
 
 
 def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
-    """Read vocab_config.json, and hold the vocab.json beside it to the same tokens."""
+    """Read vocab_config.json, and check that the vocab.json beside it has the same tokens."""
     vocabulary = read_kmer_config(files[CONFIG_NAME])
     if read_vocab_json(files["vocab.json"]).tokens != vocabulary.tokens:
         raise VocabularyError.at("vocab.json", f"holds other tokens than {CONFIG_NAME} means")
@@ -179,7 +179,7 @@ def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
 
 
 def _detect(files: Mapping[str, bytes]) -> str:
-    """Detect the format by the names of the files, else by how the content begins."""
+    """Detect the format by the names of the files, else by the beginning of the content."""
     names = files.keys()
     if CONFIG_NAME in names:
         return "kmer"
@@ -191,7 +191,7 @@ def _detect(files: Mapping[str, bytes]) -> str:
     if data.startswith((canonical.MAGIC, CHECKSUM_PREFIX)):
         return "canonical"
     if name == "tokenizer_config.json":
-        raise _config_alone()
+        raise _config_alone_error()
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return _detect_json(data)
     if name.endswith(".tiktoken") or is_rank_file(data):
@@ -199,7 +199,7 @@ def _detect(files: Mapping[str, bytes]) -> str:
     return "vocab.txt"
 
 
-def _config_alone() -> VocabularyError:
+def _config_alone_error() -> VocabularyError:
     message = "a tokenizer_config.json has no ids; send the tokenizer.json beside it"
     return VocabularyError.at("files", message)
 
@@ -212,7 +212,7 @@ def _detect_json(data: bytes) -> str:
     if is_tekken(document):
         return "tekken.json"
     if isinstance(document, dict) and "tokenizer_class" in document:
-        raise _config_alone()
+        raise _config_alone_error()
     if isinstance(document, dict) and isinstance(document.get("model_type"), str):
         return "kmer"
     words = document.values() if isinstance(document, dict) else ()
@@ -223,7 +223,7 @@ def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
     """Write the files of a vocabulary: file name -> content.
 
     Raises:
-        VocabularyError: there is no such format, or it cannot mean the same.
+        VocabularyError: there is no such format, or it cannot express the vocabulary.
     """
     match format:
         case "tokenizer.json":

@@ -1,9 +1,9 @@
-"""Hugging Face's tokenizer.json, read and written.
+"""Reads and writes Hugging Face's tokenizer.json.
 
-`reader` gives one of our models where that says exactly the same, else an Upstream model with the
+`reader` makes a Bpe model where that gives exactly the same ids, else an Upstream model with the
 reason; `writer` is its inverse; `pipeline` reads normalizer, pre_tokenizer and post_processor;
-`motif_pattern` writes motifs as the regex of a Split step and reads it; `limits` bounds what a file
-may ask of the library.
+`motif_pattern` writes motifs as the regex of a Split step and reads it; `limits` bounds the memory
+and time that a file costs in the library.
 
-`formats.vocabulary_files` calls it. Ids are those of the tokenizers library, never close ones.
+`formats.vocabulary_files` calls it. The ids are always those of the tokenizers library.
 """

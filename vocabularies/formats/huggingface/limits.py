@@ -1,7 +1,7 @@
-"""Bounds the memory and time that a tokenizer.json takes in the library that computes it.
+"""Bounds the memory and time that a tokenizer.json costs in the library that computes it.
 
-Its normalizers could make gigabytes of a word, and its WordPiece search for days; the process of
-the service would end. Knows no tokens.
+Without bounds a file's normalizers could make gigabytes of a word and its WordPiece model search
+for days, which would end the service's process. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from vocabularies.formats.huggingface.pipeline import steps_of
 from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, max_growth
 from vocabularies.preprocessing.normalizers import compile_replacement
 
-MAX_WORD = 1_000  # Letters of a word that WordPiece looks into; 100 in all files we know.
+MAX_WORD = 1_000  # Letters of the longest word that WordPiece splits; 100 in all files we know.
 
 
 def check_bounds(document: Mapping[str, Any]) -> None:
-    """Refuse a document that lets the library take too much memory or time.
+    """Refuse a document with which the library could use too much memory or time.
 
     Raises:
-        VocabularyError: with the place of what has no bound.
+        VocabularyError: some steps have no bound; it names the place of each.
     """
     findings = [*_growing(document, "normalizer"), *_growing(document, "decoder")]
     most = document["model"].get("max_input_chars_per_word")
@@ -44,12 +44,12 @@ def _growing(document: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 
 def _growth(where: str, step: Mapping[str, Any]) -> int:
-    """Return how many bytes a step makes of one, rounded up; 1 for steps that Unicode bounds."""
+    """Return the most bytes that a step makes of one; 1 for steps that Unicode bounds."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
             return max_growth(literal, content)
         case {"type": "Replace", "pattern": {"Regex": str(pattern)}, "content": str(content)}:
-            return max_growth("x" if _is_never_nothing(pattern) else "", content)
+            return max_growth("x" if _never_matches_empty(pattern) else "", content)
         case {"type": "Replace", "content": str(content)}:
             return max_growth("", content)
         case {"type": "Prepend", "prepend": str(content)}:
@@ -61,7 +61,7 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
     return 1
 
 
-def _is_never_nothing(pattern: str) -> bool:
+def _never_matches_empty(pattern: str) -> bool:
     """Whether a regular expression certainly matches at least one character."""
     try:
         compile_replacement(pattern)
@@ -71,10 +71,12 @@ def _is_never_nothing(pattern: str) -> bool:
 
 
 def _longest(where: str, charsmap: str) -> int:
-    """Return the bytes of the longest replacement: a 32-bit size, a trie of that size, strings.
+    """Return the bytes of the longest replacement in a charsmap.
+
+    A charsmap is the 32-bit size of a trie, the trie, and the replacements, each ended by a NUL.
 
     Raises:
-        VocabularyError: the trie is not there, for which the library would take memory first.
+        VocabularyError: the trie is shorter than its size says; the library would allocate it all.
     """
     try:
         data = b64decode(charsmap, validate=True)

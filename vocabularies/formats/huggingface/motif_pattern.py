@@ -1,13 +1,13 @@
 r"""Writes the pretokenizer `motifs` as the regex of a tokenizer.json's Split step, and reads it.
 
-A regex engine takes the first alternative that fits, and tries them one after the other at every
-place. So what the motifs have in common at their beginnings is written once, and a motif that
-others begin with makes the rest optional, which a regex tries first: AC, ACG and GT are
-``AC(?:G)?|GT``. At each place the longest wins, and no more is tried than the letters that differ
-(10,000 motifs of 22 letters on a random text: 0.6 µs a letter; one alternative for each motif,
-the longest first, takes 100).
+A regex engine tries the alternatives one after the other at every place and keeps the first that
+matches. So common beginnings of motifs are written once, and where a motif is the beginning of
+others their rest is optional, which a regex tries first: AC, ACG and GT are ``AC(?:G)?|GT``. At
+each place the longest motif matches, and the engine compares only letters that differ (10,000
+motifs of 22 letters on a random text: 0.6 µs a letter; one alternative for each motif, the longest
+first, takes 100).
 
-Any regex of literals, groups, alternatives and ``?`` is read that means the same.
+Reads any regex of literals, groups, alternatives and ``?`` that means the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_M
 
 _SYNTAX = set(r"\.^$*+?()[]{}|")
 _LETTER = re.compile(r"[^\\.^$*+?()\[\]{}|]|\\\W")
-_LETTERS = re.compile(rf"(?:{_LETTER.pattern})+(?![?*+{{])")  # Only the last one is repeated.
+_LETTERS = re.compile(rf"(?:{_LETTER.pattern})+(?![?*+{{])")  # A quantifier is of one letter only.
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MAX_DEPTH = MAX_MOTIF_BYTES + 8
 
@@ -32,12 +32,16 @@ def motif_split(motifs: Sequence[str]) -> dict[str, Any]:
 
 
 def motif_pattern(motifs: Sequence[str]) -> str:
-    """Write the regex that matches the longest motif at a place; motifs are sorted, none empty."""
+    """Write the regex that matches the longest motif at a place.
+
+    Args:
+        motifs: sorted, none empty.
+    """
     return _alternatives(motifs, 0, len(motifs), 0)
 
 
 def _alternatives(motifs: Sequence[str], begin: int, end: int, shared: int) -> str:
-    """Write the rest of motifs begin .. end - 1 behind their first `shared` characters."""
+    """Write the regex of motifs begin .. end - 1 without their first `shared` characters."""
     is_one = len(motifs[begin]) == shared
     begin += is_one
     parts = []
@@ -62,7 +66,7 @@ def _escaped(letter: str) -> str:
 
 
 def motifs_of_split(step: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Read the motifs of a step of a pre_tokenizer; None where it means something else."""
+    """Read the motifs of a pre_tokenizer's step; None where the step does not split at motifs."""
     match step:
         case {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated"}:
             return motifs_of_pattern(pattern)
@@ -70,7 +74,7 @@ def motifs_of_split(step: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
-    """Read the motifs of which a regex matches the longest anywhere, sorted; None: it does not."""
+    """Read the motifs of a regex that matches the longest motif at a place, sorted; else None."""
     try:
         found = _Reader(pattern).read()
     except ValueError:
@@ -83,8 +87,8 @@ def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
 
 
 def _longest_first(motifs: Sequence[str], first_tried: Mapping[str, int]) -> bool:
-    """Whether every motif is tried before those that it begins with; they are in order."""
-    beginnings: list[str] = []  # Those of the motif that is looked at, the shortest first.
+    """Whether the regex tries every motif before the motifs that it begins with; all are sorted."""
+    beginnings: list[str] = []  # The motifs that the current one begins with, the shortest first.
     for motif in motifs:
         while beginnings and not motif.startswith(beginnings[-1]):
             beginnings.pop()
@@ -98,7 +102,7 @@ class _Reader:
     """Reads a regex as the literals that it tries, in order.
 
     All methods raise ValueError where the regex has more than literals, groups, | and ?, or where
-    it means too many or too long ones.
+    its literals are too many or too long.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -116,7 +120,7 @@ class _Reader:
         if depth > _MAX_DEPTH:
             raise ValueError("too many groups inside each other")
         found = self.sequence(depth)
-        while self.takes("|"):
+        while self.skip("|"):
             found += self.sequence(depth)
             _check_number(found)
         return found
@@ -128,15 +132,15 @@ class _Reader:
         return found
 
     def item(self, depth: int) -> list[str]:
-        if self.takes("("):
-            if self.pattern.startswith("?", self.place) and not self.takes("?:"):
+        if self.skip("("):
+            if self.pattern.startswith("?", self.place) and not self.skip("?:"):
                 raise ValueError("a group with a meaning of its own")
             found = self.alternatives(depth + 1)
-            if not self.takes(")"):
+            if not self.skip(")"):
                 raise ValueError("a group that does not end")
         else:
             found = [self.letters()]
-        if self.takes("?") and "" not in found:
+        if self.skip("?") and "" not in found:
             found.append("")
         if self.pattern.startswith(("?", "+"), self.place):
             raise ValueError("lazy or possessive")
@@ -152,14 +156,15 @@ class _Reader:
             raise ValueError("a literal is too long")
         return letters
 
-    def takes(self, sign: str) -> bool:
+    def skip(self, sign: str) -> bool:
+        """Move behind the sign if it is next; return whether it was."""
         found = self.pattern.startswith(sign, self.place)
         self.place += len(sign) if found else 0
         return found
 
 
 def _joined(left: list[str], right: list[str]) -> list[str]:
-    """Join every left literal with every right one, in the order they are tried."""
+    """Join every left literal with every right one, in the order in which the regex tries them."""
     if left == [""] or right == [""]:
         return right if left == [""] else left
     if len(left) * len(right) > MAX_MOTIFS:

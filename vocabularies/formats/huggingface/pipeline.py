@@ -1,6 +1,7 @@
 """Reads the steps around a tokenizer.json's model: normalizer, pre_tokenizer, post_processor.
 
-Each reader gives our form of a step or raises NotRepresentable with the reason. Knows no tokens.
+Each reader returns a step as `Vocabulary` has it, or raises NotRepresentable with the reason. Knows
+no tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize_hf
 
 @dataclass(frozen=True, slots=True)
 class PostProcessor:
-    """Ids around a text, and the roles that the post-processor itself names."""
+    """The ids around a text, and the roles that the post-processor names."""
 
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
@@ -49,7 +50,7 @@ def read_normalizers(step: Any) -> tuple[Normalizer, ...]:
     """Read the normalizers in order.
 
     Raises:
-        NotRepresentable: one of them is not ours.
+        NotRepresentable: there is no `Normalizer` for one of them.
         VocabularyError: the block is damaged.
     """
     return tuple(_normalizer(*part) for part in steps_of(step, "normalizers", "normalizer"))
@@ -79,7 +80,7 @@ def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
     """Read the pretokenizer, its motifs, and whether it spells bytes in the byte alphabet.
 
     Raises:
-        NotRepresentable: the rule is not ours.
+        NotRepresentable: no named pretokenizer means the same.
         VocabularyError: the block is damaged.
     """
     parts = [*steps_of(step, "pretokenizers", "pre_tokenizer")]
@@ -107,7 +108,7 @@ def read_post_processor(step: Any) -> PostProcessor:
     """Read the begin and end tokens of a single text; templates of pairs are ignored.
 
     Raises:
-        NotRepresentable: more than ids before and after the text.
+        NotRepresentable: the template is more than ids before and after the text.
         VocabularyError: the block is damaged.
     """
     templates = []

@@ -1,8 +1,8 @@
 """Reads Hugging Face's tokenizer.json to a Vocabulary.
 
-A BPE file that one of our models can say exactly becomes that model; any other file that is right
-becomes an Upstream model with the reason, which only the library computes. The blocks truncation
-and padding are ignored: the request decides. Writing is `huggingface.writer`.
+A BPE file that `Bpe` represents exactly becomes that model; any other correct file becomes an
+Upstream model, which only the library computes, with the reason. The blocks truncation and padding
+are ignored: the request has its own. `huggingface.writer` writes such files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vocabularies.preprocessing.normalizers import Normalizer, normalize
 from vocabularies.preprocessing.pretokenizers import is_byte_level
 
 VERSION = "1.0"
-_OF_MOTIFS = ("motifs", "model.ignore_merges")
+_PLACES_OF_MOTIF_FAULTS = ("motifs", "model.ignore_merges")
 _TEXTS = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
 _TYPES: dict[str, tuple[type, ...]] = dict.fromkeys(_TEXTS, (NoneType, str)) | {
     "dropout": (NoneType, int, float)
@@ -45,7 +45,7 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     """Read the vocabulary of a tokenizer.json.
 
     Raises:
-        VocabularyError: with the place of everything that is wrong.
+        VocabularyError: the file is wrong; it names the place of every fault.
     """
     document = parse_json(data)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
@@ -72,7 +72,7 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """Guess the type of a model without one, as files of 2020 are, as the library does."""
+    """Guess the type of a model that names none, as in files of 2020, as the library guesses it."""
     if "merges" in model:
         for name, types in _TYPES.items():
             if type(value := model.get(name)) not in types:
@@ -97,7 +97,7 @@ def _bpe(
     normalizers = read_normalizers(document.get("normalizer"))
     template = read_post_processor(document.get("post_processor"))
     if not normalizers and all(token.normalized for token in added):
-        # Looked for after a step that changes nothing: the same as before it.
+        # Without normalizers, tokens match the same before as after normalization.
         added = [replace(token, normalized=False) for token in added]
     make = functools.partial(
         make_bpe_vocabulary,
@@ -118,8 +118,8 @@ def _bpe(
     try:
         vocabulary = make()
     except VocabularyError as error:
-        # The library also takes a regex whose literals are no tokens of their own.
-        if motifs and all(f.where.startswith(_OF_MOTIFS) for f in error.findings):
+        # The library also accepts a regex whose literals are no tokens of their own.
+        if motifs and all(f.where.startswith(_PLACES_OF_MOTIF_FAULTS) for f in error.findings):
             raise NotRepresentable(f"pre_tokenizer: {error.findings[0]}") from error
         raise
     _refuse_rewritten(added, normalizers)
@@ -127,10 +127,10 @@ def _bpe(
 
 
 def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Normalizer]) -> None:
-    """Refuse added tokens that are decoded as something else than they are called.
+    """Refuse added tokens whose decoded text is not their content.
 
     Raises:
-        NotRepresentable: the normalizers make "the" of "The", and the library writes that.
+        NotRepresentable: there is one: the library decodes "The" as "the" after Lowercase.
     """
     for token in added:
         if token.normalized and normalize(token.content, normalizers)[0] != token.content:
@@ -145,8 +145,8 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
     prefix = model.get("continuing_subword_prefix") or ""
     if not isinstance(prefix, str):
         raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
-    # The library cuts the right part without a look at it, and ends the process where that leaves
-    # half a character.
+    # The library cuts the prefix off the right part unchecked; its process aborts where that splits
+    # a character.
     ids = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
     if len({isinstance(each, str) for each in merges}) > 1:
         raise VocabularyError.at("model.merges", "has strings and lists: the library reads neither")
@@ -154,7 +154,7 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
 
 
 def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
-    """Read the unknown id; None where there is none, or all bytes are tokens and none is needed."""
+    """Read the unknown id; None where the model has none or needs none: all bytes are tokens."""
     unknown = model.get("unk_token")
     if unknown is None:
         return None
@@ -168,7 +168,7 @@ def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: 
 
 
 def _without_version(merges: list[Any]) -> list[Any]:
-    """Drop strings that begin with "#version", as the library does although these are no lines."""
+    """Drop strings that begin with "#version", as the library does, although a list has none."""
     if any(isinstance(pair, str) and pair.startswith("#version") for pair in merges):
         return [p for p in merges if not (isinstance(p, str) and p.startswith("#version"))]
     return merges
@@ -184,7 +184,7 @@ def _refuse_uncovered_options(model: dict[str, Any]) -> None:
 
 
 def _list_ids(vocab: Any) -> dict[str, int]:
-    """Number Unigram's list of [token, score]; of a repeated token the last one counts."""
+    """Number Unigram's list of [token, score]; a repeated token has the number of its last entry."""
     if not isinstance(vocab, list) or not all(
         isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
     ):
@@ -195,9 +195,9 @@ def _list_ids(vocab: Any) -> dict[str, int]:
 def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> list[SpecialToken]:
     """Read the added tokens, each with the id that the library gives it.
 
-    The library numbers what is not in model.vocab from its number of entries on, whatever the file
-    says; a file that says otherwise is refused, and so is one whose list has holes such that two
-    tokens share a number.
+    The library ignores the file's ids of tokens that are not in model.vocab: it numbers them from
+    the number of entries on. A file with other ids is refused, and so is one whose list has holes,
+    so that two tokens would share an id.
     """
     if not isinstance(entries, list):
         raise VocabularyError.at("added_tokens", "must be a list")
@@ -231,7 +231,7 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> li
 
 
 def _added_token(entry: Any) -> SpecialToken | str:
-    """Read an added token, or return what is wrong with it."""
+    """Read an added token, or return a message that says what is wrong with it."""
     match entry:
         case {"id": token_id, "content": str(content)} if (
             type(token_id) is int and 0 <= token_id < MAX_TOKENS
@@ -263,7 +263,7 @@ def _upstream(
     byte_level = is_byte_level(document.get("pre_tokenizer"))
     size = max([*vocab.values(), *(token.id for token in added)]) + 1
     tokens: list[bytes | None] = [None] * size
-    listed = document["model"]["vocab"]  # Unigram's may name a token twice, both ids mean it.
+    listed = document["model"]["vocab"]  # Unigram's list may hold a token twice; both ids mean it.
     by_id = ((entry[0], i) for i, entry in enumerate(listed))
     for string, token_id in by_id if isinstance(listed, list) else vocab.items():
         spelled = string_to_bytes(string, byte_level)

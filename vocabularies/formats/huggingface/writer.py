@@ -1,7 +1,7 @@
 """Writes a Vocabulary as tokenizer.json, for the libraries tokenizers and fastokens.
 
-Only BPE (and Upstream, whose file is handed back): k-mers and characters have no such file that
-gives their ids. Reading is `tokenizer_json`.
+Writes BPE vocabularies, and the stored file of an Upstream one: no tokenizer.json gives the ids of
+k-mers or characters. `huggingface.reader` reads such files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
     """Write the tokenizer.json that gives the same ids, begin and end tokens included.
 
     Raises:
-        VocabularyError: there is none, with every place that stands in the way.
+        VocabularyError: no tokenizer.json gives these ids; it names the place of every reason.
     """
     model = vocabulary.model
     if isinstance(model, Upstream):
@@ -66,8 +66,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
 def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
     """Return the string of each id, special tokens by their content, holes filled for fastokens.
 
-    Where characters are symbols and merges are ignored, a text might be what fills a hole: there
-    the holes stay.
+    Holes stay where symbols are characters and merges are ignored: there a text could equal the
+    string that fills a hole, and get its id.
     """
     special = {token.id: token.content for token in vocabulary.special_tokens}
     fill = model.byte_level or not model.ignore_merges
@@ -142,7 +142,7 @@ def _normalizer_step(step: Normalizer) -> dict[str, Any]:
 
 
 def _pre_tokenizer(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] | None:
-    """Write the pretokenizer's own steps, ended by ByteLevel exactly where symbols are bytes."""
+    """Write the steps of the pretokenizer, the last a ByteLevel exactly where symbols are bytes."""
     name, motifs = vocabulary.pretokenizer, vocabulary.motifs
     rule = motif_split(motifs) if motifs else find_pretokenizer(name).hf_json
     if name == "gpt2":
@@ -187,7 +187,7 @@ def _template(vocabulary: Vocabulary, strings: Mapping[int, str]) -> dict[str, A
 
 
 def _has_own_roles(vocabulary: Vocabulary) -> bool:
-    """Whether begin and end are "cls" and "sep" by other contents than the usual, as RoBERTa's."""
+    """Whether begin and end have the roles "cls" and "sep" with unusual contents, as RoBERTa's."""
     roles = vocabulary.roles
     if (vocabulary.prefix, vocabulary.suffix) != ((roles.get("cls"),), (roles.get("sep"),)):
         return False

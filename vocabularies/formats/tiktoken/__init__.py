@@ -1,7 +1,7 @@
-"""tiktoken's rank files, and Mistral's tekken.json.
+"""Reads and writes tiktoken's rank files, and reads Mistral's tekken.json.
 
-`ranks` reads and writes the lines "base64 rank"; `rank_merges` derives the merges that ranks mean;
-`known_files` knows published files by their SHA-256, as a rank file names neither pretokenizer nor
+`ranks` reads and writes the lines "base64 rank"; `rank_merges` derives merges from ranks;
+`known_files` finds published files by their SHA-256, as a rank file names neither pretokenizer nor
 special tokens; `tekken` reads Mistral's JSON.
 
 `formats.vocabulary_files` calls it. Files whose ids depend on tiktoken's hash order are refused.

@@ -1,4 +1,4 @@
-"""The published rank files by their SHA-256, with what such a file does not say itself.
+"""The published rank files by their SHA-256, with the fields that such a file does not hold.
 
 Only facts: names, numbers, digests. Sources: tiktoken_ext/openai_public.py of openai/tiktoken
 (r50k, p50k, cl100k, o200k), Meta's llama3 tokenizer.py, Qwen's tokenization_qwen.py, mistral-common
@@ -24,7 +24,7 @@ class KnownRanks:
 
 
 def _llama3_special_tokens() -> dict[str, int]:
-    """Name the ids 128000..128255: five by their own, the others by numbers in order."""
+    """Make the contents of the ids 128000..128255: five have names, the others are numbered."""
     named = {
         128000: "<|begin_of_text|>",
         128001: "<|end_of_text|>",

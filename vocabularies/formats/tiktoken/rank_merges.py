@@ -1,11 +1,10 @@
-"""Derives the merges that a list of ranks (.tiktoken) means: one pair for each token.
+"""Derives the merges of a list of ranks (.tiktoken): one pair for each token.
 
-tiktoken joins two neighbours wherever their joined bytes have a rank, lowest rank first. Which two
-neighbours these are is not free. Take any text in which the token t comes to be: until then no
-merge crossed t's borders, so inside them everything went as it goes in t's bytes alone, and the
-last step there joined the same two parts. So the run over t's bytes alone ends in t, and its last
-step is the only pair that ever makes t; a token whose own run ends in several parts is made by no
-merge at all.
+tiktoken joins two neighbours wherever their joined bytes have a rank, lowest rank first. Only one
+pair of neighbours ever makes a token t. Proof: before t appears in a text, no merge crosses t's
+borders, so inside them the merges are those of encoding t's bytes alone, and the last of them joins
+the same two parts. So encoding t's bytes alone ends in t, and its last merge is the pair of t. A
+token whose bytes alone end in several parts is made by no merge at all.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from collections.abc import Mapping
 from vocabularies.errors import VocabularyError
 
 _NEVER = 1 << 62
-# A run costs the square of its token's length; o200k_base has 16 million in all.
+# Deriving a pair costs the square of its token's length; o200k_base's squares sum to 16 million.
 _MAX_SQUARES = 1_000_000_000
 
 
 def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-    """Derive the pairs in order of rank, and the longer tokens that no merge reaches.
+    """Derive the pairs in order of rank, and the tokens of several bytes that no merge makes.
 
     Args:
         ranks: token -> rank, every rank once.
@@ -29,7 +28,7 @@ def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]]
         VocabularyError: the tokens are so long that it would take minutes.
 
     Example: ranks a 0, b 1, c 2, ab 3, abc 4, bca 5 give the pairs (a, b), (ab, c); in "bca" no
-    two neighbours have a joined rank, so no merge reaches it.
+    two neighbours have a joined rank, so no merge makes it.
     """
     if sum(len(token) ** 2 for token in ranks) > _MAX_SQUARES:
         longest = max(map(len, ranks))
@@ -49,10 +48,10 @@ def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]]
 
 
 def _last_pair(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
-    """Find the two parts that the last step of tiktoken's run over a token's bytes joins.
+    """Find the two parts that the last merge of a token's bytes joins; None if there is no such.
 
     `borders` are the places between parts, `joined[i]` is the rank of the two parts that meet at
-    borders[i + 1]; the whole token is not asked for, its last step is seen by two parts being left.
+    borders[i + 1]. The loop ends at two parts: joining them would give the token itself.
     """
     rank_of = ranks.get
     size = len(token)

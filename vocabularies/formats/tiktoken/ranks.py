@@ -1,7 +1,7 @@
 """Reads and writes tiktoken's rank files (lines "base64 rank").
 
-A rank file holds neither pattern nor special tokens: they are arguments, or known for the files
-that everybody uses. Knows nothing of tokenizer.json.
+A rank file holds neither pattern nor special tokens: they are arguments, or found in `known_files`
+by the file's SHA-256. Knows nothing of tokenizer.json.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read_tiktoken(
         id_offset: id = rank + id_offset; None: that of the known file, else 0.
 
     Raises:
-        VocabularyError: with every wrong line, or because the pretokenizer is not known.
+        VocabularyError: some lines are wrong (it names each), or the pretokenizer is not known.
     """
     known = find_known_ranks(hashlib.sha256(data).hexdigest())
     if known is None:
@@ -73,7 +73,7 @@ def make_rank_vocabulary(
     id_offset: int,
     **fields: Any,
 ) -> Vocabulary:
-    """Make the vocabulary that tiktoken makes of ranks.
+    """Make the vocabulary that gives tiktoken's ids for these ranks.
 
     Args:
         ranks: token -> rank, every rank once.
@@ -83,28 +83,28 @@ def make_rank_vocabulary(
         fields: the other fields of Vocabulary.
 
     Raises:
-        VocabularyError: a byte has no rank, an id is given twice, or it is not said which of two
-            special tokens is meant.
+        VocabularyError: a byte has no rank, an id is given twice, or a special token begins with
+            another.
     """
-    _refuse_begun(token.content for token in special_tokens if token.matched)
+    _refuse_common_beginnings(token.content for token in special_tokens if token.matched)
     if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
         message = f"no rank for the bytes {missing[:8]}{'...' * (len(missing) > 8)}: not every text"
         raise VocabularyError.at("ranks", f"{message} could be encoded")
     ids = {token: rank + id_offset for token, rank in ranks.items()}
-    if b"" in ids:  # Whisper's rank file has it; no text gives it.
+    if b"" in ids:  # Whisper's rank file has an empty token; no text is encoded to it.
         special_tokens = [*special_tokens, SpecialToken("", ids.pop(b""), False, False)]
         special_tokens.sort(key=lambda token: token.id)
     tokens = _by_id(ids, special_tokens)
     pairs, unreachable = derive_merges(ranks)
     try:
-        loose = {token.content: token.content.encode() for token in special_tokens}
-        refuse_ambiguous_tokens(loose, {*ranks}, True, pretokenizer if unreachable else None)
+        contents = {token.content: token.content.encode() for token in special_tokens}
+        refuse_ambiguous_tokens(contents, {*ranks}, True, pretokenizer if unreachable else None)
     except NotRepresentable as error:
         raise VocabularyError.at("special_tokens", str(error)) from error
     return Vocabulary(
         tokens=tokens,
-        # tiktoken takes a pretoken that is a token as it is, which shows only where merges alone
-        # do not reach some token.
+        # tiktoken encodes a pretoken that is a token without merging. That makes a difference only
+        # if there are tokens that no merge makes.
         model=Bpe(
             tuple((ids[left], ids[right]) for left, right in pairs), ignore_merges=bool(unreachable)
         ),
@@ -115,16 +115,16 @@ def make_rank_vocabulary(
     )
 
 
-def _refuse_begun(contents: Iterable[str]) -> None:
+def _refuse_common_beginnings(contents: Iterable[str]) -> None:
     """Refuse special tokens of which one begins with another.
 
-    tiktoken finds the one that its hash table has first, and not the longer one as other libraries
-    do: in half of the cases the shorter one and then the rest as text.
+    tiktoken matches the one that comes first in its hash table, where other libraries match the
+    longer one: in half of the cases it matches the shorter one and encodes the rest as text.
 
     Raises:
-        VocabularyError: naming the longer one of each pair.
+        VocabularyError: there are some; it names the longer one of each pair.
     """
-    in_order = sorted(contents)  # What begins with a content stands right behind it.
+    in_order = sorted(contents)  # Contents that begin with another one stand right behind it.
     findings = [
         Finding(
             f"special_tokens[{longer!r}]",
@@ -153,9 +153,9 @@ def _by_id(
     for spelled, token_id in ids.items():
         tokens[token_id] = spelled
     findings = [
-        Finding(f"special_tokens[{token.content!r}]", f"id {token.id} is that of {taken!r} too")
+        Finding(f"special_tokens[{token.content!r}]", f"id {token.id} is that of {other!r} too")
         for token in special_tokens
-        if (taken := tokens[token.id]) is not None
+        if (other := tokens[token.id]) is not None
     ]
     if findings:
         raise VocabularyError(findings)
@@ -165,7 +165,7 @@ def _by_id(
 
 
 def _decode(word: bytes) -> bytes | None:
-    """Decode a base64 word; "=" is how published files write the empty token."""
+    """Decode a base64 word; published files write the empty token as "="."""
     if word == b"=":
         return b""
     try:
@@ -206,8 +206,8 @@ def _read_ranks(data: bytes) -> dict[bytes, int]:
 def write_tiktoken(vocabulary: Vocabulary) -> bytes:
     """Write the rank file of a byte-level BPE vocabulary, rank = id.
 
-    The pretokenizer and the special tokens are not in the file: they must be given again where it
-    is read, as with tiktoken itself.
+    The file does not hold the pretokenizer and the special tokens: a reader needs them as well, as
+    tiktoken does.
 
     Raises:
         VocabularyError: ranks alone would not give the same ids.

@@ -1,8 +1,8 @@
 """Reads Mistral's tekken.json: ranks, the pretokenizer and the control tokens.
 
-Source: mistral-common, tokens/tokenizers/tekken.py. The first ids are the control tokens', which no
-text gives; every other id is its rank behind them. Ranks that the vocabulary has no room for do not
-count.
+Source: mistral-common, tokens/tokenizers/tekken.py. The first ids are those of the control tokens,
+to which no text is encoded; every other id is its rank plus their number. Ranks from the vocabulary
+size on are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
 
 _MAX_FINDINGS = 100
-# Of files that do not name them: up to version 7 they need not.
+# The control tokens of files that do not name them, which is allowed up to version 7.
 _CONTROL_TOKENS = (
     "<unk>",
     "<s>",
@@ -51,10 +51,10 @@ def is_tekken(document: Any) -> bool:
 
 
 def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
-    """Read the vocabulary of a parsed tekken.json, which puts its begin token <s> before a text.
+    """Read the vocabulary of a parsed tekken.json; its begin token <s> is put before every text.
 
     Raises:
-        VocabularyError: with the place of everything that is wrong.
+        VocabularyError: the file is wrong; it names the place of every fault.
     """
     config = document["config"]
     names = ("default_vocab_size", "default_num_special_tokens")
@@ -78,7 +78,7 @@ def _number(value: Any, where: str) -> int:
 
 
 def _ranks(entries: Any, num_ranks: int) -> dict[bytes, int]:
-    """Read the first ranks; entry n has rank n, as the library demands."""
+    """Read the first `num_ranks` ranks; entry n must have rank n, as in the library."""
     if not isinstance(entries, list) or not 0 < num_ranks <= len(entries):
         message = f"must be a list of at least {num_ranks} tokens (config.default_vocab_size)"
         raise VocabularyError.at("vocab", message)
@@ -112,7 +112,7 @@ def _token(entry: Any, rank: int) -> bytes | None:
 
 
 def _control_tokens(entries: Any, num_control: int) -> list[SpecialToken]:
-    """Name the control tokens, and the library's fillers after them."""
+    """Make the control tokens of a file, and the library's fillers after them."""
     named = list(_CONTROL_TOKENS) if entries is None else _names(entries)
     if len(named) > num_control:
         message = f"{len(named)} tokens; config.default_num_special_tokens is {num_control}"

@@ -1,4 +1,4 @@
-"""Reads and writes vocab_config.json: a k-mer or character vocabulary as a config.
+"""Reads and writes vocab_config.json, which holds a k-mer or character vocabulary and its rule.
 
 A folder of `save_pretrained` holds this one file; `{"model_type": "kmer", "k": 6}` alone means the
 6-mers of the mtDNA model. All fields but k have defaults:
@@ -8,12 +8,12 @@ A folder of `save_pretrained` holds this one file; `{"model_type": "kmer", "k": 
     stride, frame, remainder, case, whitespace, circular, junction, max_piece_tokens
                       as in types.Kmers (stride 1, "sequence", "drop", "upper", "letter",
                       false, "append", null)
-    first_kmer_id     id of the first k-mer (behind the special tokens)
+    first_kmer_id     id of the first k-mer (the number of special tokens)
     letter_ids        {"A": 4102, ...}, ids of single letters
     unit              for characters: "codepoint" or "byte"
     special_tokens    [{"content": "[PAD]", "id": 0, ...}] with the flags of
                       types.SpecialToken, or only contents in order of their ids; default: the
-                      six of the mtDNA model, which are not looked for in the sequence
+                      six of the mtDNA model, which are not matched in the sequence
     unk_token_id, pad_token_id, bos_token_id, eos_token_id, cls_token_id, sep_token_id,
     mask_token_id     by default guessed from the special tokens
     begin_token_ids, end_token_ids
@@ -87,7 +87,7 @@ def read_kmer_config(data: bytes, max_tokens: int = MAX_TOKENS) -> Vocabulary:
         max_tokens: most ids; 12-mers of four letters have 4^12 and take 2 GiB.
 
     Raises:
-        VocabularyError: with every field that is wrong.
+        VocabularyError: some fields are wrong; it names each.
     """
     config = parse_json(data)
     if not isinstance(config, dict):
@@ -177,10 +177,11 @@ def _fields(
     return fields
 
 
-def _num_kmers(fields: dict[str, Any], most: int) -> int:
+def _num_kmers(fields: dict[str, Any], max_tokens: int) -> int:
     k, num_letters = fields["k"], len(fields.get("letters", "ACGT"))
-    if not 1 <= k <= MAX_K or num_letters**k > most or not 0 <= fields["first_id"] < most:
-        message = f"{k}: there must be 1 to {most} k-mers"
+    in_range = 1 <= k <= MAX_K and num_letters**k <= max_tokens
+    if not in_range or not 0 <= fields["first_id"] < max_tokens:
+        message = f"{k}: there must be 1 to {max_tokens} k-mers"
         raise VocabularyError.at("k", message)
     return int(num_letters**k)
 
@@ -191,7 +192,7 @@ def _tokens(
     tokens: list[bytes | None] = [None] * size
     by_byte = isinstance(model, Characters) and model.unit == "byte"
     for letter, token_id in model.letter_ids:
-        if 0 <= token_id < size:  # Else the checks of Vocabulary name it.
+        if 0 <= token_id < size:  # The checks of Vocabulary report other ids.
             tokens[token_id] = letter.encode("latin-1" if by_byte else "utf-8", "replace")
     if isinstance(model, Kmers):
         kmers = [word.encode() for word in all_kmers(model.letters, model.k)]
@@ -220,7 +221,7 @@ def write_kmer_config(vocabulary: Vocabulary) -> bytes:
     """Write the vocab_config.json of a k-mer or character vocabulary, with every field.
 
     Raises:
-        VocabularyError: the file cannot say the vocabulary.
+        VocabularyError: the file cannot express the vocabulary.
     """
     model = vocabulary.model
     if not isinstance(model, Kmers | Characters):

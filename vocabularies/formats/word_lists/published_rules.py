@@ -1,8 +1,8 @@
-"""The rules of published k-mer and character tokenizers, found by the head of their list.
+"""The rules of published k-mer and character tokenizers, found by the first tokens of their list.
 
-Only facts; sources: jerryji1993/DNABERT tokenization_dna.py, instadeepai/nucleotide-transformer
-tokenizers.py and transformers' EsmTokenizer, which ESM's proteins have, too, HazyResearch/hyena-dna
-hg38_char_tokenizer.py, vthawfeek/mtdna-foundation-model mtdna_fm/tokenizer.
+Sources: jerryji1993/DNABERT tokenization_dna.py; instadeepai/nucleotide-transformer tokenizers.py;
+transformers' EsmTokenizer, for Nucleotide Transformer and ESM's proteins; HazyResearch/hyena-dna
+hg38_char_tokenizer.py; vthawfeek/mtdna-foundation-model mtdna_fm/tokenizer.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ DNABERT1_PIECE_TOKENS = 510
 
 
 def apply_published_rule(vocabulary: Vocabulary) -> Vocabulary:
-    """Give a vocabulary the rule of the published one whose list begins in the same way.
+    """Give a vocabulary the rule of the published one whose list begins with the same tokens.
 
-    In which order its four letters are counted decides about ids, not about the rule.
+    The order in which its four letters are counted may differ: it decides ids, not the rule.
     """
     head = tuple(token.content for token in vocabulary.special_tokens)
     match vocabulary.model:
@@ -48,7 +48,7 @@ def apply_published_rule(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _are_acgt(letters: tuple[tuple[str, int], ...]) -> bool:
-    """Whether they are the k-mers of one letter."""
+    """Whether these are the 1-mers A, C, G and T with ids in that order."""
     first_id = letters[0][1]
     return letters == tuple((letter, first_id + i) for i, letter in enumerate("ACGT"))
 
@@ -61,13 +61,13 @@ def _dnabert1(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
 
 
 def _mtdna(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
-    """Make sequences upper case; its code never looks for special tokens in them."""
+    """Make sequences upper case and match no special token in them, as the published code does."""
     special = tuple(replace(token, matched=False) for token in vocabulary.special_tokens)
     return replace(vocabulary, model=replace(model, case="upper"), special_tokens=special)
 
 
 def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
-    """Put <cls> first and nothing last; <eos> and <bos> are listed, but have no role."""
+    """Put <cls> first and nothing last; <eos> and <bos> are in the list, but have no role."""
     special = tuple(
         replace(token, special=token.content in NT_V1) for token in vocabulary.special_tokens
     )
@@ -87,9 +87,10 @@ def _hyenadna(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _esm(vocabulary: Vocabulary) -> Vocabulary:
-    """Put <cls> first and <eos> last; white space goes, each unknown run is one <unk>.
+    """Put <cls> first and <eos> last; white space is dropped, each unknown run is one <unk>.
 
-    The class splits at Python's white space, of which four controls are no white space elsewhere.
+    The class splits at Python's white space. Four control characters of it are no white space to
+    the pretokenizer, so they become blanks first.
     """
     roles = vocabulary.roles
     return replace(

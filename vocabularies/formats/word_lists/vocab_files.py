@@ -1,9 +1,9 @@
 """Reads and writes lists of words (vocab.txt, or vocab.json alone) of k-mers and characters.
 
-Such a list holds tokens and ids but not the rule. The rule is taken from how the list is made: the
-special tokens at its head tell DNABERT-1, Nucleotide Transformer, HyenaDNA, mtDNA and the protein
-models of ESM apart; any other list of all k-mers is read at every base, any other list of letters
-one id a letter. A list that needs another rule is written as vocab_config.json (`kmer_config`).
+Such a list holds tokens and ids but not the rule. Its first special tokens identify DNABERT-1,
+Nucleotide Transformer, HyenaDNA, mtDNA and the protein models of ESM; any other list of all k-mers
+means k-mers at every base, any other list of letters one id a letter. A vocabulary with another
+rule is written as vocab_config.json (`kmer_config`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Place = Callable[[int], str]
 
 
 def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
-    """Read a word on each line, its id the line's number from 0.
+    """Read a list with a word on each line; its id is the number of the line, from 0.
 
     Raises:
-        VocabularyError: with the lines that do not fit.
+        VocabularyError: some lines are wrong; it names each.
     """
     lines = [line.removesuffix("\r") for line in decode_text(data).split("\n")]
     while lines and not lines[-1]:
@@ -38,10 +38,10 @@ def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None)
 
 
 def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
-    """Read an object of word -> id.
+    """Read a list that is an object of word -> id.
 
     Raises:
-        VocabularyError: with the ids that do not fit.
+        VocabularyError: some entries are wrong; it names the id of each.
     """
     vocab = read_token_ids(parse_json(data), "vocab.json")
     words = {token_id: word for word, token_id in sorted(vocab.items(), key=lambda item: item[1])}
@@ -64,11 +64,11 @@ def make_word_vocabulary(
     Args:
         words: id -> word, in order of the ids.
         special_tokens: content -> id of words that are special; None: those in [] or <>.
-        where: how findings call a place, and what the first place is called.
-        first_place: number of the first place.
+        where: the format of a place in findings.
+        first_place: the number of the place of id 0.
 
     Raises:
-        VocabularyError: the list is of no kind that is read.
+        VocabularyError: the words are neither letters nor all k-mers.
     """
 
     def place(token_id: int) -> str:
@@ -76,7 +76,7 @@ def make_word_vocabulary(
 
     special = _special(words, special_tokens, place)
     ordinary = {token_id: word for token_id, word in words.items() if token_id not in special}
-    _refuse_others(ordinary, place)
+    _check_words(ordinary, place)
     lengths = {len(word) for word in ordinary.values()}
     if lengths == {1}:
         model: Model = _characters(ordinary, special)
@@ -108,8 +108,8 @@ def _special(words: Words, given: Mapping[str, int] | None, place: Place) -> dic
     return {token_id: word for word, token_id in sorted(given.items(), key=lambda item: item[1])}
 
 
-def _refuse_others(ordinary: Words, place: Place) -> None:
-    """Refuse lists that are not of letters and words of one length, such as WordPiece's."""
+def _check_words(ordinary: Words, place: Place) -> None:
+    """Refuse lists that hold more than letters and words of one length, such as WordPiece's."""
     pieces = [token_id for token_id, word in ordinary.items() if word.startswith("##")]
     if pieces:
         message = f"{ordinary[pieces[0]]!r}: a WordPiece list, which lacks its rules (lower case,"
@@ -160,14 +160,15 @@ def _kmers(ordinary: Words, special: Mapping[int, str], k: int, place: Place) ->
         letters += letter
     if len(letters) ** k != len(ids):
         raise VocabularyError.at(place(first), _why_not_all([ordinary[i] for i in ids], k))
-    findings, in_order = [], zip(ids, all_kmers(letters, k), strict=True)
-    for right_id, (token_id, right) in enumerate(in_order, first):
+    findings = []
+    in_order = zip(ids, all_kmers(letters, k), strict=True)
+    for expected_id, (token_id, expected) in enumerate(in_order, first):
         word = ordinary[token_id]
-        if word != right:
-            message = f"{word!r} where {right!r} comes in counting order"
+        if word != expected:
+            message = f"{word!r} where {expected!r} comes in counting order"
             findings.append(Finding(place(token_id), message))
-        elif token_id != right_id:
-            message = f"{word!r} belongs to {place(right_id)}: k-mers lie side by side"
+        elif token_id != expected_id:
+            message = f"{word!r} belongs to {place(expected_id)}: k-mers lie side by side"
             findings.append(Finding(place(token_id), message))
     if findings:
         raise VocabularyError(findings[:100])
