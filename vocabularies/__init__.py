@@ -1,4 +1,4 @@
-"""Vocabularies: what they are, which ids they give, their files and how they are learnt.
+"""Vocabularies: their fields, the ids that they define, their files and their training.
 
 The folders, from the lowest to the highest: `preprocessing`, `model`, `batch`, `reference`,
 `formats`, `builtin`, `sequences`, `motifs`, `training`; each imports only lower ones. The GPU

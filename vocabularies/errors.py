@@ -1,4 +1,4 @@
-"""The error of a wrong vocabulary, or of a wrong file of one, with the place of every fault."""
+"""The error of a wrong vocabulary or vocabulary file; it names the place of every fault."""
 
 from __future__ import annotations
 

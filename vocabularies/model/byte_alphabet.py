@@ -7,7 +7,7 @@ tokenizer.json relies on.
 from __future__ import annotations
 
 UTF8_BYTES = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
-"""The bytes that texts may hold; vocabularies that were learnt of texts may lack the others."""
+"""The bytes that UTF-8 texts can hold; a vocabulary learnt from texts may lack the others."""
 
 
 def _byte_to_character() -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def from_alphabet(token: str) -> bytes:
 
 
 def added_token_bytes(content: str) -> bytes:
-    """Return what the byte-level decoder of `tokenizers` makes of an added token's content.
+    """Decode an added token's content as the byte-level decoder of `tokenizers` does.
 
     Example: "Ġthe" is " the" and "é" the byte E9, but "é!中" with a character outside of the
     alphabet is its own UTF-8.

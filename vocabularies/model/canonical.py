@@ -1,4 +1,4 @@
-r"""Writes the canonical form of a vocabulary: the bytes that its digest is taken of.
+r"""Writes the canonical form of a vocabulary, the bytes that its digest hashes.
 
 Layout, all integers little-endian:
 
@@ -26,7 +26,7 @@ MAGIC = b"warptok vocabulary 1\n"
 
 
 def to_bytes(vocabulary: VocabularyFields) -> bytes:
-    """Write the canonical form; the bytes are equal exactly when all fields are equal."""
+    """Write the canonical form; two vocabularies with equal fields, and no others, share it."""
     merges = getattr(vocabulary.model, "merges", ())
     model = {
         field.name: getattr(vocabulary.model, field.name)

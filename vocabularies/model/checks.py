@@ -21,15 +21,15 @@ from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 MAX_FINDINGS = 100
 MAX_K = 12
 MAX_PIECE_TOKENS = 2**31 - 1
-MAX_TEMPLATE = 1_000  # Ids around each of a request's texts, of which there are many.
-MAX_CONTENT = 4_096  # Characters of a special token, which every load looks for.
+MAX_TEMPLATE = 1_000  # Ids in a prefix or suffix, which every text of a request gets.
+MAX_CONTENT = 4_096  # Characters of a special token; every text is searched for it.
 MAX_GROWTH = 256  # Bytes that all normalizers together make of one; 12 in Llama 2's file.
 TOO_LONG = f"a text could become more than {MAX_GROWTH} times as long"
-MAX_HOLES = 65_536  # A number of some digits must not take the memory of millions of tokens.
+MAX_HOLES = 65_536  # A short file with one large id must not take the memory of millions of tokens.
 
 
 def find_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
-    """Yield every fault, at most MAX_FINDINGS of them and a last line that says so."""
+    """Yield every fault; after MAX_FINDINGS of them, one last finding that says there are more."""
     for count, fault in enumerate(_all_faults(vocabulary)):
         if count == MAX_FINDINGS:
             yield Finding("vocabulary", f"more than {MAX_FINDINGS} faults; the rest is not listed")
@@ -124,22 +124,23 @@ def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for i, token in enumerate(vocabulary.special_tokens if is_sound else ()):
         if token.matched and token.normalized and token.content:
-            left = normalize(token.content, vocabulary.normalizers)[0]
-            if not left:
-                # The libraries look for what is left of it, and find nothing everywhere, for ever.
+            normalized, _ = normalize(token.content, vocabulary.normalizers)
+            if not normalized:
+                # The libraries then search for the empty string, match everywhere and never end.
                 yield Finding(f"special_tokens[{i}]", "nothing is left of it after the normalizers")
-            elif seen.setdefault(left, i) != i and vocabulary.normalizers:
-                # The library finds now one and now the other, by the seed of a hash function.
-                message = f"is the same as special_tokens[{seen[left]}] after the normalizers"
+            elif seen.setdefault(normalized, i) != i and vocabulary.normalizers:
+                # The library finds one or the other, by the seed of a hash function.
+                message = f"is the same as special_tokens[{seen[normalized]}] after the normalizers"
                 yield Finding(
                     f"special_tokens[{i}]", f"{message}: which of them is meant is not said"
                 )
 
 
 def max_growth(literal: str, content: str) -> int:
-    """Return the bytes for one where `content` replaces `literal`; "" is between all characters.
+    """Return the most bytes that one byte becomes where `content` replaces `literal`.
 
-    A regular expression that never matches nothing is as bad as a literal of one byte.
+    An empty literal stands between all characters. A regular expression that matches at least one
+    character grows a text at most as a literal of one byte does.
     """
     if not literal:
         return 1 + len(content.encode())
@@ -189,7 +190,7 @@ def _all_merges_fit(tokens: tuple[bytes | None, ...], merges: tuple[tuple[int, i
     try:
         spelled = map(add, map(token_of, lefts.tolist()), map(token_of, rights.tolist()))
         return set(tokens).issuperset(spelled)
-    except TypeError:  # A part that means nothing.
+    except TypeError:  # A merge names an id that means nothing.
         return False
 
 
@@ -274,7 +275,7 @@ def _each_motif(vocabulary: VocabularyFields) -> Iterator[Finding]:
     contents = {token.content for token in vocabulary.special_tokens}
     ordinary = {t for i, t in enumerate(vocabulary.tokens) if t and i not in special_ids}
     seen: dict[str, int] = {}
-    never = _never_left(vocabulary.normalizers)
+    never = _removed_letters(vocabulary.normalizers)
     for i, motif in enumerate(vocabulary.motifs):
         where, encoded = f"motifs[{i}]", motif.encode()
         lost = sorted(never & {*motif})
@@ -294,8 +295,8 @@ def _each_motif(vocabulary: VocabularyFields) -> Iterator[Finding]:
         seen.setdefault(motif, i)
 
 
-def _never_left(steps: tuple[Normalizer, ...]) -> set[str]:
-    """Find the ASCII letters that no text has once it is normalized."""
+def _removed_letters(steps: tuple[Normalizer, ...]) -> set[str]:
+    """Find the ASCII letters that no normalized text holds."""
     gone: set[str] = set()
     for step in steps:
         if step.kind == "lowercase":

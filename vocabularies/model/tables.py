@@ -1,7 +1,7 @@
-"""A vocabulary as flat NumPy arrays, which engines look up instead of Python objects.
+"""Makes flat NumPy arrays of a vocabulary, which engines look up instead of Python objects.
 
-Made once when a vocabulary is loaded, for the CPU and for a device alike. Knows no batch and no
-engine. Every array is read-only.
+They are made once, when a vocabulary is loaded, for the CPU and for a device alike. Knows no batch
+and no engine. Every array is read-only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vocabularies.preprocessing.unicode_classes import class_mask
 
 BASE, SINGLE, SPACE, OTHER = range(4)
 DROPPED = -1
-"""In a character table: the character gives no id."""
+"""The entry of a character table for a character that gives no id."""
 ASCII = 128
 Scalar = TypeVar("Scalar", bound=np.generic)
 PYTHON_SPACE = [byte for byte in range(ASCII) if chr(byte).isspace()]
@@ -47,17 +47,17 @@ class KmerTable:
     """The letters of a k-mer vocabulary, its case rule already applied.
 
     Attributes:
-        codes: int32[256], a byte's letter index 0..n-1; n**k for a byte that is no letter, which
-            lifts any k-mer that holds it to n**k or more.
+        codes: int32[256], a byte's letter index 0..n-1; n**k for a byte that is no letter, so that
+            the number of any k-mer that holds it is n**k or more.
         classes: uint8[256], BASE for a letter; SINGLE for another byte with an id of its own; SPACE
             for white space that gives no id; OTHER for the rest.
         letter_ids: int32[256], ids of single letters; the unknown id where there is none.
-        is_space: bool[256], ASCII white space as Python has it.
-        needs_reference: bool[256], bytes at which a row may need the reference: non-ASCII ones, one
-            byte of each special token that is looked for, and where a text may be words all that
-            may take a k-mer apart (`bert_basic_tokenizer`).
-        is_sign: bool[256], where a text may be words of k-mers at every base: ASCII signs that are
-            no letters and in no special token, which only take a k-mer apart.
+        is_space: bool[256], ASCII white space as Python's str.isspace has it.
+        needs_reference: bool[256], bytes that may make a row need the reference: non-ASCII ones,
+            one byte of each special token that is matched, and with whitespace "words" every byte
+            at which `bert_basic_tokenizer` may split a k-mer.
+        is_sign: bool[256], with whitespace "words" and k-mers at every base: ASCII signs that are
+            no letters and in no special token; all that they do is split a k-mer.
         num_kmers: n**k.
     """
 
@@ -76,7 +76,7 @@ class CharacterTable:
 
     Attributes:
         ids: int32[M + 1] by byte or code point, at least 256 entries; the last entry stands for
-            everything from M on; DROPPED where no id is given.
+            all code points from M on; DROPPED where no id is given.
         drops: whether any entry is DROPPED.
         by_byte: bytes are looked up (True) or code points (False).
         ascii_only: a row with a non-ASCII byte needs the reference.
@@ -184,7 +184,7 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
 
 
 def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
-    """Whether every ASCII character gives its own id, whatever is around it."""
+    """Whether every ASCII character gives its own id, whichever characters are beside it."""
     return (
         not model.merges
         and not model.byte_level
@@ -218,8 +218,8 @@ def _bpe_characters(
 def mark_special_bytes(vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Mark one byte of each special token that is matched, bool[256]; of a letter both cases.
 
-    A text with none of these bytes holds no special token. A sign is taken where there is one, as
-    the letters of a sequence are everywhere.
+    A text with none of these bytes holds no special token. The byte is a sign where the token has
+    one, since letters are in every sequence.
     """
     marks = np.zeros(256, np.bool_)
     for token in vocabulary.special_tokens:

@@ -1,4 +1,4 @@
-"""The value types that a vocabulary is made of: its models, special tokens and fields.
+"""The types of a vocabulary's values: its models, special tokens and fields.
 
 Nothing here is checked: `checks` finds the faults of the fields, and `vocabulary` refuses them.
 """
@@ -23,9 +23,9 @@ class SpecialToken:
             keeps it and the mode "plain" still finds it, as Hugging Face does.
         matched: False for a token that only the template, padding or masking uses; its text inside
             the input is ordinary text.
-        normalized: looked for after the normalizers instead of before.
-        lstrip, rstrip: takes the white space on that side with it.
-        single_word: found only where no letter, digit or underscore touches it.
+        normalized: matched after the normalizers instead of before them.
+        lstrip, rstrip: the match includes the white space on that side.
+        single_word: matched only where no letter, digit or underscore touches it.
     """
 
     content: str
@@ -45,7 +45,7 @@ class Bpe:
     Attributes:
         merges: (left id, right id) by rank; the pair becomes the token that spells both.
         byte_level: symbols begin as bytes (True) or as Unicode characters (False).
-        ignore_merges: a pretoken that is a whole token gets its id, whatever the merges give.
+        ignore_merges: a pretoken that is a whole token gets its id without any merge.
         unknown_id: id of a symbol that is no token; None drops it, as Hugging Face does.
         fuse_unknown: neighbouring unknown symbols become one id.
     """
@@ -66,20 +66,21 @@ class Kmers:
     Attributes:
         letters: the letters in counting order: "ACGT" or "ATCG".
         frame: "sequence": a k-mer at 0, stride, 2*stride ...; one that holds another letter is
-            `unknown_id`. "run": the frame starts anew in every run of `letters`; what is left at a
-            run's end follows `remainder`; a letter of `letter_ids` outside `letters` (N) is its own
-            id and every maximal run of other letters is one `unknown_id`; stride is k.
+            `unknown_id`. "run": the frame starts anew in every run of `letters`; the letters behind
+            a run's last k-mer follow `remainder`; a letter of `letter_ids` outside `letters` (N) is
+            its own id and every maximal run of other letters is one `unknown_id`; stride is k.
         letter_ids: ids of single letters, used by frame "run".
-        remainder: "drop" what is left over at the end (< k letters), or an id for each of its
-            "letters".
+        remainder: the fewer than k letters behind the last k-mer: "drop" gives them no id,
+            "letters" gives each its own.
         case: "upper" makes the sequence upper case first.
         whitespace: "letter": like any other letter; "skip": gives no id and ends a run; "words": a
-            text with white space is read as k-mers that are already apart; with or without it,
-            k-mers at every base are taken apart at punctuation (`bert_basic_tokenizer`).
+            text with white space is read as k-mers that are already separated; with or without
+            it, k-mers at every base are split at punctuation (`bert_basic_tokenizer`).
         circular: the sequence wraps unless the request says otherwise.
         junction: where the k-mers over the junction of a circular sequence stand: "append" (token
             p reads p..p+k-1 modulo L) or "prepend" (the last k-1 bases are put in front).
-        max_piece_tokens: the template stands around every so many tokens (DNABERT-1: 510).
+        max_piece_tokens: begin and end tokens stand around every piece of so many tokens
+            (DNABERT-1: 510); None: around all of them once.
     """
 
     k: int
@@ -119,8 +120,8 @@ class Upstream:
     """A tokenizer that only the Hugging Face library computes (Unigram, WordPiece, unknown rules).
 
     Attributes:
-        tokenizer_json: the file as it came, truncation and padding removed.
-        reason: why no model of ours covers it, in words for the person who uploaded it.
+        tokenizer_json: the uploaded file, with truncation and padding set to null.
+        reason: why none of the other models covers it; the uploader reads it.
     """
 
     tokenizer_json: str
@@ -136,15 +137,15 @@ class VocabularyFields:
 
     Attributes:
         tokens: id -> the bytes it stands for; None where an id means nothing. A special token
-            stands for the UTF-8 bytes of its content, or, in byte-level BPE, for what that means in
-            GPT-2's alphabet (`byte_alphabet.added_token_bytes`).
+            stands for the UTF-8 bytes of its content, or, in byte-level BPE, for the bytes that its
+            content spells in GPT-2's alphabet (`byte_alphabet.added_token_bytes`).
         model: the rule by which a pretoken becomes ids.
         special_tokens: see SpecialToken.
-        normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
+        normalizers: applied in order, before the pretokenizer, to the texts between special tokens.
         pretokenizer: its name, see `pretokenizers`.
-        motifs: what the pretokenizer "motifs" keeps whole, in the order of their characters
-            whatever the order they were given in. Each is an ordinary token, found in normalized
-            text, and the model ignores merges, so that it is that token.
+        motifs: the strings that the pretokenizer "motifs" keeps whole, sorted by their characters.
+            Each is an ordinary token, found in normalized text, and the model ignores merges, so
+            that a motif becomes that token.
         prefix, suffix: ids put around the ids of a text when special tokens are added.
         roles: ids of the tokens used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where
             there are such.
@@ -163,7 +164,7 @@ class VocabularyFields:
     padding_side: Literal["right", "left"] = "right"
 
     def __len__(self) -> int:
-        """Count the ids, holes included: every id is below it."""
+        """Return the number of ids, holes included; every id is below it."""
         return len(self.tokens)
 
     @property

@@ -1,4 +1,4 @@
-"""A vocabulary: a frozen value that is checked when it is made and known by its digest.
+"""A vocabulary: a frozen value, checked when it is made and identified by its digest.
 
 Knows nothing about files, engines or HTTP: `formats` makes it from files, `reference` defines the
 ids that it gives.
@@ -64,9 +64,9 @@ class Vocabulary(VocabularyFields):
     def supports_reverse_complement(self) -> bool:
         """Whether its texts may be nucleotide sequences, which have another strand.
 
-        Single letters may. k-mers may where they are over nucleotides. Of BPE and what the library
-        computes, at least half of the tokens of several letters must spell nucleotides: all of
-        DNABERT-2's do, of GPT-2's 9 %.
+        Texts of single characters may. Texts of k-mers may if their letters are nucleotides. BPE
+        and upstream vocabularies qualify if at least half of their tokens of several letters spell
+        nucleotides: all of DNABERT-2's do, 9 % of GPT-2's.
         """
         match self.model:
             case Characters():
@@ -78,7 +78,7 @@ class Vocabulary(VocabularyFields):
         return 2 * sum(not word.strip(NUCLEOTIDES) for word in words) >= len(words)
 
     def token_string(self, token_id: int) -> str:
-        """Return the token for people; bytes that are not UTF-8 in the byte-level alphabet.
+        """Return a token as readable text; bytes that are not UTF-8 in the byte-level alphabet.
 
         Raises:
             IndexError: no token has this id.
