@@ -1,7 +1,7 @@
 """Saves a training so that it can be continued: the tokens in their slots, and the merges.
 
-An .npz of NumPy arrays and one JSON header; nothing in it is executed. Counts are not stored: they
-follow from the tokens.
+The file is an .npz of NumPy arrays and one JSON header; nothing in it is executed. Counts are not
+stored: they follow from the tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vocabularies.errors import VocabularyError
 
 VERSION = 1
-NUM_FIELDS = 6  # Of `training.Merge`.
+NUM_FIELDS = 6  # Fields of `merger.Merge`.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class TrainingState:
 
     Attributes:
         first: `Segmentation.first`.
-        merges: `training.Merge` of every merge so far.
+        merges: the fields of a `merger.Merge` for every merge so far.
     """
 
     first: NDArray[np.signedinteger[Any]]
@@ -37,30 +37,30 @@ class TrainingState:
 
 
 def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> None:
-    """Write a training; the file is whole at every moment.
+    """Write the state of a training to a file, atomically.
 
     Args:
-        path: written over where it is there.
-        key: what the training depends on, JSON.
-        state: its state.
+        path: the file, replaced if it exists.
+        key: everything that the training depends on, as JSON values.
+        state: the state.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     header = json.dumps({"version": VERSION, **key})
     merges = np.array(state.merges, np.int64).reshape(-1, NUM_FIELDS)
-    beside = path.with_name(path.name + ".new")
-    with open(beside, "wb") as file:
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "wb") as file:
         np.savez(file, header=np.array(header), first=state.first, merges=merges)
-    os.replace(beside, path)
+    os.replace(temporary, path)
 
 
 def read_state(path: Path, key: Mapping[str, object]) -> TrainingState | None:
-    """Read the training of a file; None where there is no file.
+    """Read the state of a training from a file; None where there is no file.
 
     Raises:
-        VocabularyError: the file is damaged, or that of another training.
-        OSError: it cannot be read.
+        VocabularyError: the file is damaged, or it is of a training with another key.
+        OSError: the file cannot be read.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Lays a corpus out in the slots that training merges in, with its spans and the first ids.
+"""Lays a corpus out in slots for training, with the spans of motifs and the ids of letters.
 
 Knows no pairs and no scores.
 """
@@ -18,8 +18,8 @@ from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.segmentation import BARRIER
 
-TAKEN_AT_ONCE = 1 << 20
-LONG_ROW = 1000  # Letters of a sequence, on average, from which on each is copied by itself.
+LOOKED_UP_AT_ONCE = 1 << 20
+LONG_ROW = 1000  # Mean letters of a sequence from which on each sequence is copied by itself.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,15 +27,17 @@ class Layout:
     """The slots, spans and ids that training starts from.
 
     Attributes:
-        letters: the letters that are tokens, by id from `num_special` on.
-        motifs: the motifs that are tokens, spelled as in the corpus, by id behind the letters.
-        num_special: special tokens, which have the first ids.
+        letters: the letters that are tokens; the first has the id `num_special`.
+        motifs: the motifs that are tokens, spelled as in the corpus; their ids follow the letters'.
+        num_special: the number of special tokens, which have the first ids.
         symbols: int16 or int32[slots], id of each letter, BARRIER between sequences and for
             unknown letters.
-        span_begins, span_ends, span_weights: int64[S], slots, and thousandths.
+        span_begins, span_ends: int64[S], slots.
+        span_weights: int64[S], thousandths.
         slot_counts: int64[slots], how often each slot counts; None: once.
-        num_fixed_tokens: tokens that no merge changes: motifs cut out, and unknown letters.
-        num_bases: letters of the whole corpus.
+        num_fixed_tokens: the number of tokens that no merge changes: motifs that were cut out, and
+            unknown letters.
+        num_bases: the letters of the whole corpus.
     """
 
     letters: str
@@ -69,9 +71,9 @@ def corpus_spans(
     """Find every span of a corpus: motifs anywhere, and a region by position.
 
     Args:
-        corpus: what is searched.
-        motifs: None: none.
-        seed_region: first and last base, from 1; None: none.
+        corpus: the corpus to search.
+        motifs: the motifs to find; None: no motifs.
+        seed_region: first and last base of the region, from 1; None: no region.
         confidence: int64[N], thousandths for each base, see `Spans.weighted`; None: 1.
     """
     spans = Spans.none() if motifs is None else find_spans(motifs, corpus.data, corpus.offsets)
@@ -89,7 +91,8 @@ def lay_out(
     """Lay a corpus out in slots.
 
     Raises:
-        VocabularyError: nothing to learn from, or more tokens than the vocabulary may have.
+        VocabularyError: the corpus holds no letter, the motifs do not fit the options, or there are
+            more tokens than `vocabulary_size`.
     """
     letters = "".join(sorted(options.alphabet)) if options.alphabet else corpus.letters
     if not letters:
@@ -101,7 +104,7 @@ def lay_out(
         num_cut, corpus, spans = _count(corpus, cut.begins), _between(corpus, cut), Spans.none()
     else:
         spans = corpus_spans(corpus, motifs, options.seed_region, confidence)
-    _refuse_too_many(options, letters, motif_tokens)
+    _check_vocabulary_size(options, letters, motif_tokens)
     num_special = len(options.special_tokens)
     symbols = _symbols(corpus, letters, num_special)
     unknown = np.flatnonzero(symbols == BARRIER)
@@ -120,7 +123,7 @@ def lay_out(
     )
 
 
-def _refuse_too_many(options: TrainingOptions, letters: str, motifs: tuple[str, ...]) -> None:
+def _check_vocabulary_size(options: TrainingOptions, letters: str, motifs: tuple[str, ...]) -> None:
     num_special = len(options.special_tokens)
     if num_special + len(letters) + len(motifs) > options.vocabulary_size:
         message = (
@@ -137,9 +140,9 @@ def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signe
     ids = np.full(256, BARRIER, dtype)
     ids[[*letters.encode()]] = num_special + np.arange(len(letters))
     symbols = np.empty(len(corpus.data), dtype)
-    # Taking makes eight bytes of each letter that it looks up.
-    for begin in range(0, len(symbols), TAKEN_AT_ONCE):
-        part = slice(begin, begin + TAKEN_AT_ONCE)
+    # In blocks: np.take converts its index to eight bytes a letter.
+    for begin in range(0, len(symbols), LOOKED_UP_AT_ONCE):
+        part = slice(begin, begin + LOOKED_UP_AT_ONCE)
         np.take(ids, corpus.data[part], out=symbols[part], mode="clip")
     return symbols
 
@@ -200,14 +203,14 @@ def _cut_out(
 
 
 def _most_frequent(bank: MotifBank, spans: Spans, number: int) -> MotifBank:
-    """Keep the motifs of the highest total weight where cut out; of equal ones the first."""
+    """Keep the motifs with the highest total weight in these spans; of equal ones the first."""
     totals = np.bincount(spans.motifs, minlength=len(bank)) * bank.weights
     kept = np.sort(np.argsort(-totals, kind="stable")[:number])
     return replace(bank, motifs=tuple(bank.motifs[i] for i in kept))
 
 
 def _between(corpus: Corpus, spans: Spans) -> Corpus:
-    """Make each stretch between spans that do not overlap a sequence of its own."""
+    """Make a corpus of the stretches between spans, which do not overlap: each is a sequence."""
     edges = np.zeros(len(corpus.data) + 1, np.int64)
     np.add.at(edges, spans.begins, 1)
     np.add.at(edges, spans.ends, -1)

@@ -1,7 +1,7 @@
-"""Finds the best pair of tokens of a corpus and merges it.
+"""Finds the best pair of tokens in a corpus and merges it.
 
-`CpuMerger` does so in NumPy, `gpu.training.merger.DeviceMerger` on a GPU; both make the same
-merges. Knows no vocabulary and no file.
+`CpuMerger` works in NumPy, `gpu.training.merger.DeviceMerger` on a GPU; both make the same merges.
+Knows no vocabulary and no file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ids = NDArray[np.signedinteger[Any]]
 
 
 class Merge(NamedTuple):
-    """One merge and the figures that it was chosen by, in their integer units."""
+    """One merge and the integer figures of its pair when it was chosen; see `pair_table`."""
 
     left: int
     right: int
@@ -38,29 +38,29 @@ class Merger(Protocol):
 
     @property
     def num_tokens(self) -> int:
-        """Tokens now, each as often as its sequence counts."""
+        """The number of tokens now, each counted as often as its sequence counts."""
 
     @property
     def first(self) -> Ids:
         """`Segmentation.first`."""
 
     def best(self) -> Merge | None:
-        """Find the pair of the highest score; of equal ones that of the lowest left, right id.
+        """Find the pair of the highest score; of equal scores the lowest left, then right id.
 
-        None: no pair is frequent enough and scores enough.
+        Returns None where no pair has both `min_frequency` and the least score.
         """
 
     def merge(self, merge: Merge, merged_id: int) -> None:
         """Make one token of every occurrence of the best pair, leftmost first."""
 
     def close(self) -> None:
-        """Release its memory."""
+        """Release the memory of the merger."""
 
 
 MakeMerger = Callable[[Layout, TrainingOptions, Ids, list[int]], Merger]
 """Makes a Merger of a layout, options, `first` (may be overwritten) and the length of each id.
 
-Raises a VocabularyError where weights overflow a score, and errors of its own.
+It raises VocabularyError where weights could overflow a score, and may raise errors of its own.
 """
 
 
@@ -84,7 +84,7 @@ class CpuMerger:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens now, each as often as its sequence counts."""
+        """The number of tokens now, each counted as often as its sequence counts."""
         return self._segmentation.num_tokens
 
     @property
@@ -100,19 +100,19 @@ class CpuMerger:
         return Merge(*self._records.pair(record), *self._records.figures(record))
 
     def merge(self, merge: Merge, merged_id: int) -> None:
-        """Merge the pair that `best` has just given."""
+        """Merge the pair that `best` has just returned."""
         assert self._best is not None
         self._segmentation.merge(self._best, merged_id)
 
     def close(self) -> None:
-        """Do nothing: memory goes with this object."""
+        """Do nothing: Python frees the memory with this object."""
 
 
 def span_scores(layout: Layout, options: TrainingOptions) -> SpanScores | None:
     """Make bonus and penalty tables; None where there are no spans.
 
     Raises:
-        VocabularyError: scores may not fit into 64 bits, or spans have too many different weights.
+        VocabularyError: a score could exceed 64 bits, or spans have too many different weights.
     """
     if not len(layout.span_begins):
         return None
@@ -127,7 +127,7 @@ def span_scores(layout: Layout, options: TrainingOptions) -> SpanScores | None:
 
 
 def _last(first: Ids, lengths: list[int]) -> Ids:
-    """Return the id of each token where it ends."""
+    """Return `Segmentation.last`: the id of each token in the slot where it ends."""
     last = np.where(first == BARRIER, BARRIER, GONE).astype(first.dtype)
     begins = np.flatnonzero(first >= 0)
     ids = first[begins]
@@ -136,7 +136,7 @@ def _last(first: Ids, lengths: list[int]) -> Ids:
 
 
 def _check_scores(layout: Layout, options: TrainingOptions) -> None:
-    """Refuse weights whose scores may not fit into 64 bits, in any order of adding."""
+    """Refuse weights whose scores could exceed 64 bits, in any order of adding."""
     rule = options.rule
     heaviest = int(layout.span_weights.max())
     per_base = UNIT + (rule.motif_weight + rule.penalty_weight) * heaviest

@@ -1,6 +1,6 @@
-"""The options of a training: every choice by name, with its default and the reason for it.
+"""The options of a training, each with its default and the reason for the default.
 
-Knows no corpus. Weights and compressions are decimal numbers to three places: scores are integers.
+Knows no corpus. Weights and compressions have at most three decimals, so that scores are integers.
 """
 
 from __future__ import annotations
@@ -21,47 +21,51 @@ THOUSAND = 1000
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """The options of a training; corpus, motifs and confidence are arguments of their own.
+    """The options of a training; corpus, motifs and confidence are arguments of `train`.
 
     Attributes:
-        vocabulary_size: ids in all: special tokens, letters, motif tokens, merges. 512 as in the
-            GeneticBPE paper.
-        min_frequency: a rarer pair is not merged. 2: a token seen once is the corpus, not its rule.
-        max_token_length: most letters of a learnt token; None: any number.
-        motif_weight: the paper's lambda, for each occurrence inside a motif's span. 2.5 is its
-            best.
-        penalty_weight: its mu, for each occurrence that crosses a motif's border. 10: "a value
-            like 10 or 20" (section 6.2). Without motifs neither has any effect: plain BPE.
+        vocabulary_size: the number of ids: special tokens, letters, motif tokens and merges.
+            Default 512, as in the GeneticBPE paper.
+        min_frequency: the least number of occurrences of a pair that is merged. Default 2: a token
+            that occurs once says nothing about other texts.
+        max_token_length: most letters of a learnt token; None: no limit.
+        motif_weight: the paper's lambda, for each occurrence inside a motif's span. Default 2.5,
+            the paper's best.
+        penalty_weight: the paper's mu, for each occurrence that crosses a motif's border. Default
+            10: "a value like 10 or 20" (section 6.2). Without motifs neither weight has an effect:
+            the training is plain BPE.
         min_compression: the paper's c_min, letters for each token of the whole corpus; None: no
             such limit.
-        stop: "either": at the vocabulary size or the compression, whichever comes first
-            (Algorithm 1's while-condition); "both": when both are reached (the text of section
-            4.2), so the vocabulary may become larger. "either", because a model's embedding has the
-            vocabulary size.
-        merge_rule: "global": a merge holds wherever its pair stands (Equation 9); motifs only move
-            the choice, and encoding needs no motifs. "span_preserving": motifs are tokens, cut out
-            before anything is merged, in training and in encoding (Figure 3c); no token ever splits
-            a motif that was cut out, and the two weights have nothing left to decide. "global", for
-            it is what the paper's equation says.
-        motif_tokens: for "span_preserving": how many motifs become tokens, the most frequent by
-            weight; None: all of the bank.
+        stop: "either": stop at the vocabulary size or the compression, whichever comes first
+            (Algorithm 1's while-condition); "both": stop when both are reached (the text of section
+            4.2), so the vocabulary may become larger. Default "either", because a model's embedding
+            has the vocabulary size.
+        merge_rule: "global": a merge applies wherever its pair stands (Equation 9); motifs only
+            influence which pairs are merged, and encoding needs no motifs. "span_preserving":
+            motifs are tokens, cut out before anything is merged, in training and in encoding
+            (Figure 3c); no token splits a motif that was cut out, and the two weights have no
+            effect. Default "global", as in the paper's equation.
+        motif_tokens: for "span_preserving": how many motifs become tokens, those with the highest
+            total weight in the corpus; None: all of the bank.
         seed_region: first and last base, from 1, of a region that is a span in every sequence:
-            (2, 8) for miRNA; None: none. By position, so for "global" only.
-        penalty: "count": occurrences that cross a border (Algorithm 1); "binary": 1 for a pair that
-            has any ("binary in its simplest form", section 6.2). "count", for 10 or 20 is nothing
-            beside frequencies of thousands.
-        crossing: "split": a border is crossed by a token that has some of the motif and not all;
-            "any": also by one that has more than all of it. "split", for the motif is whole then,
-            and a motif inside a longer one would bar the longer one's token.
-        merge_harmful: go on with pairs whose score is not above 0. False: a merge that costs more
-            than it brings is none; Algorithm 1 does not say.
-        alphabet: the letters that are tokens; others are unknown and part what stands around them;
-            None: all that occur.
-        special_tokens: the first ids; "[UNK]" stands for letters that are no tokens, which are
-            dropped without it, as the Hugging Face library does.
+            (2, 8) for miRNA; None: no region. For "global" only, since encoding cannot find a
+            region by position.
+        penalty: "count": the number of occurrences that cross a border (Algorithm 1); "binary": 1
+            for a pair that has any ("binary in its simplest form", section 6.2). Default "count",
+            because one penalty of 10 or 20 hardly matters beside frequencies of thousands.
+        crossing: "split": a token crosses a border if it holds a part of the motif, not all of it,
+            and letters outside; "any": also if it holds all of the motif and letters outside.
+            Default "split": otherwise a motif inside a longer one would penalize the longer one's
+            token, which splits neither.
+        merge_harmful: also merge pairs whose score is not above 0. Default False: such a merge
+            costs more than it brings; Algorithm 1 leaves it open.
+        alphabet: the letters that are tokens; other letters are unknown, and no token spans them;
+            None: all letters of the corpus.
+        special_tokens: the tokens with the first ids. "[UNK]" stands for letters that are no
+            tokens; without it these are dropped, as in the Hugging Face library.
 
     Raises:
-        VocabularyError: with every option that is wrong.
+        VocabularyError: some options are wrong; it names each.
     """
 
     vocabulary_size: int = 512

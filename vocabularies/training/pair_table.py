@@ -1,6 +1,6 @@
 """The table of pairs of tokens: their frequency, bonus, penalty and score, and the best one.
 
-Knows no slots: `segmentation` reports what changes.
+Knows no slots: `segmentation` adds and subtracts occurrences.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class ScoreRule:
 
 
 class PairTable:
-    """Pairs by the number of their record; number 0 stands for every pair without one.
+    """Pairs of tokens, each a record with a number; number 0 stands for pairs without a record.
 
-    A few thousand candidates hold all pairs that score at least `_bar`; the best is looked for
-    among them, and when it is below the bar they are chosen anew.
+    The best pair is searched among at most MAX_CANDIDATES candidates, which hold every pair that
+    scores at least `_bar`. When the best candidate falls below the bar, they are chosen anew.
     """
 
     def __init__(self, min_frequency: int, rule: ScoreRule) -> None:
@@ -92,11 +92,11 @@ class PairTable:
         return int(self._lefts[record]), int(self._rights[record])
 
     def places(self, record: int) -> slice:
-        """Return the slice of `places` that has a record's occurrences."""
+        """Return the slice of `Segmentation`'s places that holds a record's occurrences."""
         return slice(int(self._begins[record]), int(self._ends[record]))
 
     def figures(self, record: int) -> tuple[int, int, int, int]:
-        """Return (frequency, bonus, penalty, score) of a record now."""
+        """Return the current (frequency, bonus, penalty, score) of a record."""
         columns = (self._frequencies, self._bonuses, self._penalties, self._scores)
         return tuple(int(column[record]) for column in columns)  # type: ignore[return-value]
 
@@ -109,7 +109,10 @@ class PairTable:
         frequencies: NDArray[np.int64],
         *sums: NDArray[np.int64],
     ) -> None:
-        """Add records with the next numbers; `sums` are bonuses and penalties, if any is not 0."""
+        """Add records with the next numbers; `sums` are bonuses and penalties, without motifs none.
+
+        Each array has one entry a record.
+        """
         old = self._size
         self._size += len(lefts)
         self._make_room()
@@ -135,9 +138,9 @@ class PairTable:
         counts: NDArray[np.int64] | int,
         *measured: NDArray[np.int64],
     ) -> None:
-        """Take occurrences away from records, of which some may be named several times.
+        """Subtract occurrences from records; a record may be named several times.
 
-        `measured` are their bonuses and penalties where not all are 0.
+        `measured` are the occurrences' bonuses and penalties, without motifs none.
         """
         np.subtract.at(self._frequencies, records, counts)
         frequencies = self._frequencies[records]
@@ -148,7 +151,7 @@ class PairTable:
         scores[frequencies < self.min_frequency] = DROPPED
         self._scores[records] = scores
         if measured:
-            # Without motifs a score only falls.
+            # Only with motifs can a score rise: an occurrence with a penalty goes.
             risen = (scores >= self._bar) & ~self._is_candidate[records]
             self._nominate(np.unique(records[risen]))
 
@@ -158,9 +161,9 @@ class PairTable:
         self._scores[record] = DROPPED
 
     def best(self) -> int | None:
-        """Find the record of the highest score; of equal ones that of the lowest left, right id.
+        """Find the record of the highest score; of equal scores the lowest left, then right id.
 
-        None: no pair is frequent enough and scores enough.
+        Returns None where no pair has both `min_frequency` and the least score.
         """
         if (found := self._best_candidate()) is None:
             self._choose_candidates()
@@ -182,7 +185,7 @@ class PairTable:
         return int(best[0])
 
     def _choose_candidates(self) -> None:
-        """Choose the best few hundred records, and all that score the same as the last of them."""
+        """Choose the best NUM_CANDIDATES records, and all with the same score as the last of them."""
         scores = self._scores[1 : self._size]
         self._bar = DROPPED + 1
         if len(scores) > NUM_CANDIDATES:
@@ -198,7 +201,7 @@ class PairTable:
             return
         end = self._num_candidates + len(records)
         if end > len(self._candidates):
-            # These records are among those that are chosen from.
+            # The new records are in the table, so this considers them as well.
             self._choose_candidates()
             return
         self._candidates[self._num_candidates : end] = records
@@ -207,7 +210,7 @@ class PairTable:
 
 
 def grow(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Copy an array, with zeros at its end."""
+    """Return a copy of an array with zeros appended, `size` entries in all."""
     larger = np.zeros(size, array.dtype)
     larger[: len(array)] = array
     return larger

@@ -1,7 +1,7 @@
-"""A corpus as the tokens of the merges so far; a merge recounts only the pairs that it touches.
+"""A corpus as the tokens of the merges so far; a merge recounts only the pairs that it changes.
 
-Merging over the whole training costs as much as there are letters, whatever the number of merges:
-each merged occurrence removes a token. Knows no motif files, options or vocabularies.
+All merges of a training together take time in proportion to the letters, not to the number of
+merges: each merged occurrence removes a token. Knows no motif files, options or vocabularies.
 
 A slot is a letter or a barrier; barriers stand around every sequence and where a letter is unknown.
 
@@ -9,12 +9,13 @@ A slot is a letter or a barrier; barriers stand around every sequence and where 
     first       -1   0   1   2   3   0  -1      -1   5   .   .   3   0  -1
     last        -1   0   1   2   3   0  -1      -1   .   .   5   3   0  -1
 
-`first` holds a token's id where it begins, `last` where it ends, so both neighbours of a token are
-found without links: what follows slot p is at p + length, what precedes it ends at p - 1.
+`first` holds a token's id in the slot where it begins, `last` in the slot where it ends, so both
+neighbours of a token are found without links: the token after one at slot p begins at p + length,
+the token before it ends at p - 1.
 
-All occurrences of a pair appear in one merge: that of its younger token. They are then listed in
-order, and only become fewer. So a pair is a record with a slice of `places`, and its occurrences
-now are those of them at which both tokens still are.
+All occurrences of a pair appear in one merge, the one that makes its younger token. They are then
+listed in order, and only become fewer. So the record of a pair has a slice of `_places`, and its
+occurrences are those places of the slice at which both tokens still stand.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ Slots = NDArray[np.intp]
 
 
 class _Pairs(Protocol):
-    """Pairs of ids as numbers, equal where the pairs are."""
+    """Pairs of ids with sortable keys; equal pairs have equal keys."""
 
     def keys(self) -> NDArray[Any]:
-        """Return a number for each pair; 16 bits where they suffice, which sort fastest."""
+        """Return a key for each pair, of 16 bits if possible, since these sort fastest."""
 
     def ids(self, keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the left and the right ids of some of these numbers."""
+        """Return the left and the right ids of some keys."""
 
 
 class _AllPairs(NamedTuple):
@@ -62,7 +63,7 @@ class _AllPairs(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """Pairs that share their right id, then pairs that share it as their left id."""
+    """Pairs with one common right id, `middle`, then pairs with the same id on the left."""
 
     middle: int
     lefts: NDArray[np.signedinteger[Any]]
@@ -91,9 +92,10 @@ class Segmentation:
 
     Attributes:
         first, last: see above; int16 where every id fits, else int32.
-        lengths: slots of each token, by id.
-        records: the pairs that are frequent enough.
-        num_tokens: tokens now, each as often as its sequence counts; barriers are none.
+        lengths: the number of slots of each token, by id.
+        records: the pairs of at least `min_frequency`.
+        num_tokens: the number of tokens now, each counted as often as its sequence counts; barriers
+            are no tokens.
     """
 
     def __init__(
@@ -110,13 +112,14 @@ class Segmentation:
         """Count the pairs of tokens in slots.
 
         Args:
-            first: barriers at both ends and between sequences; overwritten.
-            last: of the same length; overwritten.
-            lengths: slots of each token, by id.
-            records: without pairs.
+            first: ids by first slots, with barriers at both ends and between sequences;
+                overwritten.
+            last: ids by last slots; overwritten.
+            lengths: the number of slots of each token, by id.
+            records: an empty table.
             slot_counts: int64[slots], how often each slot counts; None: once.
             scores: bonus and penalty of stretches; None: both are 0.
-            max_length: pairs that are longer are left out; None: none is.
+            max_length: most slots of a pair that is counted; None: no limit.
         """
         self.first = first
         self.last = last
@@ -150,7 +153,7 @@ class Segmentation:
             self.lengths = grow(self.lengths, 2 * merged_id)
         self.lengths[merged_id] = self.lengths[left] + self.lengths[right]
         before, after = self.last[begins - 1], self.first[ends]
-        # A pair between two occurrences is the left one of the second.
+        # The pair between two adjacent occurrences counts as the left pair of the second.
         has_right = after >= 0
         has_right[:-1] &= ends[:-1] != begins[1:]
         lefts, rights = (before >= 0).nonzero()[0], has_right.nonzero()[0]
@@ -171,24 +174,24 @@ class Segmentation:
         )
 
     def _occurrences(self, record: int, left: int, right: int) -> tuple[Slots, Slots]:
-        """Return begins and middles of the occurrences that are still there, without overlaps."""
+        """Return begins and middles of the occurrences that still exist, without overlaps."""
         begins = self._places[self.records.places(record)].astype(np.intp)
         middles = begins + self.lengths[left]
-        there = (self.first[begins] == left) & (self.first[middles] == right)
-        begins, middles = begins[there], middles[there]
+        exists = (self.first[begins] == left) & (self.first[middles] == right)
+        begins, middles = begins[exists], middles[exists]
         if left == right and len(begins):
             kept = _alternate(begins, int(self.lengths[left]))
             begins, middles = begins[kept], middles[kept]
         return begins, middles
 
     def _remove(self, begins: Slots, ends: Slots) -> None:
-        """Take pairs away that a merge breaks."""
+        """Subtract the pairs that a merge breaks."""
         counts = 1 if self._slot_counts is None else self._slot_counts[begins]
         measured = () if self._scores is None else self._scores.measure(begins, ends)
         self.records.subtract(self.pair_at[begins], counts, *measured)
 
     def _add(self, begins: Slots, ends: Slots, pairs: _Pairs) -> None:
-        """Write new pairs down, of which none has a record yet; equal pairs come in order."""
+        """Add records for new pairs, none of which has one yet; equal pairs come in order."""
         if not len(begins):
             return
         keys = pairs.keys()
@@ -229,7 +232,7 @@ class Segmentation:
 
 
 def _alternate(begins: Slots, length: int) -> NDArray[np.bool_]:
-    """Keep every other one of a run of overlapping places, beginning with its first.
+    """Mark every other place of each run of overlapping ones, beginning with the first.
 
     Example, length 1: 0 1 2 3 7 8 keeps 0 2 7.
     """

@@ -1,7 +1,7 @@
-"""Scores stretches of a corpus as GeneticBPE does: whether they are inside a motif or split one.
+"""Scores stretches of a corpus as GeneticBPE does: a bonus inside a motif, a penalty for a split.
 
-Three tables answer for all spans of one weight with one look-up each. Positions are slots of
-`segmentation`; knows no tokens.
+Three tables hold all spans of at least one weight; scoring a stretch takes one look-up in each.
+Positions are slots of `segmentation`. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ class Level:
     """The spans of at least one weight.
 
     Attributes:
-        step: how much more they weigh than those of the next level, thousandths.
-        reach: the last end of the spans that begin at or before a slot: [b, e) is inside one
-            exactly where reach[b] >= e.
-        next_cut: the nearest slot behind b that a stretch from b on must not pass.
-        last_cut: the nearest slot before e that a stretch up to e must not begin before.
+        step: their weight above that of the next level, thousandths.
+        reach: for each slot the largest end of the spans that begin at or before it: [b, e) is
+            inside a span exactly where reach[b] >= e.
+        next_cut: for each slot b the nearest border behind it: a stretch [b, e) with a larger e
+            crosses that border.
+        last_cut: for each slot e the nearest border before it: a stretch [b, e) with a smaller b
+            crosses that border.
     """
 
     step: int
@@ -44,7 +46,7 @@ class SpanScores:
     which is no split, but crosses its borders where `crossing` is "any".
 
     Attributes:
-        levels: for each different weight, the heaviest first.
+        levels: one for each different weight, the heaviest first.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class SpanScores:
             begins: int64[S], slots, ascending.
             ends: int64[S].
             weights: int64[S], thousandths.
-            num_slots: ends are below it.
-            crossing: "split": a stretch that has some of a span and not all of it, and more than
-                it; "any": also one that has more than all of it.
+            num_slots: the number of slots; all ends are below it.
+            crossing: the stretches that get a penalty: "split": those that hold a part of a span,
+                not all of it, and slots outside; "any": also those that hold all of it and slots
+                outside.
 
         Raises:
             VocabularyError: more than MAX_LEVELS different weights.
@@ -107,7 +110,8 @@ def _split_tables(
 ) -> tuple[Slots, Slots]:
     """Make the tables of stretches that begin or end strictly inside a span and leave it.
 
-    A span [2, 6) writes 6 into next_cut[3..5] and 2 into last_cut[3..5]; the nearest one stays.
+    A span [2, 6) writes 6 into next_cut[3..5] and 2 into last_cut[3..5]; of several the nearest is
+    kept.
     """
     next_cut = np.full(num_slots + 1, num_slots, _dtype(num_slots))
     last_cut = np.zeros(num_slots + 1, next_cut.dtype)
@@ -123,7 +127,7 @@ def _split_tables(
 def _any_tables(
     begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int
 ) -> tuple[Slots, Slots]:
-    """Make a table of the nearest border after each slot; the other table bars nothing."""
+    """Make a table of the nearest border after each slot, and a last_cut without any border."""
     borders = np.full(num_slots + 2, num_slots, _dtype(num_slots))
     borders[begins] = begins
     borders[ends] = ends

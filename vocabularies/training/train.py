@@ -39,11 +39,11 @@ class Progress:
     """The progress of a training.
 
     Attributes:
-        num_ids: ids so far.
-        target_ids: ids of the vocabulary size.
-        first_ids: ids before the first merge.
+        num_ids: the number of ids so far.
+        target_ids: the number of ids at the vocabulary size.
+        first_ids: the number of ids before the first merge.
         compression: letters for each token so far.
-        seconds: since it began, or was continued.
+        seconds: the time since the training began or was continued.
     """
 
     num_ids: int
@@ -64,12 +64,12 @@ class Training:
     """The result of a training.
 
     Attributes:
-        vocabulary: learnt so far, also where it was stopped.
-        merges: every merge in order, with the figures it was chosen by.
-        ending: why it ended: "size", "compression", "both", "no pair" that is frequent enough and
-            scores above 0, or "stopped" by `should_stop`.
+        vocabulary: the vocabulary of all merges, also of a training that was stopped.
+        merges: every merge in order, with its figures when it was chosen.
+        ending: why it ended: "size", "compression", "both", "no pair" (none had both
+            `min_frequency` and a score above 0), or "stopped" (by `should_stop`).
         compression: letters for each token of the whole corpus.
-        seconds: since it began, or was continued.
+        seconds: the time since the training began or was continued.
     """
 
     vocabulary: Vocabulary
@@ -95,13 +95,15 @@ def train(
     Args:
         corpus: sequences; merges never cross from one to the next.
         options: None: the defaults.
-        motifs: what tokens shall not split; None: plain BPE, unless the options name a region.
-        confidence: int64[N], thousandths for each base, by which spans weigh; None: 1.
-        state: a file that the training is written to at once, every minute and at its end, and
-            continued from where it is there; None: none.
-        progress: called ten times a second, and at the end.
-        should_stop: called before every merge.
-        make_merger: what counts and merges pairs; every one gives the same merges and states.
+        motifs: sequences that tokens should not split; None: plain BPE, unless the options name a
+            region.
+        confidence: int64[N], thousandths for each base, which spans' weights are multiplied by;
+            None: 1.
+        state: a file to which the training is saved at its begin, every minute and at its end; if
+            it exists, the training continues from it. None: no file.
+        progress: called at most ten times a second, and at the end.
+        should_stop: called before every merge; True stops the training.
+        make_merger: makes the merger, which counts and merges pairs; all give the same merges.
 
     Raises:
         VocabularyError: an option, the corpus or the motifs are wrong, or the file of the state is
@@ -109,7 +111,7 @@ def train(
         OSError: the file cannot be read or written.
 
     Example: train(Corpus.of(["ACGACG", "ACG"]), TrainingOptions(8)).vocabulary.tokens is
-    [UNK] A C G AC ACG. What follows, ACG ACG, stands there once and is no pair.
+    [UNK] A C G AC ACG. The next pair, ACG ACG, occurs once, below `min_frequency`.
     """
     options = options or TrainingOptions()
     layout = lay_out(corpus, options, motifs, confidence)
@@ -135,7 +137,7 @@ def _train(
         if state is not None:
             write_state(state, key, trainer.state())
 
-    save()  # Before the work, so that a file that cannot be written is no late surprise.
+    save()  # A file that cannot be written is reported before the work, not after it.
     started = reported = saved = monotonic()
     while (ending := trainer.ending()) is None:
         if should_stop is not None and should_stop():
@@ -166,7 +168,7 @@ def _key(
     motifs: MotifBank | None,
     confidence: NDArray[np.int64] | None,
 ) -> dict[str, object]:
-    """Describe what a training depends on: the state of another one is not continued."""
+    """Return everything that a training depends on; a state with another key is not continued."""
     return {
         "corpus": corpus.digest,
         "options": dataclasses.asdict(options),
@@ -260,7 +262,7 @@ class _Trainer:
         tokens += layout.tokens
         for merge in self.merges:
             tokens.append(tokens[merge.left] + tokens[merge.right])
-        # Two pairs never spell the same: what lies between two borders merges in one way.
+        # Two pairs never spell the same: the letters between two borders merge in one way only.
         assert len(set(tokens)) == len(tokens), "two tokens are equal; this is a bug"
         return Vocabulary(
             tokens=tuple(tokens),
