@@ -1,4 +1,4 @@
-"""Banks of motifs, and the spans of a corpus where their motifs are: all of them, or a choice.
+"""Banks of motifs, and the spans of a corpus that hold their motifs: all, or a choice of them.
 
 Knows no file (`motifs.files`), no tokens and no scores. Positions are bases of the joined corpus,
 `data` uint8[N] with `offsets` int64[B + 1]; no motif lies across two sequences.
@@ -23,18 +23,18 @@ FULL_WEIGHT = 1000
 MAX_WEIGHT = 1_000_000
 MIN_LENGTH, MAX_LENGTH = 2, 256
 LETTERS = frozenset("ACGT")
-CHUNK_BYTES = 1 << 22  # Of the corpus at once; its matches are Python tuples for a moment.
+CHUNK_BYTES = 1 << 22  # Bytes of the corpus searched at once: matches are Python tuples at first.
 _U_AS_T = bytes.maketrans(b"Uu", b"Tt")
 
 
 @dataclass(frozen=True, slots=True)
 class Motif:
-    """A sequence that tokens shall not split.
+    """A sequence that tokens should not split.
 
     Attributes:
-        sequence: letters A C G T; U is written T, and both are found.
+        sequence: letters A C G T; T stands for U, too: both are found.
         name: for people; may be empty.
-        weight: how much it counts, in thousandths: integers, so that scores are the same on every
+        weight: its weight in scores, in thousandths: integers, so that scores are the same on every
             machine.
         where: the place it was read from, such as ``seeds.tsv: line 3``.
     """
@@ -47,12 +47,12 @@ class Motif:
 
 @dataclass(frozen=True)
 class MotifBank:
-    """Different motifs, sorted, whatever the order they are given in.
+    """Different motifs, sorted by their sequences.
 
-    Where a sequence comes several times the first name and the highest weight are kept.
+    Of a sequence that is given several times, the first name and the highest weight are kept.
 
     Raises:
-        VocabularyError: with every fault found and its place.
+        VocabularyError: some motifs are wrong; it names every fault and its place.
     """
 
     motifs: tuple[Motif, ...]
@@ -72,10 +72,10 @@ class MotifBank:
 
     @classmethod
     def of(cls, sequences: Iterable[str]) -> MotifBank:
-        """Make motifs of full weight, upper or lower case, with T or U.
+        """Make a bank of motifs of full weight, from sequences in either case, with T or U.
 
         Raises:
-            VocabularyError: with every fault found and its place.
+            VocabularyError: some sequences are wrong; it names every fault and its place.
         """
         return cls(
             tuple(
@@ -114,11 +114,11 @@ class MotifBank:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Stretches of a corpus that tokens shall not split; sorted by begin, then longest first.
+    """Stretches of a corpus that tokens should not split; sorted by begin, then longest first.
 
     Attributes:
         begins, ends: int64[S], bases of the joined corpus.
-        motifs: int32[S], which motif of the bank; -1: a region by position.
+        motifs: int32[S], the number of the motif in the bank; -1: a region by position.
         weights: int64[S], thousandths, above 0.
     """
 
@@ -135,13 +135,13 @@ class Spans:
         motifs: NDArray[np.int32],
         weights: NDArray[np.int64],
     ) -> Spans:
-        """Sort the spans of arrays."""
+        """Make spans of arrays in any order."""
         order = np.lexsort((-ends, begins))
         return cls(begins[order], ends[order], motifs[order], weights[order])
 
     @classmethod
     def none(cls) -> Spans:
-        """Make no spans."""
+        """Make an empty set of spans."""
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, np.zeros(0, np.int32), empty)
 
@@ -149,11 +149,11 @@ class Spans:
         return len(self.begins)
 
     def take(self, index: NDArray[Any]) -> Spans:
-        """Take the spans of an ascending index, or of a mask."""
+        """Return the spans of an ascending index, or of a mask."""
         return Spans(self.begins[index], self.ends[index], self.motifs[index], self.weights[index])
 
     def joined(self, other: Spans) -> Spans:
-        """Join these spans and others; a stretch that both have comes twice."""
+        """Return these spans and others, in order; a stretch of both is there twice."""
         return Spans.in_order(
             np.concatenate((self.begins, other.begins)),
             np.concatenate((self.ends, other.ends)),
@@ -162,7 +162,7 @@ class Spans:
         )
 
     def weighted(self, confidence: NDArray[np.int64]) -> Spans:
-        """Multiply each weight by the mean confidence of its bases, rounded; spans of weight 0 go.
+        """Multiply each weight by the mean confidence of its bases, rounded; drop weights of 0.
 
         Args:
             confidence: int64[N], thousandths for each base of the joined corpus.
@@ -198,14 +198,14 @@ def _faults(motifs: tuple[Motif, ...]) -> Iterator[Finding]:
 def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Spans:
     """Find every occurrence of every motif, overlapping and nested ones included.
 
-    Upper case only, as the corpus has it; U and T are alike. Memory: 32 bytes for each occurrence.
+    Only upper case matches; U and T are the same letter. Memory: 32 bytes for each occurrence.
 
     Example, motifs ACG and CG in TACGA|CG: ACG at 1, CG at 2 and at 5; A|CG is no ACG.
     """
     overlap = max(map(len, bank.sequences)) - 1
     found = [np.zeros((0, 3), np.int64)]
     for begin in range(0, len(data), CHUNK_BYTES):
-        # Matches that end inside the overlap were those of the chunk before.
+        # Matches that end inside the overlap were found in the chunk before.
         first = max(0, begin - overlap)
         matches = bank.matches(data[first : begin + CHUNK_BYTES].tobytes())
         flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
@@ -225,7 +225,7 @@ def _row_ends(positions: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArr
 def seed_spans(
     offsets: NDArray[np.int64], first: int = 2, last: int = 8, weight: int = FULL_WEIGHT
 ) -> Spans:
-    """Make spans of the same region of every sequence: a miRNA's seed is bases 2 to 8.
+    """Make a span of the same region in every sequence, by default a miRNA's seed, bases 2 to 8.
 
     Args:
         offsets: int64[B + 1], where each sequence begins.

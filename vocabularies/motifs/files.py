@@ -25,7 +25,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
     """Read the bank of one file.
 
     - fasta: ``>name`` or ``>name weight=2.5``, then the sequence, on several lines if need be;
-    - tsv: sequence, name, weight, the last two as wanted; a first line that has the word
+    - tsv: sequence, name, weight, the last two optional; a first line that has the word
       ``sequence`` names the columns, which may then come in any order and with others between;
     - json: a list of sequences, or of objects with "sequence", "name", "weight";
     - lines: a sequence on each line.
@@ -39,7 +39,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
         format: "auto": found from the content.
 
     Raises:
-        VocabularyError: with the first hundred faults, their file and their lines.
+        VocabularyError: the file is wrong; it names file and line of the first hundred faults.
     """
     refuse_binary_files({name: data})
     try:
@@ -81,7 +81,7 @@ def _detect(text: str) -> MotifFormat:
 
 
 def _content_lines(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield (place, line) of what is neither empty nor a comment."""
+    """Yield (place, line) of each line that is neither empty nor a comment."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield f"{name}: line {number}", line.rstrip("\r")
@@ -163,7 +163,7 @@ def _motif(where: str, sequence: str, name: str = "", weight: str = "") -> Motif
 
 
 def _thousandths(word: str) -> int | None:
-    """Read a decimal number as thousandths; None where it is none, or has more decimals."""
+    """Read a decimal number as thousandths; None if it is no number or has more than 3 decimals."""
     try:
         value = float(word)
     except ValueError:
@@ -179,17 +179,17 @@ def read_confidence(
 ) -> NDArray[np.int64]:
     """Read the confidence of each base of a corpus: thousandths int64[N].
 
-    A record for each sequence, in order: a line ``>name``, then numbers from 0 to 1 with white
-    space between, one for each base, on as many lines as wanted.
+    The file has a record for each sequence, in order: a line ``>name``, then numbers from 0 to 1,
+    one for each base, separated by white space, on any number of lines.
 
     Args:
         name: the file's name, for errors.
         data: its content.
         offsets: int64[B + 1], where each sequence of the corpus begins.
-        names: the sequences' names, which the records' must then be.
+        names: the names of the sequences, which those of the records must equal; None: any names.
 
     Raises:
-        VocabularyError: with file and line.
+        VocabularyError: the file is wrong; it names file and line.
     """
     try:
         text = decode_text(data)

@@ -1,4 +1,4 @@
-"""Measures how whole a tokenization leaves motifs, as the GeneticBPE paper does and beyond.
+"""Measures how many motifs a tokenization splits, by the GeneticBPE paper's measures and others.
 
 Takes spans and tokens as arrays; knows no vocabulary and no engine.
 """
@@ -18,26 +18,26 @@ MAX_K = 4
 
 @dataclass(frozen=True, slots=True)
 class MotifMetrics:
-    """The measures of one corpus; NaN for the mean of nothing.
+    """The measures of one corpus; the mean of no values is NaN.
 
-    An instance is one span. Where tokens overlap (k-mers with stride 1), those that begin last
-    before a place stand for it.
+    An instance is one span. Where tokens overlap (k-mers with stride 1), the token of a place is
+    the last one that begins at or before it.
 
     Attributes:
         num_sequences, num_bases, num_tokens, num_instances: how many there are.
         distortion: the paper's delta_T (Equation 3) for k = 1 to MAX_K tokens (Definition 3.1): the
             share of a sequence's instances that do not lie inside k tokens in a row, mean over the
             sequences that have any.
-        preserved: share of all instances that lie inside one token.
-        split_rate: share of all instances of which a token has a part together with letters
-            outside, and not the whole. 0 where every letter is a token, as in the paper's tables,
-            where `distortion` is 1 by its own definition.
-        boundary_violations: borders of instances inside such a token.
+        preserved: the share of all instances that lie inside one token.
+        split_rate: the share of all instances that a token splits: it holds a part of the instance,
+            not all of it, and letters outside. 0 where every letter is a token, as in the paper's
+            tables; `distortion` is then 1 by its definition.
+        boundary_violations: the number of borders of instances inside such a token.
         compression: the paper's C_T (Equation 4): letters for each token of a sequence, mean over
             the sequences.
         total_compression: letters of the corpus for each of its tokens.
-        fertility: tokens that an instance needs, mean over those that tokens cover.
-        tokens_per_sequence: mean.
+        fertility: tokens that cover an instance, mean over the instances that tokens cover.
+        tokens_per_sequence: the mean number of tokens of a sequence.
     """
 
     num_sequences: int
@@ -64,7 +64,7 @@ def measure_motifs(
 
     Args:
         corpus: the sequences.
-        spans: the instances; weights do not matter.
+        spans: the instances; their weights are ignored.
         begins: int64[T], where each token begins in the joined corpus, ascending.
         ends: int64[T], where each ends.
     """
@@ -92,16 +92,19 @@ def measure_motifs(
 def _instances(
     spans: Spans, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Measure each instance: tokens needed (0: a letter is in none), borders violated, split.
+    """Count the covering tokens and the violated borders of each instance, and mark split ones.
 
-    Example, tokens [0, 3) [3, 5) [5, 9) and the instance [2, 5): needs 2; the border 2 lies inside
-    the first token, which has not all of it.
+    The number of tokens is 0 where a letter of the instance is in none.
+
+    Example, tokens [0, 3) [3, 5) [5, 9) and the instance [2, 5): two tokens cover it; its border 2
+    lies inside the first, which does not hold all of it.
     """
     if not len(begins):
         nothing = np.zeros(len(spans), np.int64)
         return nothing, nothing, nothing > 0
     first = np.searchsorted(begins, spans.begins, side="right") - 1
-    # Tokens that overlap: the first one may end behind where an earlier one would do.
+    # Where tokens overlap, the token that holds the begin may end behind the first that reaches
+    # the end.
     last = np.clip(np.searchsorted(ends, spans.ends), first, len(ends) - 1)
     gaps = np.concatenate(([0], np.cumsum(begins[1:] > ends[:-1])))
     covered = (
@@ -124,7 +127,7 @@ def _mean(values: NDArray[np.generic]) -> float:
 
 
 def _mean_by_row(values: NDArray[np.bool_], rows: NDArray[np.int64], num_rows: int) -> float:
-    """Take the mean over rows of each row's mean; rows without values do not count."""
+    """Return the mean of the rows' means; rows without values do not count."""
     totals = np.bincount(rows, minlength=num_rows)
     sums = np.bincount(rows, weights=values, minlength=num_rows)
     has_any = totals > 0

@@ -1,8 +1,9 @@
 """DNA sequences: corpora, strands, windows, augmentation and the mtDNA model's tokenizer.
 
-`corpus` holds sequences that training and measures read; `strand` reverses and complements a
-batch; `windows` cuts the ids of a genome into overlapping windows; `augmentation` crops and
-substitutes letters by a seed, as the GPU does; `mtdna` has the names of that model's own code.
+`corpus` holds the sequences that training and metrics read; `strand` reverses and complements a
+batch; `windows` cuts the ids of a genome into overlapping windows; `augmentation` crops rows and
+substitutes letters at random from a seed, as the GPU does; `mtdna` is that model's tokenizer with
+the names of its published code.
 
 The service's windows, training and users in Python call it. Everything works on flat NumPy arrays
 and gives the same result on every machine.

@@ -1,15 +1,15 @@
-"""Crops and substitutes letters of sequences at random, from a seed, the same everywhere.
+"""Crops sequences and substitutes their letters at random, from a seed, the same on every machine.
 
-Knows no vocabulary. A random number depends on the seed, the number of the row and the place in the
-row, and on nothing else: not on the batch, not on the order, not on the engine.
-cuda/batch/augment_rows.cuh does the same on a device.
+A random number depends only on the seed, the number of the row and the place in the row: not on
+the batch, the order or the engine. gpu/cuda/batch/augment_rows.cuh does the same on a device.
+Knows no vocabulary.
 
 Philox 4x32 with ten rounds gives four words of 32 bits for the key (seed % 2^32, seed // 2^32)
 and the counter (number, purpose, row % 2^32, row // 2^32). With purpose 0 and number 0, words 0
-and 1 say where a row's part begins: (word 1 * 2^32 + word 0) * choices // 2^64. With purpose 1,
-word p % 4 of number p // 4 is for letter p of the row as sent: it is substituted where word //
-2^8 is below the rate * 2^24, and (word % 2^8) * 3 // 2^8 says by which of the three that follow
-it in ACGTACG.
+and 1 choose where the crop of a row begins: (word 1 * 2^32 + word 0) * choices // 2^64. With
+purpose 1, word p % 4 of number p // 4 is for letter p of the row as sent: the letter is substituted
+if word // 2^8 is below the rate * 2^24, and (word % 2^8) * 3 // 2^8 chooses one of the three
+letters that follow it in ACGTACG.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ class Augmentation:
 
     Attributes:
         seed: 0 .. 2^64 - 1.
-        crop_letters: longer rows are cut to so many; None: none is.
+        crop_letters: longer rows are cropped to so many letters; None: no crop.
         substitution_rate: the share of the letters A, C, G, T, in either case, that become another
             of them; all other letters stay.
-        first_row: the number of the first row, so that a part of a data set is what it is in all.
+        first_row: the number of the first row in the whole data set, so that a part of the set is
+            changed as it is in the whole.
 
     Raises:
-        TypeError: one of them is no number of its kind.
-        ValueError: one of them is out of range.
+        TypeError: a field is not a number of its kind.
+        ValueError: a field is out of range.
     """
 
     seed: int
@@ -70,16 +71,16 @@ class Augmentation:
 
     @property
     def rate(self) -> int:
-        """The number of 2^24 letters that are substituted."""
+        """The substitution rate in units of 2^-24."""
         return round(self.substitution_rate * (1 << RATE_BITS))
 
     def sizes(self, sizes: Int64s) -> Int64s:
-        """Count the letters that rows of so many keep, int64[B]."""
+        """Return the letters of each row after the crop, int64[B], by its letters before."""
         return sizes if self.crop_letters is None else np.minimum(sizes, self.crop_letters)
 
 
 def philox(seed: int, counters: UInt64s) -> UInt64s:
-    """Make four random words of 32 bits for each counter uint64[..., 4]: uint64[..., 4].
+    """Make four random words of 32 bits, uint64[..., 4], for each counter, uint64[..., 4].
 
     Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
 
@@ -96,9 +97,9 @@ def philox(seed: int, counters: UInt64s) -> UInt64s:
 
 
 def augment(data: Bytes, offsets: Int64s, augmentation: Augmentation) -> tuple[Bytes, Int64s]:
-    """Augment rows, int64[B + 1] offsets into uint8[N]: new rows and their offsets.
+    """Augment rows, uint8[N] with int64[B + 1] offsets; return the new rows and their offsets.
 
-    Example: a row of 9 letters and crop_letters 4 gives one of its six parts of 4.
+    Example: a row of 9 letters and crop_letters 4 gives one of its six stretches of 4 letters.
     """
     sizes = np.diff(offsets)
     rows = np.uint64(augmentation.first_row) + np.arange(len(sizes), dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""A corpus: the sequences that a vocabulary is learnt from and measured on.
+"""A corpus: the sequences that a vocabulary is learnt from and motifs are measured in.
 
 Knows no file and no tokens.
 """
@@ -27,7 +27,7 @@ class Corpus:
     Attributes:
         data: uint8[N], the sequences joined.
         offsets: int64[B + 1], where each begins; the last entry is N.
-        counts: int64[B], how often each counts; None: once.
+        counts: int64[B], how often each sequence counts in training; None: once.
 
     Raises:
         VocabularyError: a byte is not ASCII, or the arrays do not fit.
@@ -83,13 +83,13 @@ class Corpus:
     def letters(self) -> str:
         """The letters that occur, in the order of their codes."""
         counts = np.zeros(128, np.int64)
-        # bincount makes eight bytes of each that it counts.
+        # Counted in blocks: bincount converts its input to eight bytes a letter.
         for begin in range(0, len(self.data), COUNTED_AT_ONCE):
             counts += np.bincount(self.data[begin : begin + COUNTED_AT_ONCE], minlength=128)
         return bytes(np.flatnonzero(counts).tolist()).decode()
 
     def upper(self) -> Corpus:
-        """Make the same corpus in upper case, as for a genome whose repeats are lower case."""
+        """Make the same corpus in upper case, such as of a genome with repeats in lower case."""
         lower = (self.data >= ord("a")) & (self.data <= ord("z"))
         return replace(self, data=np.where(lower, self.data - 32, self.data).astype(np.uint8))
 

@@ -1,10 +1,10 @@
-"""The tokenizer of the mtDNA model by its own names: a vocabulary, sequences, windows.
+"""The tokenizer of the mtDNA model with the names of its published code.
 
-A thin face over Vocabulary, tables and windows; every array is NumPy's and goes to torch and other
+A thin layer over Vocabulary, tables and windows. Every array is NumPy's and goes to torch and other
 libraries through DLPack without a copy. Knows no engine: one sequence at a time, on the CPU.
 
-Source: mtdna-foundation-model, docs/02_tokenization.md and its code. Where the two differ, the code
-is followed; the other order at the junction is there by name ("prepend").
+Source: mtdna-foundation-model, docs/02_tokenization.md and its code. Where the two differ, this
+follows the code; the documentation's order at the junction is the option "prepend".
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ Junction = Literal["append", "prepend"]
 """Where the k-mers over the junction stand: behind the others, or in front of them."""
 
 VOCAB_NAME = "vocab.json"
-MAX_IDS = 1 << 25  # As many as a GPU's tables have room for: enough for 12-mers.
+MAX_IDS = 1 << 25  # The most that a GPU's tables hold: enough for 12-mers.
 
 
 class KmerVocabulary:
     """All k-mers of A, C, G and T behind six special tokens.
 
     Attributes:
-        vocabulary: the same as a Vocabulary, for engines.
+        vocabulary: the Vocabulary that it wraps, for engines.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        """Take a vocabulary of k-mers at every base.
+        """Wrap a vocabulary of k-mers at every base.
 
         Raises:
-            ValueError: it is another kind.
+            ValueError: the vocabulary has another rule.
         """
         model = vocabulary.model
         if not isinstance(model, Kmers) or (model.frame, model.stride) != ("sequence", 1):
@@ -63,7 +63,7 @@ class KmerVocabulary:
     def build(cls, k: int = 6) -> KmerVocabulary:
         """Build the vocabulary of a k: special tokens 0 to 5, then the k-mers in counting order.
 
-        Those of 11 letters take half a GiB, of 12 two GiB and six seconds.
+        k = 11 takes half a GiB of memory, k = 12 two GiB and six seconds.
 
         Raises:
             TypeError: k is no whole number.
@@ -76,10 +76,10 @@ class KmerVocabulary:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> KmerVocabulary:
-        """Read vocab_config.json, or where there is none vocab.json, of a folder.
+        """Read vocab_config.json of a folder, or vocab.json where there is none.
 
         Raises:
-            VocabularyError: the file is wrong, with every place.
+            VocabularyError: the file is wrong; it names the place of every fault.
             ValueError: its vocabulary has no k-mer at every base.
             OSError: neither file is there.
         """
@@ -111,7 +111,7 @@ class KmerVocabulary:
         return self._special.get(token, self._model.unknown_id)
 
     def decode(self, token_id: int) -> str:
-        """Return the k-mer or special token of an id; "[UNK]" for a number that is none."""
+        """Return the k-mer or special token of an id; "[UNK]" for a number that is no id."""
         if not 0 <= token_id < len(self) or self.vocabulary.tokens[token_id] is None:
             token_id = self._model.unknown_id
         return self.vocabulary.token_string(token_id)
@@ -153,12 +153,12 @@ def tokenize_sequence(
     """Tokenize one sequence to its k-mers with their places and heteroplasmy.
 
     Args:
-        seq: bases; a k-mer with any letter but A, C, G and T is [UNK]. Made upper case first.
-        vocabulary: which ids k-mers have.
-        k: must be the vocabulary's; None takes that.
+        seq: bases, made upper case first; a k-mer with any letter but A, C, G and T is [UNK].
+        vocabulary: gives the ids of k-mers.
+        k: must equal the vocabulary's k; None: that one.
         stride: bases from one k-mer to the next.
-        max_seq_len: most tokens; the rest is cut off. None: all. Nothing is padded.
-        circular: the k-mers of the last k - 1 bases wrap; without it they are left out.
+        max_seq_len: most tokens; the rest is cut off. None: no limit. Nothing is padded.
+        circular: the k-mers of the last k - 1 bases wrap; if False, there are none.
         het_levels: float[L], 0 to 1, the share of copies with another allele at each base; None:
             zeros.
         junction: "append" gives the k-mers in order of their first base, so that those over the
@@ -171,7 +171,7 @@ def tokenize_sequence(
         and het_values float32 (the level at that base).
 
     Raises:
-        TypeError: the sequence is no str, or a number that must be is no whole one.
+        TypeError: the sequence is no str, or the stride is no whole number.
         ValueError: a number is out of range, lengths differ, or a circular sequence is too short.
 
     Example, k = 3: ACGTT gives ACG CGT GTT TTA TAC at 0 1 2 3 4; with the junction prepended
@@ -243,7 +243,7 @@ def window_sequence(
 
     Args:
         seq: bases, as for `tokenize_sequence`.
-        vocabulary: which ids k-mers have.
+        vocabulary: gives the ids of k-mers.
         window: tokens in a window, [CLS] not counted.
         stride: tokens from one window's begin to the next one's.
         circular: k-mers and windows wrap; else the last windows are padded with [PAD].

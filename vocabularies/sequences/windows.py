@@ -1,6 +1,6 @@
-"""Cuts the tokens of a sequence into overlapping windows, as models of whole genomes read.
+"""Cuts the tokens of a sequence into overlapping windows, the input of models of whole genomes.
 
-Knows no vocabulary: ids and their positions come in, rectangles come out.
+Takes ids and their positions and returns rectangular arrays. Knows no vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Windows:
             sequence; 0 for prefix and padding.
         channel: float32[W, C], the channel's value at that base; 0.0 for prefix and padding. None
             where no channel was given.
-        starts: int64[W], the token each window begins with.
+        starts: int64[W], the number of the first token of each window.
     """
 
     input_ids: NDArray[np.int32]
@@ -37,15 +37,15 @@ class Windows:
     starts: NDArray[np.int64]
 
     def fields(self, channel_name: str = "channel") -> dict[str, NDArray[Any]]:
-        """Name the arrays that a model takes; the channel, if there is one, by a name of its own.
+        """Return {name: array} of a model's inputs; the channel, if any, as `channel_name`.
 
-        Example: of the mtDNA model input_ids, attention_mask, position_ids and het_values.
+        Example: input_ids, attention_mask, position_ids and het_values for the mtDNA model.
         """
         return named_fields(self, channel_name)
 
 
 def named_fields(windows: Any, channel_name: str) -> dict[str, Any]:
-    """Name the arrays of windows, in any memory, as `Windows.fields` does."""
+    """Return {name: array} as `Windows.fields` does, for windows in any memory."""
     named = {name: getattr(windows, name) for name in FIELDS}
     return named if windows.channel is None else {**named, channel_name: windows.channel}
 
@@ -83,7 +83,7 @@ def make_windows(
 
     Source: mtdna-foundation-model, mtdna_fm/data/dataset.py (65 windows for 16,569 tokens at
     stride 256, wrapping, absolute positions) and docs/02_tokenization.md ([CLS] before each
-    window, whose position it leaves open: 0 here, as everything that is no base).
+    window, without a stated position: 0 here, as for padding).
 
     Example: ids 5 6 7, window 2, stride 2 gives 5 6 and 7 pad; circular 5 6 and 7 5.
     """

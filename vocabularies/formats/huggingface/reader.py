@@ -184,7 +184,7 @@ def _refuse_uncovered_options(model: dict[str, Any]) -> None:
 
 
 def _list_ids(vocab: Any) -> dict[str, int]:
-    """Number Unigram's list of [token, score]; a repeated token has the number of its last entry."""
+    """Number Unigram's list of [token, score]; a repeated token has the id of its last entry."""
     if not isinstance(vocab, list) or not all(
         isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
     ):
