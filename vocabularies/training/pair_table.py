@@ -185,7 +185,7 @@ class PairTable:
         return int(best[0])
 
     def _choose_candidates(self) -> None:
-        """Choose the best NUM_CANDIDATES records, and all with the same score as the last of them."""
+        """Choose the best NUM_CANDIDATES records, and all that score as much as the last."""
         scores = self._scores[1 : self._size]
         self._bar = DROPPED + 1
         if len(scores) > NUM_CANDIDATES:
