@@ -13,28 +13,38 @@
 // Launch: BLOCK threads, any number of blocks.
 #include "batch/frame.cuh"
 
-// A block the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors,
+// A block takes the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors,
 // row_refused -> num_tokens, kept, framed_offsets, frame_states, status.
+// Needs: id_offsets and faults of all rows; frame_states of zeros.
+// Ensures: `kept` says which ids of each row stay, framed_offsets where each row of the answer begins. A refused row
+// has no ids.
 KERNEL __launch_bounds__(BLOCK) frame_rows(const Job* job) {
     wait_for_kernel_before();
     SHARED ScanShared shared;
     frame_rows_stage(*job, shared);
 }
 
-// A thread four ids of the answer: ids, id_offsets, kept, framed_offsets, row_flags, prefix, suffix -> framed_ids.
+// A thread per four ids of the answer: ids, id_offsets, kept, framed_offsets, row_flags, prefix, suffix -> framed_ids.
+// Needs: frame_rows.
+// Ensures: framed_ids is the answer, with begin and end tokens.
 KERNEL __launch_bounds__(BLOCK) frame_ids(const Job* job) {
     wait_for_kernel_before();
     frame_ids_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block the next 2,048 ids (common/lookback_scan.cuh): ids, id_offsets, token_table -> span_begins, span_states.
+// A block takes the next 2,048 ids (common/lookback_scan.cuh): ids, id_offsets, token_table -> span_begins,
+// span_states.
+// Needs: ids of all rows; span_states of zeros.
+// Ensures: span_begins has how many bytes the ids before each one spell.
 KERNEL __launch_bounds__(BLOCK) span_begins(const Job* job) {
     wait_for_kernel_before();
     SHARED ScanShared shared;
     span_begins_stage(*job, shared);
 }
 
-// A thread four ids of the answer: span_begins, id_offsets, kept, framed_offsets, row_flags -> spans.
+// A thread per four ids of the answer: span_begins, id_offsets, kept, framed_offsets, row_flags -> spans.
+// Needs: frame_rows, span_begins.
+// Ensures: `spans` has begin and end byte in its row of each id of the answer, (0, 0) of begin and end tokens.
 KERNEL __launch_bounds__(BLOCK) frame_spans(const Job* job) {
     wait_for_kernel_before();
     frame_spans_stage(*job, blockIdx.x, gridDim.x);

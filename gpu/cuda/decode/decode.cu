@@ -10,16 +10,21 @@
 // Launch: BLOCK threads, any number of blocks.
 #include "decode/spell_pass.cuh"
 
-// A block the next 1,024 ids: decode_ids, decode_offsets, tables -> decoded, decoded_offsets, decode_states,
+// A block takes the next 1,024 ids: decode_ids, decode_offsets, tables -> decoded, decoded_offsets, decode_states,
 // decode_faults, row_errors.
+// Needs: no row at fault (clear_faults); decode_states and decode_faults of zeros.
+// Ensures: `decoded` has the bytes of all ids, decoded_offsets where those of each row begin. row_errors is the first
+// id of a row that has no bytes; decode_faults is not 0 if there is one.
 KERNEL __launch_bounds__(BLOCK) decode_spell(const Job* job) {
     wait_for_kernel_before();
     SHARED SpellShared shared;
     spell_stage<SpellPass::FIRST, SpelledTokens::APART>(*job, shared);
 }
 
-// The same, where decode_faults says so, without the rows that have row_errors: decode_ids, decode_offsets,
-// decode_faults, row_errors, tables -> decoded, decoded_offsets, decode_states.
+// The same, only where decode_faults is not 0: decode_ids, decode_offsets, decode_faults, row_errors, tables ->
+// decoded, decoded_offsets, decode_states.
+// Needs: decode_spell.
+// Ensures: rows that have row_errors have no bytes; all others have theirs.
 KERNEL __launch_bounds__(BLOCK) decode_spell_again(const Job* job) {
     wait_for_kernel_before();
     SHARED SpellShared shared;

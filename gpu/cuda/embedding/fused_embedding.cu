@@ -1,11 +1,12 @@
-/* embedding/fused_embedding.cu: letters become ids and rows of a table in one go; others behind them ids alone.
+/* embedding/fused_embedding.cu: letters become ids and rows of a table in one launch; the next letters become ids.
  *
  * Launch: blocks of EMBED_BLOCK threads, one for every EMBED_LETTERS letters, which may lie in pinned memory of the
- * host: a block waits for its letters while others write rows. Shared memory: the rows' numbers.
+ * host: a block waits for its letters while others write rows. Shared memory: the rows' numbers, 256 bytes.
  *
  *   text  A C G T A   next_text  G A       ids  7 8 9 10 7   next_ids  9 7       output  rows 7 8 9 10 7 of the table
  *
- * `unknown` becomes `number` where a letter has no code: then its id and its row are void.
+ * Invariant: output row i is row ids[i] of the table. `unknown` becomes `number` where a letter has no code: then its id
+ * and its row are void.
  * Blocks are short for the reasons of embedding/gather_rows.cu.
  */
 #include "embedding/fused_embedding.cuh"

@@ -4,8 +4,10 @@
  *   ids 1 2 3 4, 2 2    look_up_rows   1 2 3 4 | 0 0 2 2
  *
  * Launch: blocks of LOOK_UP_BLOCK threads. look_up_flat: one for every 4 * FLAT_ROUNDS * LOOK_UP_BLOCK letters,
- * which it may read over PCIe; look_up_rows: one for every LOOK_UP_BLOCK ids or letters, whichever are more.
- * `unknown` becomes `number` where a letter has no code: then the ids of its row are void.
+ * which it may read over PCIe; look_up_rows: one for every LOOK_UP_BLOCK ids or letters, whichever are more. Shared
+ * memory: the codes, 1 KiB.
+ * Invariant: an id's place in the matrix alone decides what is written there. `unknown` becomes `number` where a letter
+ * has no code: then the ids of its row are void.
  */
 #include "embedding/look_up_rows.cuh"
 

@@ -34,26 +34,34 @@ DEVICE void write_even_rows_of(const Job& job) {
 
 using namespace warptok::kmers;
 
-// A thread sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
+// A thread per sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
+// Needs: load_batch; row_not_ascii of zeros.
+// Ensures: `text` has each row as it is encoded; row_not_ascii is not 0 where a reversed row is no sequence.
 KERNEL __launch_bounds__(BLOCK) augment_rows(const Job* job) {
     SHARED uint8_t complement[256];
     augment_rows_stage(*job, complement, blockIdx.x, gridDim.x);
 }
 
-// A thread four rows at a time: row_begins, row_flags -> id_offsets, row_marks, row_errors, row_refused, status.
+// A thread per four rows at a time: row_begins, row_flags -> id_offsets, row_marks, row_errors, row_refused, status.
+// Needs: load_batch.
+// Ensures: id_offsets and row_marks are right, or ROWS_ADD_UP of STATUS_ROWS is set.
 KERNEL __launch_bounds__(BLOCK) place_neighbours(const Job* job) {
     place_neighbours_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block the next 2,048 rows (common/lookback_scan.cuh), unless place_neighbours has done: row_begins, row_flags,
-// status -> id_offsets, row_marks, place_states, row_errors, row_refused, status.
+// A block takes the next 2,048 rows (common/lookback_scan.cuh); it returns where place_neighbours has done all:
+// row_begins, row_flags, status -> id_offsets, row_marks, place_states, row_errors, row_refused, status.
+// Needs: place_neighbours, where k-mers are neighbours; place_states of zeros.
+// Ensures: id_offsets, row_marks and STATUS_NUM_IDS are right.
 KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
     SHARED ScanShared shared;
     place_rows_stage(*job, shared, blockIdx.x);
 }
 
-// A thread 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
-// row_refused, status.
+// A thread per 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids or narrow_ids, id_offsets,
+// row_errors, row_refused, status.
+// Needs: load_batch.
+// Ensures: id_offsets are right; the ids are right, or STATUS_FALLBACK is not 0.
 KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
     write_letters_stage<uint32_t>(*job, blockIdx.x, gridDim.x);
 }
@@ -65,6 +73,8 @@ KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
 }
 
 // The same over PCIe; the Job comes with the launch: host_text, tables -> host_ids, host_status.
+// Needs: nothing on the device.
+// Ensures: the ids in host_ids are right, or STATUS_FALLBACK of host_status is not 0.
 KERNEL __launch_bounds__(BLOCK) fetch_letters(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint32_t>(job, blockIdx.x, gridDim.x);
 }
@@ -75,23 +85,30 @@ KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
 }
 
-// A warp a tile of letters: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids, narrow_ids, status.
+// A warp per tile of letters, in shared memory: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids or
+// narrow_ids, status.
+// Needs: place_rows.
+// Ensures: the ids are right, or STATUS_FALLBACK is not 0.
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) { write_kmers_of<uint32_t, KmerStep::NEIGHBOURS>(*job); }
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
     write_kmers_of<uint16_t, KmerStep::NEIGHBOURS>(*job);
 }
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) { write_kmers_of<uint8_t, KmerStep::NEIGHBOURS>(*job); }
 
-// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, narrow_ids,
+// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids or narrow_ids,
 // status.
+// Needs: place_rows.
+// Ensures: the ids are right, or STATUS_FALLBACK is not 0.
 KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) { write_kmers_of<uint32_t, KmerStep::STRIDED>(*job); }
 KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
     write_kmers_of<uint16_t, KmerStep::STRIDED>(*job);
 }
 KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) { write_kmers_of<uint8_t, KmerStep::STRIDED>(*job); }
 
-// A warp a tile of letters of rows of one length: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
-// row_refused, status.
+// A warp per tile of letters of rows of one length, in shared memory: text, row_begins, tables -> ids or narrow_ids,
+// id_offsets, row_errors, row_refused, status.
+// Needs: load_batch; the host has sampled the rows.
+// Ensures: id_offsets and ids are right, or STATUS_FALLBACK is not 0.
 KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers(const Job* job) {
     write_even_rows_of<uint32_t, KmerStep::NEIGHBOURS>(*job);
 }
@@ -102,8 +119,10 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers8(const Job* job) {
     write_even_rows_of<uint8_t, KmerStep::NEIGHBOURS>(*job);
 }
 
-// The same of k-mers that are no neighbours: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
+// The same of k-mers that are no neighbours: text, row_begins, tables -> ids or narrow_ids, id_offsets, row_errors,
 // row_refused, status.
+// Needs: load_batch; the host has sampled the rows.
+// Ensures: id_offsets and ids are right, or STATUS_FALLBACK is not 0.
 KERNEL __launch_bounds__(BLOCK, 4) write_even_strided(const Job* job) {
     write_even_rows_of<uint32_t, KmerStep::STRIDED>(*job);
 }
@@ -114,74 +133,99 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
     write_even_rows_of<uint8_t, KmerStep::STRIDED>(*job);
 }
 
-// A thread 64 bytes: text -> starts.
+// A thread per 64 bytes: text -> starts.
+// Needs: load_batch.
+// Ensures: there is a start bit where each character begins.
 KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {
     begin_letters_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters, letter_places,
-// letter_rows, letter_states, status.
+// A block takes the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters,
+// letter_places, letter_rows, letter_states, status.
+// Needs: begin_letters, clear_special; letter_states of zeros.
+// Ensures: `letters` has the letters of all characters in order, letter_places the byte that each begins with, and the
+// last entry of letter_rows their number.
 KERNEL __launch_bounds__(BLOCK) expand_letters(const Job* job) {
     SHARED ScanShared shared;
     expand_letters_stage(*job, shared);
 }
 
-// A thread a row: row_begins, letter_places, letter_rows -> letter_rows.
+// A thread per row: row_begins, letter_places, letter_rows -> letter_rows.
+// Needs: expand_letters.
+// Ensures: letter_rows has the first letter of each row.
 KERNEL __launch_bounds__(BLOCK) place_letters(const Job* job) {
     place_letters_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A thread a row: letter_rows -> breaks, row_has_words.
+// A thread per row: letter_rows -> breaks, row_has_words.
+// Needs: letter_rows (place_letters, or row_begins where bytes are letters); `breaks` of zeros.
+// Ensures: there is a break where each row begins.
 KERNEL __launch_bounds__(BLOCK) mark_letter_rows(const Job* job) {
     mark_letter_rows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A warp a tile, a lane 64 letters: text, letters, letter_rows, breaks, tables -> breaks, letter_tiles, row_has_words,
-// row_refused, status.
+// A warp per tile, a lane per 64 letters: text, letters, letter_rows, breaks, tables -> breaks, letter_tiles,
+// row_has_words, row_refused, status.
+// Needs: mark_letter_rows.
+// Ensures: there is a break where each run begins; letter_tiles has the last break of each tile, or 0.
 KERNEL __launch_bounds__(BLOCK) find_breaks(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
     find_breaks_stage(*job, table, blockIdx.x, gridDim.x);
 }
 
-// One block of SCAN_THREADS, a thread eight tiles at a time: letter_tiles -> letter_tiles.
+// One block of SCAN_THREADS, a thread per eight tiles at a time: letter_tiles -> letter_tiles.
+// Needs: find_breaks.
+// Ensures: letter_tiles has the last break before each tile.
 KERNEL __launch_bounds__(SCAN_THREADS) enter_tiles(const Job* job) {
     SHARED uint32_t scratch[SCAN_THREADS / 32];
     enter_tiles_stage(*job, scratch);
 }
 
-// A warp a tile, a lane 64 letters: text, letters, letter_rows, breaks, letter_tiles, row_has_words, tables -> starts,
-// letter_tile_ids, row_refused.
+// A warp per tile, a lane per 64 letters: text, letters, letter_rows, breaks, letter_tiles, row_has_words, tables ->
+// starts, letter_tile_ids, row_refused.
+// Needs: enter_tiles.
+// Ensures: there is a start bit where each id begins; letter_tile_ids has the ids of each tile.
 KERNEL __launch_bounds__(BLOCK) find_places(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
     find_places_stage(*job, table, blockIdx.x, gridDim.x);
 }
 
-// One block of SCAN_THREADS, a thread eight tiles at a time: letter_tile_ids -> letter_tile_ids, status.
+// One block of SCAN_THREADS, a thread per eight tiles at a time: letter_tile_ids -> letter_tile_ids, status.
+// Needs: find_places.
+// Ensures: letter_tile_ids has the ids before each tile; STATUS_NUM_IDS is the sum of all.
 KERNEL __launch_bounds__(SCAN_THREADS) sum_letter_tiles(const Job* job) {
     SHARED uint32_t scratch[SCAN_THREADS / 32];
     sum_letter_tiles_stage(*job, scratch);
 }
 
-// A warp a row: letter_rows, letter_tile_ids, starts, row_begins -> id_offsets, row_refused.
+// A warp per row: letter_rows, letter_tile_ids, starts, row_begins -> id_offsets, row_refused.
+// Needs: sum_letter_tiles.
+// Ensures: id_offsets are right; rows that cannot be what they ask for are refused.
 KERNEL __launch_bounds__(BLOCK) letter_offsets(const Job* job) {
     letter_offsets_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A warp a tile, a lane an id: text, letters, letter_places, letter_rows, starts, breaks, letter_tile_ids, row_begins,
-// tables -> ids, own_spans.
+// A warp per tile, a lane per id: text, letters, letter_places, letter_rows, starts, breaks, letter_tile_ids,
+// row_begins, tables -> ids, own_spans.
+// Needs: sum_letter_tiles.
+// Ensures: each start bit has its id, and its bytes in own_spans where these are requested.
 KERNEL __launch_bounds__(BLOCK) write_places(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
     SHARED StartTile tiles[BLOCK / 32];
     write_places_stage(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
-// A thread four ids of the answer: own_spans, id_offsets, kept, framed_offsets, row_flags -> spans.
+// A thread per four ids of the answer: own_spans, id_offsets, kept, framed_offsets, row_flags -> spans.
+// Needs: frame_rows; own_spans of all ids.
+// Ensures: `spans` has begin and end byte in its row of each id of the answer, (0, 0) of begin and end tokens.
 KERNEL __launch_bounds__(BLOCK) frame_own_spans(const Job* job) {
     frame_own_spans_stage(*job, blockIdx.x, gridDim.x);
 }
 
 // As decode_spell, of k-mers that share letters: decode_ids, decode_offsets, tables -> decoded, decoded_offsets,
 // decode_states, decode_faults, row_errors.
+// Needs: what decode_spell needs.
+// Ensures: what decode_spell ensures, with each shared letter once.
 KERNEL __launch_bounds__(BLOCK) decode_kmers(const Job* job) {
     SHARED SpellShared shared;
     spell_stage<SpellPass::FIRST, SpelledTokens::OVERLAPPING>(*job, shared);
@@ -189,13 +233,17 @@ KERNEL __launch_bounds__(BLOCK) decode_kmers(const Job* job) {
 
 // As decode_spell_again: decode_ids, decode_offsets, decode_faults, row_errors, tables -> decoded, decoded_offsets,
 // decode_states.
+// Needs: decode_kmers.
+// Ensures: what decode_spell_again ensures.
 KERNEL __launch_bounds__(BLOCK) decode_kmers_again(const Job* job) {
     SHARED SpellShared shared;
     spell_stage<SpellPass::AGAIN, SpelledTokens::OVERLAPPING>(*job, shared);
 }
 
-// A thread four cells: ids, id_offsets, row_begins, own_spans, channel, window_rows, window_prefix -> window_ids,
+// A thread per four cells: ids, id_offsets, row_begins, own_spans, channel, window_rows, window_prefix -> window_ids,
 // window_mask, window_positions, window_values, window_starts.
+// Needs: ids and id_offsets of all rows.
+// Ensures: each cell of the rectangle has its id or padding, whether it is an id, its position and its value.
 KERNEL __launch_bounds__(BLOCK) cut_windows(const Job* job) {
     cut_windows_stage(*job, blockIdx.x, gridDim.x);
 }

@@ -1,10 +1,18 @@
-// The kernels of byte-level BPE but for those that cut pieces (text/split/kernels.cu) and merge them
-// (text/merge/kernels.cu), in the order in which they run (gpu/kernels/families.py); see docs/internals/text-bpe.md.
+// The first and the last kernels of byte-level BPE, in the order in which they run (gpu/kernels/families.py); see
+// docs/internals/text-bpe.md. Between them run those that split pieces (text/split/kernels.cu) and merge them
+// (text/merge/kernels.cu).
 //
-// Above each kernel, here and in the other files, stands who takes what, which fields of the Job it reads, and behind
-// an arrow which ones it writes. `tables` are those of the vocabulary. A launch has any number of blocks, which go on
-// in steps of the whole grid, unless it says otherwise; gpu/kernels/catalog.py has the numbers. Kernels of a name that
-// ends with 16 or 8 are those above them with ids of so many bits.
+// Above each kernel, here and in the other files, stand:
+//
+//   - the work of one thread, warp or block; the fields of the Job that the kernel reads, an arrow, and those that it
+//     writes. `tables` are the fields of the vocabulary.
+//   - Needs: what must be true before the launch; a kernel stands for all that it ensures.
+//   - Ensures: what is true when the launch has ended.
+//
+// A launch has any number of blocks of BLOCK threads, which go on in steps of the whole grid, unless the file or the
+// kernel says otherwise; gpu/kernels/catalog.py has the numbers. Shared memory is static, and below 48 KiB a block,
+// unless it is said to be dynamic. A kernel whose name ends with 16 or 8 is the one above it with ids of so many bits.
+// Rows that are at fault are encoded as well; their ids mean nothing.
 #include "text/compact/compact_to_host.cuh"
 #include "batch/narrow_ids.cuh"
 #include "batch/store_answer.cuh"
@@ -13,50 +21,66 @@
 
 using namespace warptok::text;
 
-// A thread sixteen bytes and a row at a time; the Job comes with the launch: host_text, host_row_begins,
-// host_row_flags, host_row_max_length -> text, row_begins, row_flags, row_max_length, cleared, device_job.
+// A thread per sixteen bytes and row; the Job comes with the launch: host_text, host_row_begins, host_row_flags,
+// host_row_max_length -> text, row_begins, row_flags, row_max_length, cleared, device_job.
+// Needs: nothing on the device.
+// Ensures: the batch and the Job lie on the device; the words from `cleared` on are zeros.
 KERNEL __launch_bounds__(BLOCK) load_batch(GRID_CONSTANT const Job job) {
     wait_for_kernel_before();
     load_batch_stage(job, blockIdx.x, gridDim.x);
 }
 
-// A thread a row: row_begins -> hard, row_errors, row_refused.
+// A thread per row: row_begins -> hard, row_errors, row_refused.
+// Needs: load_batch, so that `hard` is zeros.
+// Ensures: there is a hard bit exactly where a row begins; no row is at fault.
 KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
     wait_for_kernel_before();
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
     clear_faults_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A warp a tile, in small batches a part of one: records, tile_pieces, merged_counts -> tile_counts.
+// A warp per tile, in small batches per part of one: records, tile_pieces, merged_counts -> tile_counts.
+// Needs: merge.
+// Ensures: tile_counts has the ids of the pieces of each unit (a tile or a part).
 KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {
     wait_for_kernel_before();
     count_all_tiles(*job, blockIdx.x, gridDim.x);
 }
 
-// One block, a thread eight tiles or parts: tile_counts -> group_offsets, status.
+// One block, a thread per eight units: tile_counts -> group_offsets, status.
+// Needs: tile_counts of all units.
+// Ensures: group_offsets has the ids before every eight units; STATUS_NUM_IDS is the sum of all.
 KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
     wait_for_kernel_before();
     SHARED uint32_t scratch[32];
     sum_tiles_stage(*job, scratch);
 }
 
-// A warp a tile, in small batches a part of one: records, tile_pieces, tile_counts, group_offsets, miss_counts,
-// merged_counts, merged_ids, tables -> ids, narrow_ids.
+// A warp per tile, in small batches per part of one: records, tile_pieces, tile_counts, group_offsets, miss_counts,
+// merged_counts, merged_ids, tables -> ids.
+// Needs: sum_tiles.
+// Ensures: `ids` has the ids of all pieces in the order of the text.
 KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
     compact_stage(*job, job->answer.ids, begins, blockIdx.x, gridDim.x);
 }
 
+// The same with ids of 16 bits: records, tile_pieces, tile_counts, group_offsets, miss_counts, merged_counts,
+// merged_ids, tables -> narrow_ids.
+// Needs: sum_tiles; no id of the vocabulary needs more bits.
+// Ensures: narrow_ids has them.
 KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
     compact_stage(*job, reinterpret_cast<uint16_t*>(job->answer.narrow_ids), begins, blockIdx.x, gridDim.x);
 }
 
-// A block a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts,
-// merged_counts, merged_ids, row_begins, starts, row_errors, row_refused, bad_tiles, window_counts, tables -> host_ids,
-// host_offsets, host_errors, host_status, status.
+// A block per tile of a small batch that is not framed; every block adds all counts up for itself: records,
+// tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids, row_begins, starts, row_errors, row_refused,
+// bad_tiles, window_counts, tables -> host_ids, host_offsets, host_errors, host_status, status.
+// Needs: count_tiles.
+// Ensures: the answer and its status lie in pinned memory.
 KERNEL __launch_bounds__(BLOCK) compact_to_host(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
@@ -66,30 +90,38 @@ KERNEL __launch_bounds__(BLOCK) compact_to_host(const Job* job) {
     compact_to_host_stage(*job, shared, begins, num_ids, blockIdx.x, gridDim.x);
 }
 
-// A warp neighbouring rows, or where rows are short a block a tile: row_begins, starts, records, tile_pieces,
+// A warp per neighbouring rows, or a block per tile where rows are short: row_begins, starts, records, tile_pieces,
 // tile_counts, group_offsets, merged_counts, status -> id_offsets.
+// Needs: sum_tiles.
+// Ensures: id_offsets has the ids before each row, and of all rows.
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
     wait_for_kernel_before();
     SHARED RowOffsetsShared shared;
     all_row_offsets(*job, sums_of(*job), shared, blockIdx.x, gridDim.x);
 }
 
-// A thread a word of 32 bits: ids, id_bits, status -> narrow_ids.
+// A thread per word of 32 bits: ids, id_bits, status -> narrow_ids.
+// Needs: ids and STATUS_NUM_IDS; no id of the vocabulary needs more than id_bits.
+// Ensures: narrow_ids has the same ids.
 KERNEL __launch_bounds__(BLOCK) narrow_ids(const Job* job) {
     wait_for_kernel_before();
     if (job->answer.id_bits == 16) narrow_ids_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
     else narrow_ids_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
 
-// A thread a row: answer_offsets, row_errors, row_refused, bad_tiles, window_counts, status -> host_offsets,
+// A thread per row: answer_offsets, row_errors, row_refused, bad_tiles, window_counts, status -> host_offsets,
 // host_errors, host_status.
+// Needs: all kernels of the batch.
+// Ensures: the host has the offsets, faults and status of the batch.
 KERNEL __launch_bounds__(BLOCK) report(const Job* job) {
     wait_for_kernel_before();
     report_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// The same, and neighbouring threads neighbouring ids: answer_ids, answer_offsets, row_errors, row_refused, bad_tiles,
-// window_counts, status -> host_ids, host_offsets, host_errors, host_status.
+// As report, and neighbouring threads neighbouring ids: answer_ids, answer_offsets, row_errors, row_refused,
+// bad_tiles, window_counts, status -> host_ids, host_offsets, host_errors, host_status.
+// Needs: all kernels of the batch.
+// Ensures: the host has the ids, too.
 KERNEL __launch_bounds__(BLOCK) store_answer(const Job* job) {
     wait_for_kernel_before();
     store_answer_stage(*job, blockIdx.x, gridDim.x);

@@ -14,8 +14,8 @@
 #include "training/equal_runs.cuh"
 #include "training/shared_sums.cuh"
 
-// ALONE: tokens have no places, and each occurrence counts once. PLACED: each token has the slot that it begins in, which
-// says how often an occurrence counts, and its bonus and penalty.
+// ALONE: tokens have no places, and each occurrence counts once. PLACED: each token has the slot that it begins in,
+// which says how often an occurrence counts, and its bonus and penalty.
 enum class TokenKind { ALONE, PLACED };
 
 // Sums for each token that stands beside an occurrence (training/shared_sums.cuh).

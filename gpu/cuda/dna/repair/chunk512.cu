@@ -7,9 +7,11 @@
 
 using namespace warptok::dna;
 
-// A thread a window, in steps (common/grid_steps.cuh); long paths lie in ids: text, base_words, certain, window_bits,
-// meetings, unmet_counts, tables -> window_bits, meetings, unmet_counts, window_ranks, window_states, repair_counts,
-// ids, status.
+// A thread per window, in steps (common/grid_steps.cuh); long paths lie in ids: text, base_words, certain,
+// window_bits, meetings, unmet_counts, tables -> window_bits, meetings, unmet_counts, window_ranks, window_states,
+// repair_counts, ids, status.
+// Needs: meet_windows; repair_counts and window_states of zeros.
+// Ensures: each window meets the one before, or STATUS_FAULT is not 0.
 KERNEL __launch_bounds__(BLOCK, 3) repair_large(const Job* job) {
     SHARED RepairShared shared;
     if (!has_small_chunks(*job)) repair_windows_stage<LARGE_CHUNK>(*job, shared);

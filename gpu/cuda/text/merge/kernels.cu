@@ -14,16 +14,20 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// A block a tile: text, starts, cuts, special, special_counts, tables -> records, tile_pieces, misses, miss_counts,
+// A block per tile: text, starts, cuts, special, special_counts, tables -> records, tile_pieces, misses, miss_counts,
 // status.
+// Needs: final start bits; miss_counts of zeros.
+// Ensures: each piece has a record; those that are no token are listed by length in misses.
 KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     wait_for_kernel_before();
     SHARED LookUpShared shared;
     look_up_stage<SeparateLaunches>(*job, shared, blockIdx.x, gridDim.x);
 }
 
-// A warp chunks of missed pieces of one bin, by tickets: text, misses, miss_counts, tables -> merged_ids,
-// merged_counts, merge_tickets.
+// A warp takes chunks of missed pieces of one bin; pairs and filter lie in 225 KiB of dynamic shared memory: text,
+// misses, miss_counts, tables -> merged_ids, merged_counts, merge_tickets.
+// Needs: look_up; merge_tickets is 0.
+// Ensures: each missed piece has its ids in merged_ids, and how many these are in merged_counts.
 KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
     wait_for_kernel_before();
     merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);

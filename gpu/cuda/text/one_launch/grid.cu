@@ -1,5 +1,5 @@
-// The kernel of batches that fill the device and yet end soon. Launch: cooperative, at most GRID_BLOCKS
-// blocks of BLOCK threads a multiprocessor, so that all run at a time. The Job is not read from memory but
+// The kernel of batches that fill the device and yet end soon. Launch: cooperative, at most GRID_BLOCKS blocks of BLOCK
+// threads a multiprocessor, so that all run at a time, with SMALL_SHARED bytes of dynamic shared memory each. The Job
 // comes with the launch.
 #include "text/one_launch/stages.cuh"
 
@@ -7,8 +7,10 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// All of a batch, unless it stops: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids,
+// The grid encodes the whole batch, unless it stops: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids,
 // host_offsets, host_errors, host_status, device_job.
+// Needs: nothing on the device but the vocabulary; grid_arrivals as the launch before left it.
+// Ensures: as the other two, or single launches can go on from where it stopped (text/one_launch/stages.cuh).
 KERNEL __launch_bounds__(BLOCK, GRID_BLOCKS) encode_grid(GRID_CONSTANT const Job job) {
     encode_small<OneGrid, GridLaunch>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
 }

@@ -22,40 +22,58 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// A thread sixteen bytes: text, starts, tables -> starts, cuts.
+// A thread per sixteen bytes; the filters lie in 124 KiB of dynamic shared memory: text, starts, tables -> starts,
+// cuts.
+// Needs: start bits of all pretokens.
+// Ensures: each new start bit is at a border that no token lies across; `cuts` has these bits.
 KERNEL __launch_bounds__(CERTAIN_BLOCK, 1) cut_certain(const Job* job) {
     wait_for_kernel_before();
     cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
 
-// A warp 32 words of start bits: text, starts, cuts, special, special_counts, tables -> long_pieces, window_counts.
+// A warp per 32 words of start bits: text, starts, cuts, special, special_counts, tables -> long_pieces,
+// window_counts.
+// Needs: cut_certain; window_counts of zeros.
+// Ensures: each piece of more than MAX_PIECE bytes that is no token is in long_pieces once; window_counts counts these
+// and their windows.
 KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
     wait_for_kernel_before();
     SHARED FindShared shared;
     find_long_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-// A warp a window, which lies in merged_ids: text, long_pieces, window_counts, tables -> merged_ids.
+// A warp per window, which lies in merged_ids; MergeShared is dynamic shared memory: text, long_pieces, window_counts,
+// tables -> merged_ids.
+// Needs: find_long.
+// Ensures: each window has the boundaries of the encoding of its bytes.
 KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {
     wait_for_kernel_before();
     windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }
 
-// A thread a window and the next one: merged_ids, long_pieces, window_counts -> merged_ids, long_pieces, whole_pieces,
-// window_counts.
+// A thread per window and the next one: merged_ids, long_pieces, window_counts -> merged_ids, long_pieces,
+// whole_pieces, window_counts.
+// Needs: windows.
+// Ensures: the joint of each window is where it meets the one before; a piece of which two windows do not meet has
+// failed and is in whole_pieces once.
 KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
     wait_for_kernel_before();
     check_windows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A warp a window: merged_ids, long_pieces, window_counts -> starts, long_pieces, whole_pieces, window_counts.
+// A warp per window: merged_ids, long_pieces, window_counts -> starts, long_pieces, whole_pieces, window_counts.
+// Needs: check_windows.
+// Ensures: each long piece has the start bits of its own encoding, or has failed and is in whole_pieces once.
 KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
     wait_for_kernel_before();
     write_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block a part of all whole pieces, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
+// A block takes parts of all whole pieces, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
 // window_counts, tables -> starts, window_counts, records, merged_ids, misses, status.
+// Needs: write_borders.
+// Ensures: each whole piece has the start bits of its own encoding, or STATUS_NOT_COVERED is not 0. So no piece has
+// more than MAX_PIECE bytes but tokens.
 KERNEL __launch_bounds__(WHOLE_THREADS, 1) last_pieces(const Job* job) {
     wait_for_kernel_before();
     SHARED WholeShared shared;
