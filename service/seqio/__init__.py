@@ -6,6 +6,6 @@ collects the sequences that a training learns from.
 
 Called by the command line, by training, and by the routes whose bodies are FASTA.
 
-Memory stays bounded whatever a file's size, except where one text is longer than a batch. Nothing
+Memory stays bounded for files of any size, except where one text is longer than a batch. Nothing
 here imports another folder of the service, and a damaged file raises an error that names its place.
 """

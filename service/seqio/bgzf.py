@@ -22,7 +22,7 @@ HEADER_BYTES = 18
 EMPTY_BYTES = 28  # The size of the end marker; every other block is larger.
 BEGIN, FIELD = b"\x1f\x8b\x08\x04", b"BC\x02\x00"
 MESSAGE = "block gzip (BGZF) without the empty block that marks its end"
-CUT = f"{MESSAGE}: it was cut off, or its writer left that out"
+CUT = f"{MESSAGE}: it was cut off, or its writer omits that block"
 
 
 class BgzfChecker:
@@ -35,7 +35,7 @@ class BgzfChecker:
         self._remaining = 0  # Bytes of the last block that have not come.
 
     def add(self, data: bytes | memoryview) -> None:
-        """Take the next bytes of the stream."""
+        """Follow the next bytes of the stream."""
         place = 0
         while self._is_bgzf and place < len(data):
             if self._remaining:
@@ -50,7 +50,9 @@ class BgzfChecker:
             place += num_bytes
 
     def _begin_block(self) -> None:
-        header, self._header = self._header, b""
+        """Read the size of the next block from its header."""
+        header = self._header
+        self._header = b""
         self._size = int.from_bytes(header[16:], "little") + 1
         self._remaining = self._size - HEADER_BYTES
         is_block = header.startswith(BEGIN) and header[12:16] == FIELD

@@ -35,7 +35,7 @@ def read_corpus(
         paths: FASTA, FASTQ or text, gzip or not; none means stdin.
         reading: as for `reader.read_records`.
         upper: make all letters upper case.
-        spell: write every U as T, or every T as U, whatever the case.
+        spell: "T": write every U as T; "U": write every T as U; both in upper and lower case.
         max_letters: the most letters that the unpacked files may hold; None: any number.
 
     Raises:
@@ -46,13 +46,13 @@ def read_corpus(
     names: list[str] = []
     parts, lengths = [np.zeros(0, np.uint8)], [np.zeros(1, np.int64)]
     num_letters = 0
-    for batch_names, batch in read_batches(paths, reading):
-        num_letters += len(batch.data)
+    for batch in read_batches(paths, reading):
+        num_letters += len(batch.texts.data)
         if max_letters is not None and num_letters > max_letters:
             raise VocabularyError.at("corpus", f"more than {max_letters} letters")
-        names += batch_names
-        parts.append(batch.data)
-        lengths.append(np.diff(batch.offsets))
+        names += batch.names
+        parts.append(batch.texts.data)
+        lengths.append(np.diff(batch.texts.offsets))
     corpus = Corpus(np.concatenate(parts), np.cumsum(np.concatenate(lengths)))
     if "\n" in corpus.letters:
         place = int(np.searchsorted(corpus.offsets, np.argmax(corpus.data == 10), "right")) - 1

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from service.seqio.sequence_checks import FEW_BYTES, check_bases, is_plain
+from service.seqio.sequence_checks import check_bases, is_plain
 
 READ_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
+SHORT_RECORD_BYTES = 4096  # Records that have fewer bytes on average are parsed many at a time.
 WHITE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"  # What str.isspace accepts of ASCII.
 MAX_TOKEN_BYTES = 64  # The longest special token, such as <mask>, that is never cut.
-
 
 Name = str
 """The name of a record; its bases follow as bytes, until the next name."""
@@ -50,9 +50,10 @@ class _Parser:
         self._rest = rest
         self._in_line = False  # The rest continues a line of bases whose start was returned.
         self._has_name = False
-        self._number = 0  # Of the record, from 1.
+        self._number = 0  # The number of the record, from 1.
 
     def add(self, data: bytes) -> Iterator[Name | bytes]:
+        """Parse the next bytes of the file; those of a line that has not ended are kept."""
         data = self._rest + data
         # A CR at the end may belong to an LF that has not arrived.
         end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
@@ -78,22 +79,22 @@ class _Parser:
             part = part[:token]
         if part:
             yield self._check_bases(part)
-            self._rest, self._in_line = self._rest[len(part) :], True
+            self._rest = self._rest[len(part) :]
+            self._in_line = True
 
     def _whole_lines(self, data: bytes) -> Iterator[Name | bytes]:
+        """Parse whole lines, the first of which may continue a line of bases."""
         begin = 0
         if self._in_line and data:
-            begin = min(
-                (place for place in (data.find(b"\n"), data.find(b"\r")) if place >= 0),
-                default=len(data),
-            )
+            line_ends = [place for place in (data.find(b"\n"), data.find(b"\r")) if place >= 0]
+            begin = min(line_ends, default=len(data))
             if part := data[:begin].rstrip():
                 yield self._check_bases(part)
             self._in_line = False
         header = _next_header(data, begin)
         if header > begin:
             yield from self._bases(data[begin:header])
-        if data.count(b">", header) * FEW_BYTES > len(data):
+        if data.count(b">", header) * SHORT_RECORD_BYTES > len(data):
             if (records := self._parse_short_records(data[header:])) is not None:
                 yield from records
                 return
@@ -109,15 +110,16 @@ class _Parser:
                 yield from self._bases(data[begin:header])
 
     def _parse_short_records(self, data: bytes) -> Iterator[Name | bytes] | None:
-        """Parse whole records, many at a time; None if a line must be parsed on its own."""
+        """Parse whole records, many at a time; None if the lines must be parsed one by one."""
         if b"\r" in data or not data.isascii():
             return None
         records = [part.partition(b"\n") for part in data[1:].split(b"\n>")]
         if not is_plain(b"".join([bases for _, _, bases in records]).replace(b"\n", b"")):
             return None
-        return self._numbered(records)
+        return self._names_and_bases(records)
 
-    def _numbered(self, records: list[tuple[bytes, bytes, bytes]]) -> Iterator[Name | bytes]:
+    def _names_and_bases(self, records: list[tuple[bytes, bytes, bytes]]) -> Iterator[Name | bytes]:
+        """Yield the name and the bases of records: header, line end and lines of each."""
         self._has_name = True
         self._number += len(records)
         for header, _, bases in records:
@@ -126,7 +128,7 @@ class _Parser:
                 yield bases.replace(b"\n", b"")
 
     def _bases(self, data: bytes) -> Iterator[Name | bytes]:
-        """Parse lines of bases; a header behind white space is found as well."""
+        """Parse lines of bases, many at a time if possible; white space may precede a header."""
         joined = data.replace(b"\n", b"")
         if b"\r" in joined:
             if joined.count(b"\r") != data.count(b"\r\n"):
@@ -136,12 +138,13 @@ class _Parser:
         if not joined:
             return
         if is_plain(joined):
-            yield self._checked(joined)
+            self._check_place(joined)
+            yield joined
         else:
             yield from self._line_by_line(data)
 
     def _line_by_line(self, data: bytes) -> Iterator[Name | bytes]:
-        """Parse line by line."""
+        """Parse lines one by one: headers, bases and comments."""
         for line in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
             text = line.decode(errors="replace").strip()
             if text.startswith(">"):
@@ -158,24 +161,24 @@ class _Parser:
             text = line.decode("latin-1")
         return _name(text.strip()[1:])
 
-    def _checked(self, part: bytes) -> bytes:
+    def _check_place(self, part: bytes) -> None:
+        """Raise ValueError if bases come before the first name, or are not ASCII."""
         if not self._has_name:
             raise ValueError("bases come before the first '>'")
         if not part.isascii():
             raise ValueError(f"a sequence is not ASCII (record {self._number})")
-        return part
 
     def _check_bases(self, part: bytes) -> bytes:
-        """Check bytes that may hold more than bases, and remove white space."""
-        data = self._checked(part)
+        """Check bytes that may hold more than bases, and return them without white space."""
+        self._check_place(part)
         try:
-            return check_bases(data)
+            return check_bases(part)
         except ValueError as error:
             raise ValueError(f"the sequence {error} (record {self._number})") from error
 
 
 def _name(header: str) -> Name:
-    """Return the part of a header before the first white space."""
+    """Return the part of a header, without its ">", before the first white space."""
     return "" if not header or header[0].isspace() else header.split(None, 1)[0]
 
 

@@ -1,4 +1,4 @@
-"""Reads FASTQ by dnaio, also with blank lines at its end, which dnaio takes for a cut record."""
+"""Reads FASTQ by dnaio, also with blank lines at its end, which dnaio alone would refuse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dnaio
 LINE_ENDS = b"\r\n"
 MAX_BLANK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
-NEAR_BYTES = 64
+NEAR_BYTES = 64  # How far from its end data are searched for line ends first.
 
 
 def open_fastq(file: BinaryIO) -> dnaio.FastqReader:
@@ -31,7 +31,7 @@ class _WithoutBlankEnd:
     tell, because a record without bases ends with a blank line of its own.
 
     Attributes:
-        reader: dnaio's reader of this object, which counts the records; None before it is made.
+        reader: the reader that dnaio made of this object, which counts the records; None at first.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -68,7 +68,7 @@ class _WithoutBlankEnd:
 
 
 def _text_bytes(data: bytes) -> int:
-    """Count the bytes before the line ends at the end."""
+    """Count the bytes before the line ends with which the data end."""
     near = data[-NEAR_BYTES:]
     if text := near.rstrip(LINE_ENDS):
         return len(data) - len(near) + len(text)

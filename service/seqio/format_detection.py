@@ -38,8 +38,9 @@ def detect_format(begin: bytes) -> str | None:
     if begin.startswith(UTF16_STARTS):
         raise ValueError("in UTF-16; only UTF-8 is read")
     if late := LATE_HEADER.match(begin):
-        sign = late[late.lastindex or 0]
-        line = begin.count(b"\n", 0, late.start(late.lastindex or 0)) + 1
+        group = late.lastindex or 0
+        sign = late[group]
+        line = begin.count(b"\n", 0, late.start(group)) + 1
         behind = " behind a byte-order mark (EF BB BF)" if begin.startswith(BYTE_ORDER_MARK) else ""
         raise ValueError(
             f"line {line} begins with {sign.decode()!r}{behind}, but {FORMATS[sign].upper()} does "

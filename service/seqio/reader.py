@@ -48,6 +48,13 @@ class BadRecords(ValueError):
     """A file begins as FASTA, FASTQ or gzip, and is damaged or something else."""
 
 
+class NamedBatch(NamedTuple):
+    """Texts of one file, and the name of each."""
+
+    names: list[str]
+    texts: Batch
+
+
 class Record(NamedTuple):
     """One text to encode.
 
@@ -77,14 +84,14 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
         BadRecords: a file begins as FASTA, FASTQ or gzip, and is damaged or something else; the
             message has the file, the record and, if known, the line.
     """
-    for file, name, format in _open_all(paths, reading):
-        with _naming_errors(name, format):
-            if format is not None:
-                for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
-                    for row, id in enumerate(names):
-                        yield Record(id, batch.row_bytes(row))
+    for file in _open_all(paths, reading):
+        with _naming_errors(file.name, file.format):
+            if file.format is not None:
+                for batch in sequence_batches(file.stream, file.format, BATCH_BYTES, BATCH_RECORDS):
+                    for row, name in enumerate(batch.names):
+                        yield Record(name, batch.texts.row_bytes(row))
             else:
-                yield from _texts(file, name, reading)
+                yield from _texts(file, reading)
 
 
 def read_batches(
@@ -93,7 +100,7 @@ def read_batches(
     *,
     max_bytes: int = BATCH_BYTES,
     max_records: int = BATCH_RECORDS,
-) -> Iterator[tuple[list[str], Batch]]:
+) -> Iterator[NamedBatch]:
     """Read the texts of some files in order, in batches with their names.
 
     Args:
@@ -111,19 +118,32 @@ def read_batches(
     """
     if max_bytes < 1 or max_records < 1:
         raise ValueError(f"max_bytes is {max_bytes}, max_records {max_records}; the least is 1")
-    for file, name, format in _open_all(paths, reading):
-        with _naming_errors(name, format):
-            if format is not None:
-                yield from sequence_batches(file, format, max_bytes, max_records)
+    for file in _open_all(paths, reading):
+        with _naming_errors(file.name, file.format):
+            if file.format is not None:
+                yield from sequence_batches(file.stream, file.format, max_bytes, max_records)
             else:
-                for records in batches(_texts(file, name, reading), max_bytes, max_records):
-                    yield [r.name for r in records], Batch.from_bytes([r.data for r in records])
+                for records in batches(_texts(file, reading), max_bytes, max_records):
+                    names = [record.name for record in records]
+                    yield NamedBatch(names, Batch.from_bytes([record.data for record in records]))
 
 
-def _open_all(
-    paths: Sequence[str], reading: Reading
-) -> Iterator[tuple[BufferedReader, str, str | None]]:
-    """Open each file; give it unpacked, with its printable name and "fasta", "fastq" or None."""
+class _OpenFile(NamedTuple):
+    """A file that is being read.
+
+    Attributes:
+        stream: its content, unpacked.
+        name: its printable name; "" for stdin alone.
+        format: "fasta" or "fastq"; None: text.
+    """
+
+    stream: BufferedReader
+    name: str
+    format: str | None
+
+
+def _open_all(paths: Sequence[str], reading: Reading) -> Iterator[_OpenFile]:
+    """Open the files one after another; each is closed before the next one is opened."""
     if isinstance(paths, str | bytes):
         raise TypeError(f"paths is a {type(paths).__name__}, not several paths")
     if reading not in get_args(Reading):
@@ -131,16 +151,16 @@ def _open_all(
     if list(paths).count(STDIN) > 1:
         raise ValueError("stdin can be read only once")
     for path in paths or (STDIN,):
-        with nullcontext(standard_input()) if path == STDIN else open(path, "rb") as file:
-            # A path that is not UTF-8 still needs a printable name.
+        with nullcontext(standard_input()) if path == STDIN else open(path, "rb") as stream:
             name = "" if path == STDIN and len(paths) <= 1 else path
-            shown = os.fsencode(name).decode(errors="replace")
-            with _naming_errors(shown, None):
-                if file.peek(2)[:2] == GZIP_MAGIC:
-                    unpacked = UnpackedGzip(file, shown or "stdin")
-                    file = BufferedReader(unpacked, UNPACKED_BYTES)
-                format = detect_format(file.peek(1)) if reading in DETECTING else None
-            yield file, shown, format
+            # A path that is not UTF-8 still needs a printable name.
+            name = os.fsencode(name).decode(errors="replace")
+            with _naming_errors(name, None):
+                if stream.peek(2)[:2] == GZIP_MAGIC:
+                    unpacked = UnpackedGzip(stream, name or "stdin")
+                    stream = BufferedReader(unpacked, UNPACKED_BYTES)
+                format = detect_format(stream.peek(1)) if reading in DETECTING else None
+            yield _OpenFile(stream, name, format)
 
 
 def standard_input() -> BufferedReader:
@@ -170,20 +190,22 @@ def _naming_errors(name: str, format: str | None) -> Iterator[None]:
         raise BadRecords(f"{name or 'stdin'}: {error}{hint}") from error
 
 
-def _texts(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record]:
+def _texts(file: _OpenFile, reading: Reading) -> Iterator[Record]:
+    """Read a file of text as one record, or each line as one."""
     if reading in ("auto", "whole"):
-        yield Record(name, file.read())
+        yield Record(file.name, file.stream.read())
         return
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(file.stream, 1):
         if reading == "sequences" and line.lstrip().startswith(b">"):
             raise ValueError(
                 f"line {number} begins with '>', but FASTA does so with its first byte"
             )
-        yield Record(f"{name or STDIN}:{number}", line.removesuffix(b"\n").removesuffix(b"\r"))
+        name = f"{file.name or STDIN}:{number}"
+        yield Record(name, line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
-def _fasta(file: BinaryIO) -> Iterator[tuple[str, str]]:
-    """Names and sequences."""
+def _read_fasta(file: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Read the name and the sequence of each record; the sequences are checked."""
     name: str | None = None
     bases: list[bytes] = []
     with closing(file):
@@ -198,8 +220,8 @@ def _fasta(file: BinaryIO) -> Iterator[tuple[str, str]]:
         yield name, b"".join(bases).decode()
 
 
-def _fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
-    """Names and sequences."""
+def _read_fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Read the name and the sequence of each record; the sequences are not checked yet."""
     number = 1
     try:
         # Close the file here; dnaio's reader closes it only when it is garbage-collected.
@@ -214,8 +236,14 @@ def _fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
 
 def sequence_batches(
     file: BinaryIO, format: str, max_bytes: int, max_records: int
-) -> Iterator[tuple[list[str], Batch]]:
+) -> Iterator[NamedBatch]:
     """Read the sequences of one FASTA or FASTQ file, in batches with their names.
+
+    Args:
+        file: the content of the file, which is closed at its end.
+        format: "fasta" or "fastq".
+        max_bytes: the most bases of a batch; a longer sequence is a batch of its own.
+        max_records: the most sequences of a batch.
 
     Raises:
         ValueError: the file is not valid in its format; the message has the record.
@@ -224,26 +252,21 @@ def sequence_batches(
     names: list[str] = []
     rows: list[str] = []
     num_bytes, number = 0, 1
-    read, check = (_fastq, _checked) if format == "fastq" else (_fasta, _as_read)
-    for name, row in read(file):
+    is_fastq = format == "fastq"
+    for name, row in _read_fastq(file) if is_fastq else _read_fasta(file):
         if rows and (num_bytes + len(row) > max_bytes or len(rows) >= max_records):
-            yield names, Batch(check(rows, number))
+            yield NamedBatch(names, Batch(_check_rows(rows, number) if is_fastq else rows))
             number += len(rows)
             names, rows, num_bytes = [], [], 0
         names.append(name)
         rows.append(row)
         num_bytes += len(row)
     if rows:
-        yield names, Batch(check(rows, number))
+        yield NamedBatch(names, Batch(_check_rows(rows, number) if is_fastq else rows))
 
 
-def _as_read(rows: list[str], _: int) -> list[str]:
-    """Return sequences that were checked while they were read."""
-    return rows
-
-
-def _checked(rows: list[str], number: int) -> list[str]:
-    """Check sequences and remove white space; the first one is record `number`."""
+def _check_rows(rows: list[str], number: int) -> list[str]:
+    """Check sequences, and return them without white space; the first one is record `number`."""
     groups = (
         rows[begin : begin + RECORDS_PER_CHECK] for begin in range(0, len(rows), RECORDS_PER_CHECK)
     )

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-FEW_BYTES = 4096  # Below this the methods of bytes are faster than NumPy.
+NUMPY_BYTES = 4096  # From this size on NumPy is faster than the methods of bytes.
 FIRST_LETTER = 65
 LAST_SIGN = 126  # The largest ASCII value that may stand in a sequence.
-FIRST_PRINTED = 36  # From here on no ASCII value is white space or "#".
+FIRST_VISIBLE = 36  # From here on no ASCII value is white space or "#".
 TOKEN = re.compile(rb"<[^<>]+>")  # Such as <mask>.
 NO_BASE = re.compile(rb"[\x00-\x1f\x7f;>+]")
 REASONS = {
@@ -20,14 +20,14 @@ REASONS = {
 
 
 def is_plain(data: bytes) -> bool:
-    """Return True if `check_bases` would change and refuse nothing; False may mean unknown."""
-    if len(data) < FEW_BYTES:
+    """Return whether `check_bases` would return the data unchanged; False may mean unknown."""
+    if len(data) < NUMPY_BYTES:
         return not data or data.isalpha()
     values = np.frombuffer(data, np.uint8)
-    least = values.min()
-    if least < FIRST_PRINTED or values.max() > LAST_SIGN:
+    smallest = values.min()
+    if smallest < FIRST_VISIBLE or values.max() > LAST_SIGN:
         return False
-    return bool(least >= FIRST_LETTER) or not any(sign in data for sign in REASONS)
+    return bool(smallest >= FIRST_LETTER) or not any(sign in data for sign in REASONS)
 
 
 def check_bases(data: bytes) -> bytes:
@@ -37,8 +37,8 @@ def check_bases(data: bytes) -> bytes:
         data: ASCII.
 
     Raises:
-        ValueError: it holds a byte that belongs to no base and no special token; the message
-            continues the words "the sequence".
+        ValueError: a byte is neither a base nor part of a special token; the message continues a
+            sentence that begins with "the sequence".
     """
     if is_plain(data):
         return data

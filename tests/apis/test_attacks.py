@@ -56,7 +56,7 @@ def test_a_control_character_passes_no_key_by(character, tmp_path):
 
 
 def test_a_text_that_can_be_cut_nowhere_is_encoded_whole(monkeypatch):
-    monkeypatch.setattr(text_chunks, "PART_BYTES", 1024)
+    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 1024)
     text = "[" * 10_000 + "A"
 
     async def scenario():
@@ -162,7 +162,7 @@ def test_records_that_end_where_a_read_ends_are_records():
 
     records, names = _Records(Body(), 300_000, None), []
     while (found := records.next_batch()) is not None:
-        names += found[1].names
+        names += found.metadata.names
     assert names == ["aa"] * 6
 
 

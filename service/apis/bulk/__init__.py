@@ -1,4 +1,4 @@
-"""Bulk calls, whose bodies are octets and not JSON: plain text, Arrow, FASTA, FASTQ.
+"""Bulk calls, whose bodies are not JSON: plain text, Arrow, FASTA and FASTQ.
 
 `text`, `arrow` and `fasta` are the three kinds of request. `text_chunks` and `sequence_chunks` cut
 a long input where the ids stay the same; `fasta_batches` collects records into batches.
@@ -7,6 +7,6 @@ a long input where the ids stay the same; `fasta_batches` collects records into 
 
 Called by the native routes.
 
-Ids equal those of the whole input encoded at once. Memory stays bounded: reading waits when a
-client does not take its answer.
+Ids equal those of the whole input encoded at once. Memory stays bounded: reading waits while a
+client does not read its answer.
 """

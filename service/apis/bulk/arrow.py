@@ -1,4 +1,4 @@
-"""Answers POST /v1/encode/batch with an Arrow stream: a record batch of ids for each of texts."""
+"""Answers POST /v1/encode/batch for Arrow: each record batch of texts gets one of ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.apis.bulk.arrow_writer import IdMessages
 
 
 class BulkArrow(ArrowStream):
-    """Answers a stream of record batches of texts."""
+    """Answers a stream of record batches with a column of texts."""
 
     @override
     def source(self, body: BodyReader) -> TextReader:

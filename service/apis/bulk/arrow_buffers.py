@@ -1,7 +1,7 @@
 """Writes record batches in Arrow's stream format without copying large buffers.
 
-`RecordBatch.serialize` copies a batch into one buffer. Arrow's stream writer instead passes the
-buffers of a batch to its file, and the file here keeps them.
+`RecordBatch.serialize` would copy a batch into one buffer. Arrow's stream writer passes the buffers
+of a batch to its file instead, and `_Pieces` is a file that keeps them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PieceWriter:
 
 
 class _Pieces:
-    """The methods of a Python file that Arrow calls; it keeps what is written."""
+    """A file that keeps what Arrow writes, with the methods that Arrow calls."""
 
     closed = False
 
@@ -64,11 +64,11 @@ class _Pieces:
         return done
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing, as nothing is buffered."""
 
     def close(self) -> None:
-        """Nothing is open here."""
+        """Do nothing, as no file is open."""
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True

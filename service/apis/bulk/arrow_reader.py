@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from service.core.errors import BadBody, InvalidRequest, UnsupportedFormat
 from vocabularies.batch.batch import Batch
@@ -22,6 +21,19 @@ COLUMN = "text"
 RECORD_BATCH = "record batch"
 CONTINUATION = b"\xff\xff\xff\xff"
 HEADER, COMPRESSION = 2, 3  # Fields of Message and of RecordBatch in Arrow's Message.fbs.
+
+
+class TextBatch(NamedTuple):
+    """Texts that were read from a body.
+
+    Attributes:
+        texts: the texts.
+        metadata: what the answer needs beside their ids: bool[B] of the null texts, or the names
+            of the records.
+    """
+
+    texts: Batch
+    metadata: Any
 
 
 class TextReader:
@@ -37,8 +49,8 @@ class TextReader:
         self._schema: pa.Schema | None = None
         self._number = 0
 
-    def next_batch(self) -> tuple[Batch, NDArray[np.bool_]] | None:
-        """Read the next record batch: its texts, and bool[B] of the null ones; None at the end.
+    def next_batch(self) -> TextBatch | None:
+        """Read the texts of the next record batch, with bool[B] of the null ones; None at the end.
 
         Raises:
             BadBody: the bytes are not an Arrow stream.
@@ -89,7 +101,7 @@ class TextReader:
 
 
 class _File:
-    """The methods of a Python file that Arrow calls.
+    """A file that Arrow reads the body from, with the methods that Arrow calls.
 
     Python's garbage collector cannot see references inside Arrow's objects, so a cycle through one
     is never freed. Therefore this refers to no TextReader, and lets no exception pass through
@@ -126,10 +138,10 @@ class _File:
         return data
 
     def close(self) -> None:
-        """Nothing is open here."""
+        """Do nothing, as no file is open."""
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
 
@@ -158,6 +170,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
+    """Find the place of a field in a table of a flatbuffer; None if the table does not have it."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     size = struct.unpack_from("<H", data, vtable)[0]
     place = 4 + 2 * number
@@ -165,7 +178,7 @@ def _field(data: bytes, table: int, number: int) -> int | None:
     return table + offset if offset else None
 
 
-def _texts(column: pa.Array) -> tuple[Batch, NDArray[np.bool_]]:
+def _texts(column: pa.Array) -> TextBatch:
     nulls = np.zeros(len(column), np.bool_)
     if column.null_count:
         nulls = column.is_null().to_numpy(zero_copy_only=False)
@@ -173,8 +186,11 @@ def _texts(column: pa.Array) -> tuple[Batch, NDArray[np.bool_]]:
     is_large = "large" in str(column.type)
     _, offset_buffer, data = column.buffers()
     if not len(column):
-        return Batch(data=np.zeros(0, np.uint8), offsets=np.zeros(1, np.int64)), nulls
-    end, width = column.offset + len(column) + 1, np.int64 if is_large else np.int32
-    offsets = np.frombuffer(offset_buffer, width, end)[column.offset :].astype(np.int64)
+        empty = Batch(data=np.zeros(0, np.uint8), offsets=np.zeros(1, np.int64))
+        return TextBatch(empty, nulls)
+    dtype = np.int64 if is_large else np.int32
+    end = column.offset + len(column) + 1
+    offsets = np.frombuffer(offset_buffer, dtype, end)[column.offset :].astype(np.int64)
     bytes_ = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return Batch(data=bytes_[offsets[0] : offsets[-1]], offsets=offsets - offsets[0]), nulls
+    texts = Batch(data=bytes_[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
+    return TextBatch(texts, nulls)

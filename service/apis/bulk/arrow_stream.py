@@ -1,8 +1,8 @@
 """Answers with Arrow streams: reads, encodes and sends at the same time, in bounded memory.
 
     body ─► read exactly n bytes ─► texts ─► batcher ─► record batch ─► 1 MiB at a time
-              │ on the loop          │ on a thread of the stream's own
-              └ texts are read while those before them are encoded and those before that are sent
+              │ on the loop          │ on a separate thread for each stream
+              └ while a batch is read, an earlier one is encoded, and a still earlier one is sent
 
 Memory does not grow with the stream, as the bytes that wait to be sent are bounded. A client that
 reads no answer before it has sent everything may send only as much as fits into that bound.
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.apis.bulk.arrow_reader import MEDIA_TYPE
+from service.apis.bulk.arrow_reader import MEDIA_TYPE, TextBatch
 from service.batching.work import EncodeWork, Result
 from service.core.call import read_timeout
 from service.core.errors import TooLarge
@@ -31,7 +31,7 @@ from service.http.streaming_response import Streamed, run_patiently, stream_thre
 from service.operations.encode import check_dtype
 from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
-from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
+from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -42,47 +42,39 @@ if TYPE_CHECKING:
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
-AHEAD_BYTES = 1 << 16  # Read at least so much at once.
+AHEAD_BYTES = 1 << 16  # The least that one read gets from the body.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
 
 
 @dataclass(frozen=True, slots=True)
 class TimedBatch:
-    """Texts out of a body.
+    """Texts that were read from a body, and the seconds that parsing them took."""
 
-    Attributes:
-        texts: of one batch.
-        beside: what their message needs beside ids.
-        seconds: how long it took to make them of their bytes.
-    """
-
-    texts: Batch
-    beside: Any
+    batch: TextBatch
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The ids of a batch.
-
-    Attributes:
-        result: has them.
-        beside: what their message needs beside ids.
-    """
+    """The ids of a batch of texts, and the metadata of the texts."""
 
     result: Result[Encoded]
-    beside: Any
+    metadata: Any
 
 
 class Source(Protocol):
     """Reads batches of texts from a body."""
 
-    def next_batch(self) -> tuple[Batch, Any] | None:
-        """The next texts, and what their message needs beside ids; None at the end. May block."""
+    def next_batch(self) -> TextBatch | None:
+        """Read the next texts; None at the end. May block."""
 
 
 class Messages(Protocol):
-    """An Arrow stream, message by message."""
+    """Writes an Arrow stream, message by message.
+
+    Attributes:
+        END: the bytes that end the stream.
+    """
 
     END: bytes
 
@@ -92,8 +84,8 @@ class Messages(Protocol):
     def is_quick(self, result: Result[Encoded]) -> bool:
         """Return whether writing a result is quicker than handing it to a thread."""
 
-    def message(self, result: Result[Encoded], beside: Any) -> list[memoryview]:
-        """One record batch."""
+    def message(self, result: Result[Encoded], metadata: Any) -> list[memoryview]:
+        """Write a record batch of ids; `metadata` is that of the texts."""
 
 
 class BodyReader:
@@ -102,7 +94,7 @@ class BodyReader:
     Args:
         body: the body, not read yet.
         max_bytes: the most bytes of one read; a message may claim any size.
-        memory: provides memory.
+        memory: allocates an array of a number of bytes.
 
     Attributes:
         waited_s: the seconds in which `read` waited for bytes.
@@ -128,7 +120,7 @@ class BodyReader:
         if num_bytes > self._max_bytes:
             limit = f"max_body_bytes is {self._max_bytes}, for each record batch"
             raise TooLarge(f"a message has {num_bytes} bytes; {limit}")
-        if len(self._rest) >= num_bytes:  # The loop does not touch it meanwhile.
+        if len(self._rest) >= num_bytes:  # No read is pending, so the loop does not touch the rest.
             return self._take(num_bytes)
         begin = perf_counter()
         pending = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
@@ -150,8 +142,8 @@ class BodyReader:
         """Read from the rest and from the body; small reads fetch more and keep it."""
         array, size = self._memory(max(num_bytes, AHEAD_BYTES)), len(self._rest)
         array[:size] = np.frombuffer(self._take(size), np.uint8)
-        room = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
-        size += await self._body.read_into(room, num_bytes - size)
+        unread = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
+        size += await self._body.read_into(unread, num_bytes - size)
         self._rest = array[:size].data
         return self._take(num_bytes)
 
@@ -161,7 +153,7 @@ class BodyReader:
 
 
 class TimedSource:
-    """Reads a source, and measures how long each batch took beside the wait for its bytes."""
+    """Reads a source, and measures the seconds of each batch without the wait for its bytes."""
 
     def __init__(self, source: Source, body: BodyReader) -> None:
         self._source = source
@@ -170,20 +162,25 @@ class TimedSource:
     def next_batch(self) -> TimedBatch | None:
         """Read the next texts; None at the end. May block."""
         begin, waited_s = perf_counter(), self._body.waited_s
-        read = self._source.next_batch()
-        if read is None:
+        batch = self._source.next_batch()
+        if batch is None:
             return None
-        texts, beside = read
         waiting_s = self._body.waited_s - waited_s
-        return TimedBatch(texts, beside, perf_counter() - begin - waiting_s)
+        return TimedBatch(batch, perf_counter() - begin - waiting_s)
 
 
 class ArrowStream(Streamed):
-    """Answers with an Arrow stream; subclasses choose the reader and the writer."""
+    """Answers with an Arrow stream; subclasses choose the reader and the writer.
+
+    Attributes:
+        query: the options of the call, a `query_model`.
+        dtype: the type of the ids in the answer.
+        vocabulary: the vocabulary of the request; set before `source` is called.
+    """
 
     query_model = BatchQuery
     query: Any
-    vocabulary: Vocabulary  # Known before `source` is called.
+    vocabulary: Vocabulary
 
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
@@ -204,8 +201,8 @@ class ArrowStream(Streamed):
         options: EncodeOptions = self.query.options()
         return options
 
-    def most_bytes_of_read(self, settings: Settings) -> int:
-        """Bytes that the client may have read at once: those of a record batch."""
+    def max_read_bytes(self, settings: Settings) -> int:
+        """Return the most bytes of one read: a record batch may have as many as another body."""
         return settings.max_body_bytes
 
     @override
@@ -216,16 +213,16 @@ class ArrowStream(Streamed):
         self.vocabulary = entry.vocabulary
         settings = self.service.settings
         idle_s = settings.stream_idle_timeout_s
-        sent = RequestBody(receive, self.call.encoding, None, scope, idle_s)
+        request_body = RequestBody(receive, self.call.encoding, None, scope, idle_s)
         memory = self.service.engine.host_memory
-        body = BodyReader(sent, self.most_bytes_of_read(settings), memory)
-        outgoing = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)
+        body = BodyReader(request_body, self.max_read_bytes(settings), memory)
+        sender = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)
         encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(outgoing.run())
-                    tasks.create_task(self._write(encoded, outgoing))
+                    tasks.create_task(sender.run())
+                    tasks.create_task(self._write(encoded, sender))
                     source = TimedSource(self.source(body), body)
                     reading = self._read(entry, source, thread, encoded, tasks)
                     tasks.create_task(reading)
@@ -233,7 +230,7 @@ class ArrowStream(Streamed):
                 raise group.exceptions[0] from None
             finally:
                 body.close()
-                await outgoing.drop()
+                await sender.drop()
 
     async def _read(
         self,
@@ -245,20 +242,20 @@ class ArrowStream(Streamed):
     ) -> None:
         """Read batches one after another, and start to encode each."""
         loop, options = asyncio.get_running_loop(), self.options()
-        while (read := await loop.run_in_executor(thread, source.next_batch)) is not None:
-            batch = read.texts
-            self.call.times.read = perf_counter() - read.seconds
-            check_rows(self.service, len(batch), "text")
-            batch.id_dtype = self.dtype
-            work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
-            await encoded.put(tasks.create_task(self._encode(work, read.beside)))
+        while (timed := await loop.run_in_executor(thread, source.next_batch)) is not None:
+            texts = timed.batch.texts
+            self.call.times.read = perf_counter() - timed.seconds
+            check_rows(self.service, len(texts), "text")
+            texts.id_dtype = self.dtype
+            work = bulk_work(self.service, self.call, EncodeWork, entry, texts, options)
+            await encoded.put(tasks.create_task(self._encode(work, timed.batch.metadata)))
         await encoded.put(None)
 
-    async def _encode(self, work: EncodeWork, beside: Any) -> EncodedBatch:
-        return EncodedBatch(await run_patiently(self.service.batcher, work), beside)
+    async def _encode(self, work: EncodeWork, metadata: Any) -> EncodedBatch:
+        return EncodedBatch(await run_patiently(self.service.batcher, work), metadata)
 
     async def _write(
-        self, encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None], outgoing: BoundedSender
+        self, encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None], sender: BoundedSender
     ) -> None:
         """Write the ids of each batch in order, as soon as they are encoded."""
         messages = self.messages()
@@ -267,11 +264,11 @@ class ArrowStream(Streamed):
             batch = await task
             begin = perf_counter()
             if messages.is_quick(batch.result):
-                message = messages.message(batch.result, batch.beside)
+                message = messages.message(batch.result, batch.metadata)
             else:
-                message = await asyncio.to_thread(messages.message, batch.result, batch.beside)
+                message = await asyncio.to_thread(messages.message, batch.result, batch.metadata)
             self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
-            await outgoing.put(head, *message)
+            await sender.put(head, *message)
             head = b""
-        await outgoing.put(head, messages.END)
-        await outgoing.close()
+        await sender.put(head, messages.END)
+        await sender.close()

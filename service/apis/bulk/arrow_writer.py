@@ -19,15 +19,15 @@ from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
-QUICK_ROWS = 256  # Writing so few rows is quicker than handing them to a thread.
+QUICK_ROWS = 256  # Up to so many rows are written faster than they are handed to a thread.
 
 
 def _error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
-    """Write why rows of a request are refused; None for each row that is not.
+    """Return the error of each row of a request; None for a row without one.
 
     Args:
         result: the result of the request.
-        begin: the place in its record at which the row begins, in bytes.
+        begin: the place in its record at which the first row begins, in bytes.
     """
     errors: list[str | None] = [None] * (result.end - result.begin)
     for row, refusal in result.row_errors().items():
@@ -36,7 +36,7 @@ def _error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
     return errors
 
 
-def _rows(
+def _select_rows(
     result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Select the ids of a request's rows, and their offsets int64[B + 1]."""
@@ -53,18 +53,19 @@ def _lists(
 
 
 class _Messages:
-    """Writes an Arrow stream with some columns, and ids of a dtype."""
+    """Writes an Arrow stream.
+
+    Args:
+        dtype: the type of an id.
+        schema: the columns of each record batch.
+    """
 
     END = END
 
-    def __init__(
-        self, dtype: type[np.integer[Any]], *columns: tuple[str, pa.DataType | None]
-    ) -> None:
-        """A column without a type is the ids."""
-        ids = pa.list_(pa.from_numpy_dtype(dtype))
+    def __init__(self, dtype: type[np.integer[Any]], schema: pa.Schema) -> None:
         self._dtype = dtype
-        self._schema = pa.schema([(name, kind or ids) for name, kind in columns])
-        self._writer = PieceWriter(self._schema)
+        self._schema = schema
+        self._writer = PieceWriter(schema)
 
     def head(self) -> memoryview:
         """Get the message that begins the stream."""
@@ -74,8 +75,13 @@ class _Messages:
         """Return whether writing a result is quicker than handing it to a thread."""
         return False
 
-    def _pieces(self, *columns: pa.Array) -> list[memoryview]:
-        return self._writer.pieces(pa.RecordBatch.from_arrays([*columns], schema=self._schema))
+    def _write_columns(self, columns: list[pa.Array]) -> list[memoryview]:
+        return self._writer.pieces(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+def _id_list(dtype: type[np.integer[Any]]) -> pa.DataType:
+    """Return the type of a column of rows of ids."""
+    return pa.list_(pa.from_numpy_dtype(dtype))
 
 
 class IdMessages(_Messages):
@@ -86,10 +92,10 @@ class IdMessages(_Messages):
     """
 
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
-        super().__init__(dtype, ("ids", None), ("error", pa.string()))
+        super().__init__(dtype, pa.schema([("ids", _id_list(dtype)), ("error", pa.string())]))
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Return whether there are few rows whose ids have the right dtype."""
+        """Return whether there are at most QUICK_ROWS rows, and their ids need no conversion."""
         return result.output.ids.dtype == self._dtype and result.end - result.begin <= QUICK_ROWS
 
     def message(self, result: Result[Encoded], nulls: NDArray[np.bool_]) -> list[memoryview]:
@@ -98,21 +104,23 @@ class IdMessages(_Messages):
         for row in np.flatnonzero(nulls).tolist():
             errors[row] = NULL_TEXT
         error_column = pa.array(errors, pa.string())
-        ids = _lists(*_rows(result, self._dtype), error_column.is_valid())
-        return self._pieces(ids, error_column)
+        ids, offsets = _select_rows(result, self._dtype)
+        return self._write_columns([_lists(ids, offsets, error_column.is_valid()), error_column])
 
 
 class RecordMessages(_Messages):
-    """Writes the columns `name`, `ids` and `error`."""
+    """Writes the columns `name`, `ids` and `error`; a refused record has null ids and an error."""
 
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
-        super().__init__(dtype, ("name", pa.string()), ("ids", None), ("error", pa.string()))
+        columns = [("name", pa.string()), ("ids", _id_list(dtype)), ("error", pa.string())]
+        super().__init__(dtype, pa.schema(columns))
 
-    def message(self, result: Result[Encoded], named: RecordNames) -> list[memoryview]:
+    def message(self, result: Result[Encoded], records: RecordNames) -> list[memoryview]:
         """Write records of a file as one record batch."""
         errors = pa.array(_error_texts(result), pa.string())
-        ids = _lists(*_rows(result, self._dtype), errors.is_valid())
-        return self._pieces(pa.array(named.names, pa.string()), ids, errors)
+        ids, offsets = _select_rows(result, self._dtype)
+        names = pa.array(records.names, pa.string())
+        return self._write_columns([names, _lists(ids, offsets, errors.is_valid()), errors])
 
 
 class WindowMessages(_Messages):
@@ -129,17 +137,23 @@ class WindowMessages(_Messages):
     def __init__(
         self, dtype: type[np.integer[Any]], window: int, stride: int, max_ids: int
     ) -> None:
-        names = ("name", pa.string()), ("start", pa.int64())
-        super().__init__(dtype, *names, ("input_ids", None), ("error", pa.string()))
+        columns = [
+            ("name", pa.string()),
+            ("start", pa.int64()),
+            ("input_ids", _id_list(dtype)),
+            ("error", pa.string()),
+        ]
+        super().__init__(dtype, pa.schema(columns))
         self._window = window
         self._stride = stride
         self._max_ids = max_ids
-        self._kept: NDArray[Any] = np.zeros(0, dtype)
-        self._skipped = 0
-        self._first = 0
+        # About the record that continues in the next batch:
+        self._kept: NDArray[Any] = np.zeros(0, dtype)  # Ids for its next windows.
+        self._skipped = 0  # The number of its next ids that lie between two windows.
+        self._first = 0  # The number of its first kept id.
         self._is_refused = False
 
-    def message(self, result: Result[Encoded], named: RecordNames) -> list[memoryview]:
+    def message(self, result: Result[Encoded], records: RecordNames) -> list[memoryview]:
         """Write the windows of records as one record batch.
 
         Of a record that continues in the next batch only whole windows are written; the ids of the
@@ -148,9 +162,9 @@ class WindowMessages(_Messages):
         Raises:
             TooLarge: the windows overlap so much that they hold too many ids.
         """
-        errors = _error_texts(result, named.begin)
-        ids, offsets = _rows(result, self._dtype)
-        if named.begin:
+        errors = _error_texts(result, records.begin)
+        ids, offsets = _select_rows(result, self._dtype)
+        if records.begin:
             ids = np.concatenate([self._kept, ids])
             ids, self._skipped = ids[self._skipped :], max(0, self._skipped - len(ids))
             offsets = np.array([0, len(ids)])
@@ -160,14 +174,14 @@ class WindowMessages(_Messages):
             self._is_refused = False
         sizes = np.diff(offsets)
         counts = -(-sizes // self._stride)
-        if named.goes_on:
+        if records.continues:
             counts[-1] = max(0, (sizes[-1] - self._window) // self._stride + 1)
         is_refused = np.array([error is not None for error in errors], np.bool_)
         counts[is_refused] = 0 if self._is_refused else 1
         firsts = np.zeros(len(sizes), np.int64)
         firsts[0] = self._first
-        written = self._write_windows(ids, offsets, counts, firsts, named.names, errors)
-        if named.goes_on:
+        written = self._write_windows(ids, offsets, counts, firsts, records.names, errors)
+        if records.continues:
             self._is_refused = self._is_refused or bool(is_refused[-1])
             self._keep(ids, self._stride * int(counts[-1]))
         return written
@@ -175,7 +189,8 @@ class WindowMessages(_Messages):
     def _keep(self, ids: NDArray[Any], begin: int) -> None:
         """Keep the ids of a record from `begin` on for the windows of its next part."""
         begin = 0 if self._is_refused else begin
-        self._kept, self._first = ids[begin:].copy(), self._first + begin
+        self._kept = ids[begin:].copy()
+        self._first += begin
         self._skipped += max(0, begin - len(ids))
 
     def _write_windows(
@@ -198,9 +213,10 @@ class WindowMessages(_Messages):
             raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
         values = ids[ragged_indices(offsets[:-1][rows] + starts, lengths)]
         window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
-        return self._pieces(
+        columns = [
             pa.array(names, pa.string()).take(pa.array(rows)),
             pa.array(starts + firsts[rows]),
             _lists(values, offsets_from_lengths(lengths), window_errors.is_valid()),
             window_errors,
-        )
+        ]
+        return self._write_columns(columns)

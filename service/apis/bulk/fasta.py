@@ -1,9 +1,9 @@
 """Answers POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or windows out.
 
 The first byte distinguishes FASTA and FASTQ; gzip and zstd are Content-Encodings. Records of up to
-4 MiB together become one record batch. Memory does not grow with the file: if the request is for
-windows and the vocabulary allows it, a longer record is encoded in parts; other records may not be
-longer than `max_text_bytes`.
+4 MiB together become one record batch. Memory does not grow with the file: for windows, a longer
+record is encoded in parts if the vocabulary allows it; every other record may have at most
+`max_text_bytes`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import Field
 from typing_extensions import override
 
+from service.apis.bulk.arrow_reader import TextBatch
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
 from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
 from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, RecordNames, make_too_long
@@ -27,7 +28,7 @@ from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
 from service.seqio.format_detection import ARCHIVES, FORMATS
 from service.seqio.reader import BATCH_BYTES, sequence_batches
-from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 
 READ_BYTES = 1 << 18
 
@@ -59,10 +60,11 @@ class _Body(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data, self._first = self._first or self._body.read(min(len(buffer), READ_BYTES)), b""
+        data = self._first or self._body.read(min(len(buffer), READ_BYTES))
+        self._first = b""
         seen = self._last + bytes(data)
-        place = seen.rfind(b"\n")
-        self._line_bytes = self._line_bytes + len(data) if place < 0 else len(seen) - place
+        line_end = seen.rfind(b"\n")
+        self._line_bytes = self._line_bytes + len(data) if line_end < 0 else len(seen) - line_end
         self._last = seen[-1:]
         # Allow a quarter more for line ends and names.
         if self._line_bytes > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
@@ -84,10 +86,10 @@ class _Records:
         self._body = body
         self._max_bytes = max_bytes
         self._splitter = splitter
-        self._batches: Iterator[tuple[RecordNames, Batch]] | None = None
+        self._batches: Iterator[TextBatch] | None = None
 
-    def next_batch(self) -> tuple[Batch, RecordNames] | None:
-        """Read the next records and their names; None at the end.
+    def next_batch(self) -> TextBatch | None:
+        """Read the next records, with RecordNames; None at the end.
 
         Raises:
             BadBody: the body is neither FASTA nor FASTQ; the message has the record.
@@ -96,29 +98,26 @@ class _Records:
         try:
             if self._batches is None:
                 self._batches = self._open()
-            found = next(self._batches, None)
+            return next(self._batches, None)
         except ValueError as error:
             raise BadBody(f"the body is no FASTA or FASTQ: {error}", "body") from error
-        if found is None:
-            return None
-        names, batch = found
-        return batch, names
 
-    def _open(self) -> Iterator[tuple[RecordNames, Batch]]:
+    def _open(self) -> Iterator[TextBatch]:
         first = bytes(self._body.read(1))
         format = FORMATS.get(first)
         if format is None and first:
-            raise BadBody(_why_unknown(first + bytes(self._body.read(9))), "line 1")
+            raise BadBody(_describe_unknown(first + bytes(self._body.read(9))), "line 1")
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
-            for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
-                yield RecordNames(names), batch
+            for batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
+                yield TextBatch(batch.texts, RecordNames(batch.names))
             return
         pieces = fasta_pieces(self._body.read, first)
         yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
 
 
-def _why_unknown(begin: bytes) -> str:
+def _describe_unknown(begin: bytes) -> str:
+    """Return why a body that begins like this is neither FASTA nor FASTQ."""
     for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
             advice = f"send it with Content-Encoding: {name}" if name in ENCODINGS else "unpack it"
@@ -132,8 +131,8 @@ class BulkFasta(ArrowStream):
     query_model = FastaQuery
 
     @override
-    def most_bytes_of_read(self, settings: Settings) -> int:
-        return max(settings.max_body_bytes, READ_BYTES)  # The reads are this server's own.
+    def max_read_bytes(self, settings: Settings) -> int:
+        return max(settings.max_body_bytes, READ_BYTES)  # The client does not choose the size.
 
     @override
     def source(self, body: BodyReader) -> _Records:
@@ -145,17 +144,18 @@ class BulkFasta(ArrowStream):
             splitter = find_splitter(self.vocabulary, self.options())
         return _Records(body, self.service.settings.max_text_bytes, splitter)
 
+    @override
     def messages(self) -> Messages:
-        """Make the writer of windows or of records."""
         query: FastaQuery = self.query
         if query.window is None:
             return RecordMessages(self.dtype)
         limit = self.service.settings.max_window_ids
         return WindowMessages(self.dtype, query.window, query.stride or query.window, limit)
 
+    @override
     def options(self) -> EncodeOptions:
-        """Make the options; windows are cut from ids without special tokens."""
         options: EncodeOptions = self.query.options()
         if self.query.window is None:
             return options
+        # Windows are cut from ids without begin and end tokens.
         return replace(options, add_special_tokens=False)

@@ -1,7 +1,7 @@
 """Collects FASTA records into batches for an engine, and splits long ones.
 
-pieces ─► records up to 4 MiB together ─► a batch of rows
-       └► a longer one, where its ids allow it ─► batches of one row each, a part of it
+pieces ─► records of up to 4 MiB together ─► a batch with a row for each
+       └► a longer record, if the vocabulary allows it ─► batches of one row each, a part of it
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.apis.bulk.arrow_reader import TextBatch
 from service.apis.bulk.sequence_chunks import Splitter
 from service.core.errors import TooLarge
 from service.seqio.fasta import Name
@@ -19,7 +20,7 @@ from service.seqio.reader import BATCH_BYTES
 from vocabularies.batch.batch import Batch
 
 BATCH_RECORDS = 16_384
-PART_BYTES = 1 << 20  # The size of a long record's parts; windows take up to ten times as much.
+PART_BYTES = 1 << 20  # The size of a long record's parts; their windows may be ten times as large.
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,12 @@ class RecordNames:
     Attributes:
         names: the name of each row's record.
         begin: the place in its record at which the first row begins, in bytes.
-        goes_on: whether the next batch continues the record of the last row.
+        continues: whether the record of the last row continues in the next batch.
     """
 
     names: list[str]
     begin: int = 0
-    goes_on: bool = False
+    continues: bool = False
 
 
 def make_too_long(num_bytes: int, max_bytes: int) -> TooLarge:
@@ -61,10 +62,14 @@ class FastaBatches:
         self._bases: list[bytes] = []
         self._size = 0
         self._begin = 0
-        self._enough = PART_BYTES  # Bases at which the record is split.
+        self._split_bytes = PART_BYTES  # The size at which the record is split.
 
-    def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[tuple[RecordNames, Batch]]:
-        """Make batches of names and bases."""
+    def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[TextBatch]:
+        """Collect names and bases into batches, whose metadata are RecordNames.
+
+        Raises:
+            TooLarge: a record that cannot be split is longer than `max_bytes`.
+        """
         for piece in pieces:
             if isinstance(piece, Name):
                 yield from self._end_record()
@@ -72,53 +77,57 @@ class FastaBatches:
                 continue
             self._bases.append(piece)
             self._size += len(piece)
-            if self._size >= self._enough and self._splitter is not None:
+            if self._size >= self._split_bytes and self._splitter is not None:
                 yield from self._split(self._splitter)
             if self._size > self._max_bytes:
                 raise make_too_long(self._size, self._max_bytes)
         yield from self._end_record()
         yield from self._flush()
 
-    def _split(self, splitter: Splitter) -> Iterator[tuple[RecordNames, Batch]]:
+    def _split(self, splitter: Splitter) -> Iterator[TextBatch]:
         """Split a part off the record; if that is impossible, wait until more of it is read."""
         assert self._name is not None
         data = np.frombuffer(b"".join(self._bases), np.uint8)
-        end, rest = splitter.split(data)
-        if not end:
-            self._bases, self._enough = [data.tobytes()], 2 * self._size
+        split = splitter.split(data)
+        if split is None:
+            self._bases = [data.tobytes()]
+            self._split_bytes = 2 * self._size
             return
         yield from self._flush()
-        yield self._part(data[:end], goes_on=True)
-        self._bases, self._begin = [data[rest:].tobytes()], self._begin + rest
-        self._size, self._enough = len(data) - rest, PART_BYTES
+        yield self._part(data[: split.part_end], continues=True)
+        self._bases = [data[split.rest_begin :].tobytes()]
+        self._begin += split.rest_begin
+        self._size = len(data) - split.rest_begin
+        self._split_bytes = PART_BYTES
 
-    def _part(self, data: NDArray[np.uint8], goes_on: bool) -> tuple[RecordNames, Batch]:
+    def _part(self, data: NDArray[np.uint8], continues: bool) -> TextBatch:
         assert self._name is not None
-        named = RecordNames([self._name], self._begin, goes_on)
-        return named, Batch(data=data, offsets=np.array([0, len(data)]))
+        record = RecordNames([self._name], self._begin, continues)
+        return TextBatch(Batch(data=data, offsets=np.array([0, len(data)])), record)
 
-    def _end_record(self) -> Iterator[tuple[RecordNames, Batch]]:
+    def _end_record(self) -> Iterator[TextBatch]:
         if self._name is None:
             return
         row = self._bases[0] if len(self._bases) == 1 else b"".join(self._bases)
         if self._begin:
-            yield self._part(np.frombuffer(row, np.uint8), goes_on=False)
+            yield self._part(np.frombuffer(row, np.uint8), continues=False)
         else:
-            too_much = self._num_bytes + len(row) > BATCH_BYTES
-            if self._rows and (too_much or len(self._rows) >= BATCH_RECORDS):
+            is_full = self._num_bytes + len(row) > BATCH_BYTES or len(self._rows) >= BATCH_RECORDS
+            if self._rows and is_full:
                 yield from self._flush()
             self._names.append(self._name)
             self._rows.append(row)
             self._num_bytes += len(row)
-        self._name, self._bases = None, []
+        self._name = None
+        self._bases = []
         self._size = 0
         self._begin = 0
-        self._enough = PART_BYTES
+        self._split_bytes = PART_BYTES
 
-    def _flush(self) -> Iterator[tuple[RecordNames, Batch]]:
-        """Give the whole records that were read."""
+    def _flush(self) -> Iterator[TextBatch]:
+        """Yield the whole records that were collected, if any, as a batch."""
         if self._rows:
-            yield RecordNames(self._names), Batch.from_bytes(self._rows)
+            yield TextBatch(Batch.from_bytes(self._rows), RecordNames(self._names))
         self._names = []
         self._rows = []
         self._num_bytes = 0

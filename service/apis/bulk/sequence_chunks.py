@@ -1,13 +1,13 @@
 """Splits long sequences so that the parts have the same ids as the whole.
 
-Parts may share letters, other than in `text_chunks`: a part contains all of a k-mer that begins in
-it, and the next part begins with the next k-mer. Sequences have no white space.
+Parts may share letters, unlike the chunks of `text_chunks`: a part contains all of a k-mer that
+begins in it, and the next part begins with the next k-mer. Sequences have no white space.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +19,33 @@ from vocabularies.model.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
-NOWHERE = 0, 0
-NEAR_BYTES = 1 << 12
+NEAR_BYTES = 1 << 12  # How far from its end a sequence is searched first.
+
+
+class Split(NamedTuple):
+    """Where a sequence is split: the end of the first part, and the begin of the rest."""
+
+    part_end: int
+    rest_begin: int
 
 
 class Splitter(Protocol):
     """Splits the sequences of one vocabulary."""
 
-    def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        """Find the end of the first part and the start of the rest; 0, 0 if there is none."""
+    def split(self, data: NDArray[np.uint8]) -> Split | None:
+        """Find the last place at which a sequence can be split; None if there is none."""
 
 
 def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
     """Make the splitter; None if ids may depend on the whole sequence."""
-    cutter = Cutter.of(vocabulary, options)
+    cutter = Cutter.make(vocabulary, options)
     if cutter is not None:
         return _Characters(cutter)
     model = vocabulary.model
     if not isinstance(model, Kmers) or model.stride > model.k or vocabulary.normalizers:
         return None
     if model.stride < model.k and model.remainder == "letters":
-        return None  # The letters that are left at the end would include shared ones.
+        return None  # The remaining letters at the end of a part would include shared ones.
     if options.max_length is not None or options.reverse_complement or options.add_special_tokens:
         return None
     circular = model.circular if options.circular is None else options.circular
@@ -55,9 +61,8 @@ class _Characters:
 
     cutter: Cutter
 
-    def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        place = self.cutter.cut(data)
-        return place, place
+    def split(self, data: NDArray[np.uint8]) -> Split | None:
+        return _split_at(self.cutter.cut(data))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,30 +76,35 @@ class _Kmers:
     model: Kmers
     table: KmerTable
 
-    def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
+    def split(self, data: NDArray[np.uint8]) -> Split | None:
         if holds_any(self.table.needs_reference, data):
-            return NOWHERE
-        return self._in_runs(data) if self.model.frame == "run" else self._in_sequence(data)
+            return None
+        if self.model.frame == "run":
+            return _split_at(self._last_place_in_run(data))
+        return self._split_in_sequence(data)
 
-    def _in_sequence(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        """Split between k-mers at each stride behind the last white space."""
+    def _split_in_sequence(self, data: NDArray[np.uint8]) -> Split | None:
+        """Split before a k-mer, of those at each stride behind the last white space."""
         k, stride = self.model.k, self.model.stride
         begin = self._behind_last(data, self.table.classes == SPACE)
         num_kmers = (len(data) - begin - k) // stride + 1
         if num_kmers < 1:
-            return begin, begin
+            return _split_at(begin)
         rest = begin + stride * num_kmers
-        return rest - stride + k, rest
+        return Split(rest - stride + k, rest)
 
-    def _in_runs(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        """Split where each run of letters has its own frame; a run of other bytes is one id."""
+    def _last_place_in_run(self, data: NDArray[np.uint8]) -> int:
+        """Find the last split where k-mers begin anew in each run of letters; 0 if there is none.
+
+        A run of bytes that are no letters is one id, so it is never split.
+        """
         classes = self.table.classes
         begin = self._behind_last(data, classes != BASE)
         if begin == len(data) and classes[data[-1]] == OTHER:
             begin = self._behind_last(data, classes != OTHER)
         elif begin < len(data):
             begin += (len(data) - begin) // self.model.k * self.model.k
-        return begin, begin
+        return begin
 
     @staticmethod
     def _behind_last(data: NDArray[np.uint8], flags: NDArray[np.bool_]) -> int:
@@ -103,3 +113,8 @@ class _Kmers:
             if len(places := np.flatnonzero(flags[data[begin:]])):
                 return begin + int(places[-1]) + 1
         return 0
+
+
+def _split_at(place: int) -> Split | None:
+    """Split at a place without shared letters; None at the begin of the sequence."""
+    return Split(place, place) if place else None

@@ -1,11 +1,11 @@
-"""Answers POST /v1/encode with a plain text as body, in binary ids or in JSON.
+"""Answers POST /v1/encode for a body that is the text: by binary ids, or by JSON.
 
     octet-stream or text/plain ─► array, each byte copied once ─► batcher ─► ids, 1 MiB at a time
-                               └► if each character is one id: chunks of 2 MiB, encoded while
+                               └► if each character is one id: chunks of 2 MiB, each encoded while
                                   the next one is read ─► ids
 
-The options are in the query string. Without ``Accept: application/octet-stream`` the answer is the
-JSON of the same call.
+The options are in the query string. Without ``Accept: application/octet-stream`` the answer is that
+of the JSON call.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CHARSETS = {"utf-8", "utf8", "us-ascii"}
 
 
 def _smaller_limit(settings: Settings) -> tuple[str, int]:
-    """Find which setting bounds a text that is the whole body: its name and value."""
+    """Return the setting that limits a text which is the whole body: its name and its bytes."""
     names = ("max_body_bytes", "max_text_bytes")
     name = min(names, key=lambda each: getattr(settings, each))
     return name, getattr(settings, name)
@@ -75,9 +75,9 @@ class BulkText(Streamed):
         check_dtype(entry.vocabulary, query.dtype)
         idle_s = service.settings.stream_idle_timeout_s
         body = RequestBody(receive, call.encoding, limit, scope, idle_s, setting)
-        cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
+        cutter = Cutter.make(entry.vocabulary, query.options()) if self.as_octets else None
         if cutter is not None:
-            await self._send_while_reading(send, entry, body, cutter)
+            await self._send_chunked(send, entry, body, cutter)
             return
         text = await collect(body, call.content_length, service.engine.host_memory)
         call.receive = receive  # Only now, as watching for a disconnect would read the body.
@@ -96,20 +96,19 @@ class BulkText(Streamed):
             raise RowRefused(result.errors[result.begin], WHERE)
         await self._send([self._ids(result)], send, entry, result)
 
-    async def _send_while_reading(
+    async def _send_chunked(
         self, send: Send, entry: LoadedVocabulary, body: RequestBody, cutter: Cutter
     ) -> None:
-        """Encode the text in chunks while it arrives, and send the ids of all of them."""
+        """Encode the text in chunks while it arrives, and then send the ids of all of them."""
         options, vocabulary = self.query.options(), entry.vocabulary
-        of_chunk = replace(options, add_special_tokens=False)
-        encode = partial(self._encode, entry, of_chunk)
+        chunk_options = replace(options, add_special_tokens=False)
+        encode = partial(self._encode, entry, chunk_options)
         take = self.service.engine.host_memory
         results = await encode_while_reading(body, cutter, encode, take)
         ids = [self._ids(result) for result in results]
         if options.add_special_tokens:
-            prefix, suffix = (
-                np.array(side, self.dtype) for side in (vocabulary.prefix, vocabulary.suffix)
-            )
+            prefix = np.array(vocabulary.prefix, self.dtype)
+            suffix = np.array(vocabulary.suffix, self.dtype)
             ids = [prefix, *ids, suffix]
         await self._send(ids, send, entry, results[-1])
 
@@ -146,7 +145,7 @@ class BulkText(Streamed):
     async def _send_json(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
     ) -> None:
-        """Send what the JSON call answers to the same text and options."""
+        """Send the answer of the JSON call to the same text and options."""
         try:
             decoded = str(text.data, "utf-8")
         except UnicodeDecodeError as error:

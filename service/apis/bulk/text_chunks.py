@@ -1,6 +1,6 @@
 """Cuts texts into chunks that have the same ids as the whole, and encodes them while reading.
 
-This is for vocabularies in which each character is an id. A chunk is encoded while the next one
+This works for vocabularies in which each character is an id. A chunk is encoded while the next one
 arrives, in memory that stays in the processor's cache.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,10 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.tables import character_table
 from vocabularies.model.vocabulary import Vocabulary
 
-CONTINUES = 0x80, 0xBF  # The range of UTF-8 continuation bytes.
+FIRST_CONTINUATION = 0x80  # UTF-8 continuation bytes are 80 to BF.
+LAST_CONTINUATION = 0xBF
 MAX_STEPS = 64  # The most prefixes of special tokens that are skipped to find a cut.
-PART_BYTES = 1 << 21  # The size of a chunk.
+CHUNK_BYTES = 1 << 21  # The size of a chunk.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Cutter:
     prefixes: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, options: EncodeOptions) -> Cutter | None:
+    def make(cls, vocabulary: Vocabulary, options: EncodeOptions) -> Cutter | None:
         """Make the cutter; None if the ids of a chunk may depend on the rest of the text."""
         if options.max_length is not None or options.reverse_complement or options.circular:
             return None
@@ -58,10 +60,10 @@ class Cutter:
         place = len(data)
         for _ in range(MAX_STEPS):
             tail = data[max(0, place - self.longest) : place].tobytes().lower()
-            begun = next((prefix for prefix in self.prefixes if tail.endswith(prefix)), b"")
-            if not begun:
+            prefix = next((prefix for prefix in self.prefixes if tail.endswith(prefix)), b"")
+            if not prefix:
                 return _character_begin(data, place)
-            place -= len(begun)
+            place -= len(prefix)
         return 0
 
     @property
@@ -73,9 +75,20 @@ class Cutter:
 def _character_begin(data: NDArray[np.uint8], place: int) -> int:
     """Move a place before a non-ASCII character that may continue behind it."""
     begin = place
-    while begin and place - begin < 3 and CONTINUES[0] <= data[begin - 1] <= CONTINUES[1]:
+    while begin and place - begin < 3 and _is_continuation(data[begin - 1]):
         begin -= 1
-    return begin - 1 if begin and data[begin - 1] > CONTINUES[1] else place
+    return begin - 1 if begin and data[begin - 1] > LAST_CONTINUATION else place
+
+
+def _is_continuation(byte: np.uint8) -> bool:
+    return bool(FIRST_CONTINUATION <= byte <= LAST_CONTINUATION)
+
+
+class _Chunk(NamedTuple):
+    """The place in the text at which a chunk begins, and the task that encodes the chunk."""
+
+    begin: int
+    task: asyncio.Task[Result[Encoded]]
 
 
 async def encode_while_reading(
@@ -90,13 +103,15 @@ async def encode_while_reading(
         body: the text.
         cutter: finds the places to cut.
         encode: encodes a batch of one row.
-        take: provides memory for chunks.
+        take: allocates an array of a number of bytes.
 
     Raises:
         RowRefused: a chunk is refused; the place is counted from the start of the text.
     """
-    parts: list[tuple[int, asyncio.Task[Result[Encoded]]]] = []
-    buffer, size, begin, is_over = take(PART_BYTES), 0, 0, False
+    chunks: list[_Chunk] = []
+    buffer = take(CHUNK_BYTES)
+    size = begin = 0
+    is_over = False
     try:
         while not is_over:
             size += await body.read_into(buffer[size:])
@@ -107,29 +122,33 @@ async def encode_while_reading(
                 larger[:size], buffer = buffer, larger
                 continue
             batch = Batch(data=buffer[:end], offsets=np.array([0, end]))
-            parts.append((begin, asyncio.ensure_future(encode(batch))))
+            chunks.append(_Chunk(begin, asyncio.ensure_future(encode(batch))))
             rest = buffer[end:size]
-            size, begin = len(rest), end + begin
-            buffer = take(max(PART_BYTES, 2 * size))
+            size = len(rest)
+            begin += end
+            buffer = take(max(CHUNK_BYTES, 2 * size))
             buffer[:size] = rest
-        results = await asyncio.gather(*(task for _, task in parts))
-        begins = [part_begin for part_begin, _ in parts]
-        return [_checked(result, begin) for result, begin in zip(results, begins, strict=True)]
+        results = await asyncio.gather(*[chunk.task for chunk in chunks])
+        for chunk, result in zip(chunks, results, strict=True):
+            _check_chunk(result, chunk.begin)
+        return results
     finally:
         # Drop the tasks, as a refusal's traceback refers to this frame and tasks to the refusal.
-        while parts:
-            parts.pop()[1].cancel()
+        while chunks:
+            chunks.pop().task.cancel()
 
 
-def _checked(result: Result[Encoded], begin: int) -> Result[Encoded]:
-    """Return the result of a chunk, or raise RowRefused with the place in the whole text."""
+def _check_chunk(result: Result[Encoded], begin: int) -> None:
+    """Raise RowRefused, with the place in the whole text, if a chunk is refused."""
     error = result.errors.get(result.begin)
     if error is not None:
         raise RowRefused(shift_error(error, begin), "body")
-    return result
 
 
 def shift_error(error: RowError, begin: int) -> RowError:
-    """Move the place of an error in a chunk to its place in the whole text."""
-    word, _, byte = error.where.partition(" ")
-    return replace(error, where=f"byte {begin + int(byte)}") if word == "byte" else error
+    """Return an error in a chunk with its place in the whole text, where the chunk is at `begin`.
+
+    Example: "byte 3" of a chunk that begins at 100 becomes "byte 103".
+    """
+    unit, _, byte = error.where.partition(" ")
+    return replace(error, where=f"byte {begin + int(byte)}") if unit == "byte" else error

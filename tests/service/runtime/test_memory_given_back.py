@@ -69,7 +69,7 @@ def test_the_parts_of_a_text_that_is_refused_are_freed_at_once(no_collector):
         raise QueueFull("no room")
 
     async def scenario():
-        cutter = Cutter.of(byte_vocabulary(), DEFAULT_OPTIONS)
+        cutter = Cutter.make(byte_vocabulary(), DEFAULT_OPTIONS)
         with pytest.raises(QueueFull):
             await encode_while_reading(
                 Body(), cutter, encode, lambda size: np.empty(size, np.uint8)

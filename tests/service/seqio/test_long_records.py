@@ -163,12 +163,12 @@ def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part:
     messages = WindowMessages(np.int32, window, stride, 1 << 20)
     made, num_batches, file = bytes(messages.head()), 0, io.BytesIO(content)
     with mock.patch.object(fasta_batches, "PART_BYTES", part):
-        for named, batch in FastaBatches(splitter, 1 << 20).batches(
+        for batch, names in FastaBatches(splitter, 1 << 20).batches(
             fasta_pieces(lambda _: file.read(50))
         ):
             encoded = ENGINE.encode(vocabulary, batch.with_options(OWN))
             result = Result(0, len(batch), encoded, 0, encoded.offsets.tolist())
-            made += b"".join(messages.message(result, named))
+            made += b"".join(messages.message(result, names))
             num_batches += 1
     table = pa.ipc.open_stream(made + messages.END).read_all()
     return [tuple(row.values()) for row in table.to_pylist()], num_batches
@@ -220,12 +220,12 @@ def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
     made, file = bytes(messages.head()), io.BytesIO(f">a\n{text}\n>b\nACGT\n".encode())
     options = EncodeOptions(add_special_tokens=False, special="refuse")
     with mock.patch.object(fasta_batches, "PART_BYTES", 60):
-        for named, batch in FastaBatches(splitter, 1 << 20).batches(
+        for batch, names in FastaBatches(splitter, 1 << 20).batches(
             fasta_pieces(lambda _: file.read(50))
         ):
             encoded = ENGINE.encode(vocabulary, batch.with_options(options))
             result = Result(0, len(batch), encoded)
-            made += b"".join(messages.message(result, named))
+            made += b"".join(messages.message(result, names))
     rows = pa.ipc.open_stream(made + messages.END).read_all().to_pylist()
     refused = [row for row in rows if row["error"]]
     assert [row["name"] for row in refused] == ["a"]

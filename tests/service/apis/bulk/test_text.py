@@ -205,7 +205,7 @@ def test_an_option_that_is_there_twice_is_refused():
 
 @pytest.mark.parametrize("place", [0, 5, 8, 17, 40])
 def test_a_refused_place_is_counted_from_the_texts_begin(place, monkeypatch):
-    monkeypatch.setattr(text_chunks, "PART_BYTES", 8)
+    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 8)
 
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -217,7 +217,7 @@ def test_a_refused_place_is_counted_from_the_texts_begin(place, monkeypatch):
 
 
 def test_characters_come_piece_by_piece_with_the_ids_of_the_whole(monkeypatch):
-    monkeypatch.setattr(text_chunks, "PART_BYTES", 12)
+    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 12)
     text = "ACGTNé北京[MASK]AC[MASK[SEP]][PAD][CLS" * 3
 
     async def chunks():
@@ -238,7 +238,7 @@ def test_characters_come_piece_by_piece_with_the_ids_of_the_whole(monkeypatch):
 def test_parts_of_a_text_have_the_ids_of_the_whole(text, sizes):
     vocabulary = load("hyenadna")
     options = EncodeOptions(add_special_tokens=False)
-    cutter = Cutter.of(vocabulary, options)
+    cutter = Cutter.make(vocabulary, options)
     assert cutter is not None
     rest, ids = text.encode(), []
     for size in sizes:
@@ -251,7 +251,7 @@ def test_parts_of_a_text_have_the_ids_of_the_whole(text, sizes):
 
 @pytest.mark.parametrize("name", ["gpt2", "nt_v2", "dnabert2", "mtdna6"])
 def test_vocabularies_whose_ids_depend_on_neighbours_are_not_cut(name):
-    assert Cutter.of(load(name), DEFAULT_OPTIONS) is None
+    assert Cutter.make(load(name), DEFAULT_OPTIONS) is None
 
 
 @pytest.mark.parametrize(
