@@ -5,7 +5,7 @@ batches that need only ids by one call of C++. `call` encodes all other small ba
 workspace. `direct_to_device` writes ids into device memory, and `zero_copy_letters` looks letters
 up without copying the text first.
 
-`gpu.dispatch` and `gpu.streaming` call these modules. A fused kernel that cannot finish a batch
+`gpu.engine` and `gpu.streaming` call these modules. A fused kernel that cannot finish a batch
 sets STATUS_FALLBACK. Then its output is completed or made anew by fallback kernels, which are
 launched one by one.
 """

@@ -84,7 +84,7 @@ def test_counts_of_small_batches(
     batch = Batch.from_bytes(rows, EncodeOptions(**options))
     expected = CPU.encode(load(name), batch)
     monkeypatch.setattr(engine.resources.workspaces, "is_small", lambda *size: True)
-    monkeypatch.setattr("gpu.dispatch.count_large", None)
+    monkeypatch.setattr("gpu.engine.count_large", None)
     counts, errors = engine.count(load(name), batch)
     assert counts.tolist() == np.diff(expected.offsets).tolist()
     assert errors == expected.errors

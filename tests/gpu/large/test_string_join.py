@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gpu.dispatch import Joining
-from gpu.engine import GpuEngine
+from gpu.engine import GpuEngine, Joining
 from gpu.errors import OutOfMemory
 from gpu.streaming import encode_stream
 from tests.support.emulation.device import EmulatedDevice
