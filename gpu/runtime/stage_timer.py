@@ -70,26 +70,28 @@ class StageTimes:
 
     Args:
         every: so many batches have one that is timed, the last of them.
+
+    Attributes:
+        num_untimed: batches before the next one that is timed. A batch that needs no clock takes
+            one off; two threads may take off the same one, and the next is timed later.
     """
 
     def __init__(self, every: int = TIMED_EVERY) -> None:
-        self.every = every
-        self._number = 0  # Two threads may count one batch; then the next is timed later.
+        self.time_every(every)
         self._measured: deque[tuple[str, float]] = deque(maxlen=KEPT)
+
+    def time_every(self, every: int) -> None:
+        """Time the last one of so many batches from now on."""
+        self.every = every
+        self.num_untimed = every - 1
 
     def clock(self, stream: Stream) -> Clock | None:
         """For the next batch; None where it is not timed."""
-        self._number += 1
-        return None if self._number % self.every else Clock(stream)
-
-    @property
-    def is_next(self) -> bool:
-        """Whether the next batch is timed; one that does not ask for a clock is to be counted."""
-        return (self._number + 1) % self.every == 0
-
-    def count(self) -> None:
-        """Count a batch that was not timed."""
-        self._number += 1
+        if self.num_untimed > 0:
+            self.num_untimed -= 1
+            return None
+        self.num_untimed = self.every - 1
+        return Clock(stream)
 
     def add(self, clock: Clock) -> None:
         """Keep what a clock says of a batch that is done."""

@@ -212,7 +212,7 @@ def encode(
         encoded by `SmallCall` instead, the fused kernel that it tries first: `kernel`, or "" if
         that kernel has just been launched and could not finish the batch.
     """
-    if resources.stage_times.is_next:
+    if resources.stage_times.num_untimed <= 0:
         return kernel
     rows = len(offsets) - 1
     try:
@@ -237,7 +237,7 @@ def encode(
             workspace.ids_place,
         )
         if num_ids >= 0:
-            resources.stage_times.count()
+            resources.stage_times.num_untimed -= 1
             return ids[:num_ids].copy(), workspace.offsets[: rows + 1].copy()
         return "" if num_ids == MORE_TO_DO and workspace.reported[_FALLBACK] else kernel
     finally:
@@ -265,7 +265,7 @@ def encode_to(
     try:
         size = size_of(num_bytes, num_rows)
         launch = _launch_for(resources, resident, data, size)
-        if launch is None or resources.stage_times.is_next:
+        if launch is None or resources.stage_times.num_untimed <= 0:
             return None
         workspace = resources.workspaces.take(num_bytes, num_rows, resident.family.layout)
         try:
@@ -321,7 +321,7 @@ def _encode_to(
         out.address,
     )
     if num_ids >= 0:
-        resources.stage_times.count()
+        resources.stage_times.num_untimed -= 1
         return workspace.offsets[: len(offsets)].copy()
     fallback = workspace.reported[_FALLBACK] if num_ids == MORE_TO_DO else 0
     return _note_fallback(resident, launch.kernel, fallback)

@@ -21,7 +21,7 @@ TEXT = "Hello, world! It's 2024, naïve café. " * 20
 def engine(every: int) -> GpuEngine:
     made = GpuEngine(EmulatedDevice(), 1 << 28)
     made.load(GPT2)
-    made.stage_times.every = every
+    made.stage_times.time_every(every)
     return made
 
 
@@ -79,9 +79,9 @@ def test_a_batch_that_fails_while_it_is_timed_leaves_no_clock_behind(monkeypatch
         with pytest.raises(RuntimeError, match="told to fail"):
             ids_of(made, TEXT)
         monkeypatch.setattr(EmulatedStream, "launch", launch)
-        made.stage_times.every = 1 << 40
+        made.stage_times.time_every(1 << 40)
         assert ids_of(made, TEXT) == expected(TEXT)
-        made.stage_times.every = 1
+        made.stage_times.time_every(1)
         free = [
             each for shelf in made.resources.workspaces._shelves.values() for each in shelf.free
         ]

@@ -121,7 +121,7 @@ def test_a_row_that_ends_before_it_begins_is_named_by_its_number(engine):
 
 def test_one_batch_in_so_many_is_timed_the_usual_way(usual):
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
-    engine.stage_times.every = 3
+    engine.stage_times.time_every(3)
     for _ in range(7):
         engine.encode(load("gpt2"), Batch(["some words"]))
     assert usual == ["encode_block"] * 2

@@ -239,7 +239,8 @@ def test_where_there_is_no_room_for_pieces_smaller_chunks_do(monkeypatch):
 
 def test_one_batch_in_so_many_is_timed(engine):
     engine.stage_times.take()
-    every, engine.stage_times.every = engine.stage_times.every, 1
+    every = engine.stage_times.every
+    engine.stage_times.time_every(1)
     engine.encode_ids(load("hyenadna"), np.full(50, 65, np.uint8), np.array([0, 50]))
-    engine.stage_times.every = every
+    engine.stage_times.time_every(every)
     assert {stage for stage, _ in engine.stage_times.take()} == {"fused"}
