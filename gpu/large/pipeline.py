@@ -176,7 +176,8 @@ class _Call:
         """One for a chunk; None where the call must land or give back one of its own first."""
         num_bytes, num_rows = chunk.end - chunk.begin, chunk.num_rows
         for i, workspace in enumerate(self.landed):
-            if workspace.capacity.holds(num_bytes, num_rows):
+            capacity = workspace.capacity
+            if num_bytes <= capacity.num_bytes and num_rows <= capacity.num_rows:
                 return self.landed.pop(i)
         num_held = len(self.pending) + len(self.landed)
         workspaces, layout = self.pipeline.resources.workspaces, self.work.resident.family.layout

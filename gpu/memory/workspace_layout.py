@@ -40,10 +40,6 @@ class Capacity:
     num_rows: int
     layout: str = "text"
 
-    def holds(self, num_bytes: int, num_rows: int) -> bool:
-        """Whether such a batch fits."""
-        return num_bytes <= self.num_bytes and num_rows <= self.num_rows
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:

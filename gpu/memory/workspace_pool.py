@@ -135,7 +135,8 @@ class WorkspacePool:
         with self._lock:
             while True:
                 for place in range(len(shelf.free) - 1, -1, -1):
-                    if shelf.free[place].capacity.holds(num_bytes, num_rows):
+                    capacity = shelf.free[place].capacity
+                    if num_bytes <= capacity.num_bytes and num_rows <= capacity.num_rows:
                         return shelf.free.pop(place)
                 if shelf.free:  # A larger one takes the place of one that is too small.
                     small = self._drop(shelf)
