@@ -5,8 +5,8 @@
  *
  *   text  A C G T A   next_text  G A       ids  7 8 9 10 7   next_ids  9 7       output  rows 7 8 9 10 7 of the table
  *
- * Invariant: output row i is row ids[i] of the table. `unknown` becomes `number` where a letter has no code: then its id
- * and its row are void.
+ * Invariant: output row i is row ids[i] of the table. `unknown` becomes `number` where a letter has no code: then its
+ * id and its row are void.
  * Blocks are short for the reasons of embedding/gather_rows.cu.
  */
 #include "embedding/fused_embedding.cuh"

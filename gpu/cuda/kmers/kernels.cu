@@ -58,7 +58,7 @@ KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
     place_rows_stage(*job, shared, blockIdx.x);
 }
 
-// A thread per 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids or narrow_ids, id_offsets,
+// A thread per 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids, narrow_ids, id_offsets,
 // row_errors, row_refused, status.
 // Needs: load_batch.
 // Ensures: id_offsets are right; the ids are right, or STATUS_FALLBACK is not 0.
@@ -85,7 +85,7 @@ KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
 }
 
-// A warp per tile of letters, in shared memory: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids or
+// A warp per tile of letters, in shared memory: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids,
 // narrow_ids, status.
 // Needs: place_rows.
 // Ensures: the ids are right, or STATUS_FALLBACK is not 0.
@@ -95,7 +95,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
 }
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) { write_kmers_of<uint8_t, KmerStep::NEIGHBOURS>(*job); }
 
-// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids or narrow_ids,
+// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, narrow_ids,
 // status.
 // Needs: place_rows.
 // Ensures: the ids are right, or STATUS_FALLBACK is not 0.
@@ -105,7 +105,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
 }
 KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) { write_kmers_of<uint8_t, KmerStep::STRIDED>(*job); }
 
-// A warp per tile of letters of rows of one length, in shared memory: text, row_begins, tables -> ids or narrow_ids,
+// A warp per tile of letters of rows of one length, in shared memory: text, row_begins, tables -> ids, narrow_ids,
 // id_offsets, row_errors, row_refused, status.
 // Needs: load_batch; the host has sampled the rows.
 // Ensures: id_offsets and ids are right, or STATUS_FALLBACK is not 0.
@@ -119,7 +119,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers8(const Job* job) {
     write_even_rows_of<uint8_t, KmerStep::NEIGHBOURS>(*job);
 }
 
-// The same of k-mers that are no neighbours: text, row_begins, tables -> ids or narrow_ids, id_offsets, row_errors,
+// The same of k-mers that are no neighbours: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 // Needs: load_batch; the host has sampled the rows.
 // Ensures: id_offsets and ids are right, or STATUS_FALLBACK is not 0.

@@ -57,19 +57,15 @@ KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
 }
 
 // A warp per tile, in small batches per part of one: records, tile_pieces, tile_counts, group_offsets, miss_counts,
-// merged_counts, merged_ids, tables -> ids.
-// Needs: sum_tiles.
-// Ensures: `ids` has the ids of all pieces in the order of the text.
+// merged_counts, merged_ids, tables -> ids, narrow_ids.
+// Needs: sum_tiles; in compact16, no id of the vocabulary needs more than 16 bits.
+// Ensures: `ids`, or in compact16 narrow_ids, has the ids of all pieces in the order of the text.
 KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
     compact_stage(*job, job->answer.ids, begins, blockIdx.x, gridDim.x);
 }
 
-// The same with ids of 16 bits: records, tile_pieces, tile_counts, group_offsets, miss_counts, merged_counts,
-// merged_ids, tables -> narrow_ids.
-// Needs: sum_tiles; no id of the vocabulary needs more bits.
-// Ensures: narrow_ids has them.
 KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;

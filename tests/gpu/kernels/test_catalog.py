@@ -46,14 +46,17 @@ def test_the_kernels_compile(source):
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_every_kernel_says_which_fields_it_reads_and_writes(module):
-    """ "Who takes what: fields -> fields."; one for kernels that differ by the bits of an id."""
+    """Check "work: fields -> fields. Needs: ... Ensures: ..." above each kernel.
+
+    Kernels that differ by the bits of an id have one comment.
+    """
     source = joined_source(module)
     comments = {name: text.replace("\n// ", " ") for text, name in COMMENTED.findall(source)}
     kernels = [name for name, kernel in KERNELS.items() if kernel.module == module]
     assert {re.sub(r"(?<=[a-z])(16|8)$", "", name) for name in kernels} == set(comments)
     group = "" if module == "training" else r"\w+\."
     for name, text in comments.items():
-        said = re.fullmatch(r"// .+: ([\w, ]+) -> ([\w, ]+)\.\s*", text)
+        said = re.fullmatch(r"// .+: ([\w, ]+) -> ([\w, ]+)\. Needs: .+\. Ensures: .+\.\s*", text)
         assert said, name
         for field in (word for words in said.groups() for word in words.split(", ")):
             used = re.search(rf"\bjob(\.|->){group}{field}\b", source)

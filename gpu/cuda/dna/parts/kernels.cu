@@ -3,7 +3,8 @@
 // gpu/small launches one of them, for batches that ask for nothing but ids. A block encodes a part of the text from
 // the letters around it alone, and no block waits for the path of another one.
 //
-// Launch: cooperative, a block of BASES_THREADS a multiprocessor at most. The Job comes with the launch.
+// Launch: cooperative, a block of BASES_THREADS a multiprocessor at most, with BASES_SHARED bytes of dynamic shared
+// memory. The Job comes with the launch.
 // Invariant: the ids are right, or STATUS_FALLBACK of host_status is not 0 and the kernels of dna/ encode the whole
 // batch.
 #include "dna/parts/write_ids.cuh"
@@ -12,14 +13,18 @@ using namespace warptok::dna;
 
 DYNAMIC_SHARED(memory);
 
-// A block a part of the text: host_text, text, host_row_begins, tables -> host_ids, host_offsets, host_status,
+// A block per part of the text: host_text, text, host_row_begins, tables -> host_ids, host_offsets, host_status,
 // row_begins, part_states.
+// Needs: nothing on the device but the vocabulary; grid_arrivals as the launch before left it.
+// Ensures: host_ids and host_offsets are the answer, or STATUS_FALLBACK of host_status is not 0.
 KERNEL __launch_bounds__(BASES_THREADS, 1) encode_bases(GRID_CONSTANT const Job job) {
     encode_parts<false>(job, *reinterpret_cast<BasesShared<false>*>(memory), blockIdx.x, gridDim.x);
 }
 
 // The same with ending_last in shared memory: host_text, text, host_row_begins, tables -> host_ids, host_offsets,
 // host_status, row_begins, part_states.
+// Needs: what encode_bases needs.
+// Ensures: what encode_bases ensures.
 KERNEL __launch_bounds__(BASES_THREADS, 1) encode_bases_copied(GRID_CONSTANT const Job job) {
     encode_parts<true>(job, *reinterpret_cast<BasesShared<true>*>(memory), blockIdx.x, gridDim.x);
 }

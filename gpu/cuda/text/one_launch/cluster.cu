@@ -6,8 +6,8 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// The cluster encodes the whole batch: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids, host_offsets,
-// host_errors, host_status.
+// The cluster encodes the whole batch: host_text, host_row_begins, host_row_flags, host_row_max_length, tables ->
+// host_ids, host_offsets, host_errors, host_status.
 // Needs: nothing on the device but the vocabulary.
 // Ensures: host_ids, host_offsets and host_status are the answer, or STATUS_FALLBACK of host_status is not 0.
 KERNEL __launch_bounds__(BLOCK, 1) CLUSTER_OF(CLUSTER) encode_cluster(GRID_CONSTANT const Job job) {

@@ -7,8 +7,8 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// The grid encodes the whole batch, unless it stops: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids,
-// host_offsets, host_errors, host_status, device_job.
+// The grid encodes the whole batch, unless it stops: host_text, host_row_begins, host_row_flags, host_row_max_length,
+// tables -> host_ids, host_offsets, host_errors, host_status, device_job.
 // Needs: nothing on the device but the vocabulary; grid_arrivals as the launch before left it.
 // Ensures: as the other two, or single launches can go on from where it stopped (text/one_launch/stages.cuh).
 KERNEL __launch_bounds__(BLOCK, GRID_BLOCKS) encode_grid(GRID_CONSTANT const Job job) {
