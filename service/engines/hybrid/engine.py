@@ -7,22 +7,26 @@
                              ├─ any other failure ──► CPU engine; after three the GPU rests
                              └─ the ids
 
-Each large batch that the CPU engine computes is counted by its reason. Knows no HTTP, and of CUDA
-only its errors.
+Each large batch that the CPU engine computes is counted by its reason, which is logged once a
+minute. After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker.
+Knows no HTTP, and of CUDA only its errors.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.engine import GpuEngine
+from gpu.errors import NotCovered, OutOfMemory
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import TEXT
 from gpu.runtime.cuda_device import CudaDevice
@@ -37,8 +41,7 @@ from service.engines.base import (
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
-from service.engines.hybrid.fallbacks import Fallbacks, encode_shared, share_host
-from service.engines.hybrid.residency import GpuResidency, GpuVocabularies, OpenedGpu
+from service.engines.hybrid.residency import REST_S, GpuResidency, GpuVocabularies, OpenedGpu
 from service.engines.hybrid.selftest import Gpu
 from service.engines.hybrid.telemetry import GpuTelemetry
 from service.runtime.memory_pool import Take
@@ -51,6 +54,9 @@ logger = logging.getLogger(__name__)
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
 BYTES_PER_ID = 4
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that may be used; batches have the rest.
+MAX_HALVINGS = 64  # Of one batch: enough for some rows that do not fit, too few for 65,536.
+MAX_FAILURES = 3
+LOG_PERIOD_S = 60.0
 Output = TypeVar("Output")
 Int64s = NDArray[np.int64]
 
@@ -79,6 +85,104 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
     }
     gpu = GpuEngine(device, budget - vocabulary_bytes, vocabulary_bytes, take=take)
     return OpenedGpu(gpu, described)
+
+
+class Fallbacks:
+    """Counts of fallbacks by reason, and the circuit breaker of the GPU.
+
+    Several threads may call it at once.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._counts: Counter[str] = Counter()
+        self._logged: dict[str, tuple[float, int]] = {}
+        self._num_failures = 0
+        self._rests_until = float("-inf")
+        self._lock = threading.Lock()
+
+    def add(self, reason: str, message: str) -> None:
+        """Count a fallback, and log its message if none of this reason was logged for a minute."""
+        with self._lock:
+            self._counts[reason] += 1
+            count, now = self._counts[reason], self._clock()
+            logged_at, before = self._logged.get(reason, (float("-inf"), 0))
+            if now - logged_at < LOG_PERIOD_S:
+                return
+            self._logged[reason] = now, count
+        logger.warning("fallback %s (%d since the last line): %s", reason, count - before, message)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of fallbacks by reason."""
+        with self._lock:
+            return dict(self._counts)
+
+    def failed(self) -> None:
+        """Note that the GPU failed on a batch; after MAX_FAILURES in a row it rests."""
+        with self._lock:
+            self._num_failures += 1
+            if self._num_failures >= MAX_FAILURES:
+                self._rests_until = self._clock() + REST_S
+
+    def succeeded(self) -> None:
+        """Note that the GPU computed a batch."""
+        if self._num_failures:
+            with self._lock:
+                self._num_failures = 0
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the GPU gets no batches now; after its rest one failure makes it rest again."""
+        return self._clock() < self._rests_until
+
+    def run(
+        self,
+        num_rows: int,
+        gpu: Callable[[int, int], Output],
+        cpu: Callable[[int, int], Output],
+        join: Callable[[Sequence[Output]], Output],
+    ) -> Output:
+        """Compute all rows of a batch on the GPU, and those that it cannot compute on the CPU.
+
+        Args:
+            num_rows: the number of rows.
+            gpu: computes the rows from begin to end on the GPU, or raises.
+            cpu: computes them on the CPU.
+            join: joins the outputs of consecutive rows.
+        """
+        try:
+            parts = self._run_in_halves(num_rows, gpu)
+        except NotCovered as error:
+            self.add("option", f"the GPU does not cover the options of a row: {error}")
+            return cpu(0, num_rows)
+        except Exception as error:
+            self.add("device_error", f"the GPU failed on a batch: {error!r}")
+            self.failed()
+            return cpu(0, num_rows)
+        self.succeeded()
+        outputs = [cpu(begin, end) if output is None else output for begin, end, output in parts]
+        return outputs[0] if len(outputs) == 1 else join(outputs)
+
+    def _run_in_halves(
+        self, num_rows: int, gpu: Callable[[int, int], Output]
+    ) -> list[tuple[int, int, Output | None]]:
+        """Compute parts that fit the GPU, in order: begin, end and output, None if it does not."""
+        waiting = [(0, num_rows)]
+        num_halvings = 0
+        parts: list[tuple[int, int, Output | None]] = []
+        while waiting:
+            begin, end = waiting.pop()
+            try:
+                parts.append((begin, end, gpu(begin, end)))
+            except OutOfMemory as error:
+                num_halvings += 1
+                self.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
+                if end - begin > 1 and num_halvings <= MAX_HALVINGS:
+                    middle = (begin + end) // 2
+                    waiting += [(middle, end), (begin, middle)]
+                else:
+                    parts.append((begin, end, None))
+        return parts
 
 
 class HybridEngine:
@@ -124,7 +228,7 @@ class HybridEngine:
 
     def residency(self, digest: str) -> Residency | None:
         """Report the state of a vocabulary; None if it is not loaded."""
-        entry = self.vocabularies.find(digest)
+        entry = self.vocabularies.entries.get(digest)
         return None if entry is None else self.vocabularies.residency(entry)
 
     def holdings(self) -> dict[str, Holding]:
@@ -200,12 +304,35 @@ class HybridEngine:
         """
         if (opened := self.vocabularies.opened) is None:
             return None
-        return share_host(opened.gpu, self.fallbacks, file, offset, num_bytes)
+        try:
+            return opened.gpu.share_host(file, offset, num_bytes)
+        except (OutOfMemory, OSError) as error:
+            self.fallbacks.add("out_of_memory", str(error))
+            return None
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s | None:
         """Encode texts in shared memory; None: the host has to, which counts as a fallback."""
         gpu = self._choose_gpu(vocabulary, lambda num_bytes: len(rows.text) >= num_bytes)
-        return None if gpu is None else encode_shared(gpu, self.fallbacks, vocabulary, rows)
+        if gpu is None:
+            return None
+        try:
+            offsets = gpu.encode_shared(vocabulary, rows)
+        except NotCovered as error:
+            self.fallbacks.add("option", f"shared texts need the host: {error}")
+            return None
+        except (ValueError, IndexError) as error:
+            # The host reports to the client what is wrong.
+            self.fallbacks.add("shared_memory", f"shared memory cannot be used: {error}")
+            return None
+        except OutOfMemory as error:
+            self.fallbacks.add("out_of_memory", f"shared texts do not fit: {error}")
+            return None
+        except Exception as error:
+            self.fallbacks.add("device_error", f"the GPU failed on shared texts: {error!r}")
+            self.fallbacks.failed()
+            return None
+        self.fallbacks.succeeded()
+        return offsets
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Encode each row, and load the vocabulary if needed; refuse rows that cannot be encoded.
@@ -272,13 +399,14 @@ class HybridEngine:
 
     def _choose_gpu(self, vocabulary: Vocabulary, has_bytes: Callable[[int], bool]) -> Gpu | None:
         """Choose the GPU for a large batch; None: the CPU, which may be counted as a fallback."""
-        entry = self.vocabularies.get_or_load(vocabulary)
+        vocabularies = self.vocabularies
+        entry = vocabularies.entries.get(vocabulary.digest) or vocabularies.get_or_load(vocabulary)
         # Nothing is slower than the reference.
         if entry.cpu.engine != "reference" and not has_bytes(self.crossover_bytes):
             return None
-        opened = self.vocabularies.opened
+        opened = vocabularies.opened
         if opened is None:
-            if self.vocabularies.is_opening:
+            if vocabularies.is_opening:
                 self.fallbacks.add("not_resident", "the GPU is not open yet")
         elif entry.refusal:
             self.fallbacks.add(entry.refusal, entry.residency.fallback_reason)
@@ -288,6 +416,6 @@ class HybridEngine:
             entry.used = perf_counter()
             return opened.gpu
         else:
-            self.vocabularies.start_upload(entry)
+            vocabularies.start_upload(entry)
             self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
         return None

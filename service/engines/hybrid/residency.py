@@ -22,11 +22,11 @@ from time import monotonic
 
 from gpu.errors import DeviceUnavailable, NotCovered
 from service.engines.base import Engine, Holding, Residency, SelfTest
-from service.engines.hybrid.fallbacks import REST_S
 from service.engines.hybrid.selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
+REST_S = 60.0  # After failures.
 PATIENCE_S = 120.0  # The longest wait for the GPU, which may have kernels to compile.
 
 
@@ -75,6 +75,7 @@ class GpuVocabularies:
 
     Attributes:
         opened: the GPU; None until it is open.
+        entries: the vocabularies by digest.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class GpuVocabularies:
         self.cpu = cpu
         self.opened: OpenedGpu | None = None
         self._on_ready = on_ready
-        self._entries: dict[str, GpuResidency] = {}
+        self.entries: dict[str, GpuResidency] = {}
         self._lock = threading.Lock()
         self._is_settled = False
         self._is_closed = False
@@ -120,11 +121,11 @@ class GpuVocabularies:
     def settle(self) -> None:
         """Wait for the GPU and all uploads; from now on `load` waits for its upload."""
         self._is_settled = True
-        uploads = [entry.upload for entry in list(self._entries.values()) if entry.upload]
+        uploads = [entry.upload for entry in list(self.entries.values()) if entry.upload]
         if wait([self._opening, *uploads], PATIENCE_S).not_done:
             logger.warning("the GPU is not ready after %g s; the CPU answers", PATIENCE_S)
         opened = self.opened
-        ready = [entry for entry in list(self._entries.values()) if entry.is_ready]
+        ready = [entry for entry in list(self.entries.values()) if entry.is_ready]
         if opened is not None and ready:
             wait([self._thread.submit(self._on_ready, opened, ready[0])], PATIENCE_S)
 
@@ -154,14 +155,14 @@ class GpuVocabularies:
         Raises:
             VocabularyError: no encoder can compute this vocabulary.
         """
-        entry = self._entries.get(vocabulary.digest)
+        entry = self.entries.get(vocabulary.digest)
         if entry is not None:
             return entry
         cpu = self.cpu.load(vocabulary)
         with self._lock:
-            entry = self._entries.get(vocabulary.digest)
+            entry = self.entries.get(vocabulary.digest)
             if entry is None:
-                entry = self._entries[vocabulary.digest] = GpuResidency(vocabulary, cpu, cpu)
+                entry = self.entries[vocabulary.digest] = GpuResidency(vocabulary, cpu, cpu)
         self.start_upload(entry)
         return entry
 
@@ -214,29 +215,25 @@ class GpuVocabularies:
         entry.residency = _with_reason(entry.cpu, reason)
 
     def _is_current(self, entry: GpuResidency) -> bool:
-        return self._entries.get(entry.vocabulary.digest) is entry
+        return self.entries.get(entry.vocabulary.digest) is entry
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running on it still finish."""
         with self._lock:
-            self._entries.pop(digest, None)
+            self.entries.pop(digest, None)
         self._forget(digest)
 
     def _forget(self, digest: str) -> None:
         if self.opened is not None:
             self.opened.gpu.unload(digest)
-        if digest not in self._entries:
+        if digest not in self.entries:
             self.cpu.unload(digest)
-
-    def find(self, digest: str) -> GpuResidency | None:
-        """Find a vocabulary's entry; None if it is not loaded."""
-        return self._entries.get(digest)
 
     def holdings(self) -> dict[str, Holding]:
         """List the vocabularies on the CPU engine by digest; a batch on the GPU is a use, too."""
         holdings = self.cpu.holdings()
         for digest, holding in holdings.items():
-            if (entry := self._entries.get(digest)) is not None:
+            if (entry := self.entries.get(digest)) is not None:
                 holdings[digest] = replace(holding, used=max(holding.used, entry.used))
         return holdings
 
@@ -258,7 +255,7 @@ class GpuVocabularies:
         """Forget all vocabularies, and close the GPU and the CPU engine."""
         with self._lock:
             self._is_closed = True
-            self._entries.clear()
+            self.entries.clear()
         self._thread.shutdown(cancel_futures=True)
         if self.opened is not None:
             self.opened.gpu.close()

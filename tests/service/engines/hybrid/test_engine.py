@@ -22,8 +22,12 @@ from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.verification import verify
 from service.engines.hybrid.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
-from service.engines.hybrid.engine import DEFAULT_CROSSOVER_BYTES, HybridEngine, open_cuda
-from service.engines.hybrid.fallbacks import Fallbacks
+from service.engines.hybrid.engine import (
+    DEFAULT_CROSSOVER_BYTES,
+    Fallbacks,
+    HybridEngine,
+    open_cuda,
+)
 from service.engines.hybrid.residency import OpenedGpu
 from service.server.app import make_engine
 from tests.support.app_client import serving
@@ -230,7 +234,7 @@ def test_no_room_on_the_device_is_tried_again_later(monkeypatch):
     gpu.load_error = None
     assert engine.load(BYTES).engine == "cpu"
     assert gpu.num_loads == 1
-    engine.vocabularies.find(BYTES.digest).retry_at = 0.0
+    engine.vocabularies.entries[BYTES.digest].retry_at = 0.0
     assert engine.encode(BYTES, Batch(LARGE)).engine == "cpu"
     assert engine.load(BYTES).engine == "gpu"
     assert engine.encode(BYTES, Batch(LARGE)).engine == "gpu"
@@ -591,7 +595,7 @@ def test_a_reason_is_logged_once_a_minute_with_its_number(caplog):
 
 
 def wait_for(engine: HybridEngine, digest: str) -> None:
-    entry = engine.vocabularies.find(digest)
+    entry = engine.vocabularies.entries[digest]
     entry.upload.result(60)
 
 
@@ -626,7 +630,7 @@ def test_one_that_is_unloaded_on_its_way_does_not_stay():
     engine, gpu = routed()
     gpu.gate.clear()
     engine.vocabularies.get_or_load(BYTES)
-    entry = engine.vocabularies.find(BYTES.digest)
+    entry = engine.vocabularies.entries[BYTES.digest]
     engine.unload(BYTES.digest)
     gpu.gate.set()
     entry.upload.result(60)
@@ -776,7 +780,7 @@ def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
     assert "beside" in engine.load(load("cl100k_base")).fallback_reason
     assert engine.residency(load("gpt2").digest).engine == "gpu"
     engine.unload(load("gpt2").digest)
-    engine.vocabularies.find(load("cl100k_base").digest).retry_at = 0.0
+    engine.vocabularies.entries[load("cl100k_base").digest].retry_at = 0.0
     assert engine.encode(load("cl100k_base"), Batch(SHORT)).engine == "cpu"
     assert engine.load(load("cl100k_base")).engine == "gpu"
     assert engine.load(load("gpt2")).engine == "gpu"
