@@ -40,7 +40,7 @@ class BoundedSender:
     async def put(self, *pieces: bytes | memoryview) -> None:
         """Hand bytes on; waits while too many have not been sent."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._budget.has_room(self._num_bytes))
+            await self._changed.wait_for(lambda: self._budget.can_add(self._num_bytes))
             for data in pieces:
                 for begin in range(0, len(data), SEND_BYTES):
                     self._waiting.append(memoryview(data)[begin : begin + SEND_BYTES])

@@ -1,4 +1,4 @@
-"""What the operations of one running service share; server/app.py makes it."""
+"""Defines what the operations of one running service share; server/app.py makes it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from service.security.guard import Guard
 
 @dataclass(frozen=True, slots=True)
 class EngineHost:
-    """What only the process that has the engine can do.
+    """The parts of a service that only the process with the engine has.
 
     Attributes:
-        engine: computes the ids, keeps vocabularies, and shares its device.
+        engine: computes ids, keeps vocabularies, and shares its device.
         registry: the vocabularies by name, which can be changed.
-        vocabularies: puts, deletes, loads and unloads them.
+        vocabularies: puts, deletes, loads and unloads vocabularies.
     """
 
     engine: Engine
@@ -38,18 +38,18 @@ class Service:
     """One service; several can live in one process.
 
     Attributes:
-        settings: all of them.
-        engine: computes the ids.
+        settings: the service's settings.
+        engine: computes ids.
         registry: the vocabularies by name.
-        batcher: joins works into batches for the engine.
-        metrics: counts.
-        guard: decides who may do what.
-        observer: notes every answered request.
-        streams: what the streams together may hold.
-        host: what this process has of the engine; None: another process has it.
-        processes: the other processes of the service; None: it is one process.
-        preloaded: set when the vocabularies of the setting `preload` are loaded.
-        draining: set when the service has been told to stop; readiness is then off.
+        batcher: joins work items into batches for the engine.
+        metrics: the service's metrics.
+        guard: checks keys, their scopes and their rates.
+        observer: counts, logs and traces every answered request.
+        streams: counts the open streams, and limits the bytes that they hold together.
+        host: the engine, if this process has it; None: another process has it.
+        processes: the other processes of the service; None: there are none.
+        preloaded: whether the vocabularies of the setting `preload` are loaded.
+        draining: whether the service is stopping; it is then not ready.
     """
 
     settings: Settings
@@ -72,16 +72,16 @@ class Service:
         )
 
     def join_processes(self, processes: Processes) -> None:
-        """Make this one of several processes."""
+        """Make this process one of several, which learn of changed vocabularies."""
         self.processes = processes
         if self.host is not None:
             self.host.vocabularies.after_change = processes.spread
 
     def get_host(self) -> EngineHost:
-        """Return what this process has of the engine.
+        """Return the engine host.
 
         Raises:
-            NotReady: another process has it; whatever needs it is forwarded there.
+            NotReady: another process has the engine; requests that need it are forwarded there.
         """
         if self.host is None:
             raise NotReady("only the engine process changes vocabularies and shares its device")

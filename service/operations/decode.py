@@ -1,4 +1,4 @@
-"""Ids in, text out: the calls decode and decode/batch, from their JSON to their JSON."""
+"""The calls decode and decode/batch, from the JSON of ids to the JSON of texts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from service.operations.operation import (
     Operation,
     Render,
     check_rows,
-    decode_work,
-    row_faults,
+    make_decode_work,
+    make_row_faults,
 )
 from service.operations.rendering.json_stream import (
     base64_json,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def _plan_row(
     service: Service, call: Call, entry: LoadedVocabulary, request: DecodeRequest
 ) -> tuple[DecodeWork, Render]:
-    work = decode_work(service, call, entry, [request.ids], request.skip_special_tokens)
+    work = make_decode_work(service, call, entry, [request.ids], request.skip_special_tokens)
     return work, partial(_render_row, entry, request)
 
 
@@ -46,10 +46,10 @@ def _render_row(
 ) -> AnswerPieces:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/ids")
-    return _decoded_row(entry, request, result)
+    return _write_row(entry, request, result)
 
 
-def _decoded_row(
+def _write_row(
     entry: LoadedVocabulary, request: DecodeRequest, result: Result[Decoded]
 ) -> Iterator[bytes]:
     begin, end = result.offsets[result.begin : result.begin + 2]
@@ -66,7 +66,7 @@ def _plan_rows(
     service: Service, call: Call, entry: LoadedVocabulary, request: DecodeBatchRequest
 ) -> tuple[DecodeWork, Render]:
     check_rows(service, len(request.ids), "/ids")
-    work = decode_work(service, call, entry, request.ids, request.skip_special_tokens)
+    work = make_decode_work(service, call, entry, request.ids, request.skip_special_tokens)
     return work, partial(_render_rows, entry, request)
 
 
@@ -80,7 +80,7 @@ def _render_rows(
         yield b',"base64":'
         yield from base64_texts_json(data, offsets, rows)
     if errors := result.row_errors():
-        yield b',"errors":' + orjson.dumps(row_faults(errors))
+        yield b',"errors":' + orjson.dumps(make_row_faults(errors))
     yield b"}"
 
 

@@ -1,6 +1,6 @@
-"""Texts in, ids out: the calls encode, encode/batch and count, from their JSON to their JSON.
+"""The calls encode, encode/batch and count, from the JSON of texts to the JSON of ids.
 
-Most requests ask for nothing but ids: where the answer is short, it is written in one call.
+Most requests have no options, and their answers only ids: a short one is written in one piece.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from service.operations.operation import (
     Operation,
     Render,
     check_rows,
+    make_row_faults,
     make_work,
-    row_faults,
 )
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.json_stream import (
@@ -53,62 +53,62 @@ OPTION_FIELDS = (
     "circular",
     "return_offsets",
 )
-MAX_IDS = 8_192  # About 50 KB and 0.02 ms; longer answers are written in pieces.
+MAX_IDS = 8_192  # About 50 KB and 0.02 ms; answers with more ids are written in pieces.
 NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.
 
 
 def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
-    """Raises InvalidRequest where an id of the vocabulary might not fit."""
+    """Raise InvalidRequest if an id of the vocabulary does not fit the dtype."""
     if len(vocabulary) - 1 > np.iinfo(DTYPES[dtype]).max:
         raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
 
 
-def asks_nothing(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> bool:
-    """Whether all options are as they are where a client says nothing of them."""
+def has_no_options(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> bool:
+    """Return whether a request has only the required fields, so that all options are default."""
     return len(request.model_fields_set) == NUM_REQUIRED
 
 
-def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
-    """Whether an answer is ids and their number, nothing else, and they are few."""
+def is_short(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
+    """Return whether an answer has only ids and their numbers, at most MAX_IDS of them."""
     encoded, begin, end = result.output, result.begin, result.end
-    if not asks_nothing(request) or encoded.errors:
+    if not has_no_options(request) or encoded.errors:
         return False
     if encoded.num_tokens is not None:
         return False
     return end - begin <= MAX_IDS and result.offsets[end] - result.offsets[begin] <= MAX_IDS
 
 
-def plain_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
-    """Write the answer to one text."""
+def write_short_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
+    """Write the short answer to one text."""
     encoded = result.output
-    around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
+    json = _fixed_json(entry.name, entry.vocabulary.digest, encoded.engine)
     begin, end = result.offsets[result.begin : result.begin + 2]
     ids = orjson.dumps(encoded.ids[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)
-    return b"".join((around.before, ids, around.between, b"%d" % (end - begin), around.after))
+    return b"".join((json.before_ids, ids, json.before_sizes, b"%d" % (end - begin), json.end))
 
 
-def plain_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
-    """Write the answer to several texts."""
+def write_short_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
+    """Write the short answer to several texts."""
     encoded = result.output
-    around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
+    json = _fixed_json(entry.name, entry.vocabulary.digest, encoded.engine)
     places = pairwise(result.offsets[result.begin : result.end + 1])
     sizes = orjson.dumps([end - begin for begin, end in places])
     rows = rows_json(encoded.ids, result.offsets, result.begin, result.end)
-    return b"".join((around.before, rows, around.between, sizes, around.after))
+    return b"".join((json.before_ids, rows, json.before_sizes, sizes, json.end))
 
 
-class Around(NamedTuple):
-    """What stands before the ids, between them and their number, and behind that."""
+class _FixedJson(NamedTuple):
+    """The parts of a short answer that are the same for each of a vocabulary and an engine."""
 
-    before: bytes
-    between: bytes
-    after: bytes
+    before_ids: bytes
+    before_sizes: bytes
+    end: bytes
 
 
 @lru_cache(256)
-def _around(name: str, digest: str, engine: str) -> Around:
-    before = b'{"vocabulary":%b,"digest":"%b","ids":' % (orjson.dumps(name), digest.encode())
-    return Around(before, b',"num_tokens":', b',"engine":"%b"}' % engine.encode())
+def _fixed_json(name: str, digest: str, engine: str) -> _FixedJson:
+    before_ids = b'{"vocabulary":%b,"digest":"%b","ids":' % (orjson.dumps(name), digest.encode())
+    return _FixedJson(before_ids, b',"num_tokens":', b',"engine":"%b"}' % engine.encode())
 
 
 def _plan_text(
@@ -116,7 +116,7 @@ def _plan_text(
 ) -> tuple[EncodeWork, Render]:
     if request.dtype != "int32":
         check_dtype(entry.vocabulary, request.dtype)
-    options = DEFAULT_OPTIONS if asks_nothing(request) else request.options()
+    options = DEFAULT_OPTIONS if has_no_options(request) else request.options()
     work = make_work(service, call, EncodeWork, entry, [request.text], options, "/text")
     return work, partial(_render_text, entry, request)
 
@@ -126,12 +126,12 @@ def _render_text(
 ) -> AnswerPieces:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
-    if is_plain(request, result):
-        return (plain_text(entry, result),)
-    return _encoded_text(entry, request, result)
+    if is_short(request, result):
+        return (write_short_text(entry, result),)
+    return _write_text(entry, request, result)
 
 
-def _encoded_text(
+def _write_text(
     entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]
 ) -> AnswerPieces:
     encoded, row = result.output, result.begin
@@ -154,7 +154,7 @@ def _encoded_text(
 
 
 def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
-    """What truncation did to a row of a batch; None where nothing was cut."""
+    """Describe the truncation of a row, numbered as in its batch; None if no id was cut off."""
     encoded = result.output
     if encoded.num_tokens is None or encoded.kept is None:
         return None
@@ -167,8 +167,12 @@ def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
 def _make_options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
-    """Make one value for all rows, or one for each where any option is a list of that length."""
-    if asks_nothing(request):
+    """Make the options of all rows, or a list with those of each if any option is a list.
+
+    Raises:
+        InvalidRequest: a list does not have a value for each row.
+    """
+    if has_no_options(request):
         return DEFAULT_OPTIONS
     given: dict[str, Any] = {name: getattr(request, name, None) for name in OPTION_FIELDS}
     for name, value in given.items():
@@ -179,17 +183,18 @@ def _make_options(
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
     made: dict[tuple[Any, ...], EncodeOptions] = {}
     rows = []
-    for row in zip(*(row_options(value, num_rows) for value in given.values()), strict=True):
-        if row not in made:
-            made[row] = _make_row_options(dict(zip(OPTION_FIELDS, row, strict=True)))
-        rows.append(made[row])
+    columns = [row_options(value, num_rows) for value in given.values()]
+    for values in zip(*columns, strict=True):
+        if values not in made:
+            made[values] = _make_row_options(dict(zip(OPTION_FIELDS, values, strict=True)))
+        rows.append(made[values])
     return rows
 
 
 def _make_row_options(given: dict[str, Any]) -> EncodeOptions:
-    """Make the options of one row, given by the names of the request's fields."""
-    own = {name: value for name, value in given.items() if name != "return_offsets"}
-    return EncodeOptions(**own, spans=given["return_offsets"] is not None)
+    """Make the options of one row from the fields of the request."""
+    fields = {name: value for name, value in given.items() if name != "return_offsets"}
+    return EncodeOptions(**fields, spans=given["return_offsets"] is not None)
 
 
 def _plan_texts(
@@ -197,7 +202,7 @@ def _plan_texts(
 ) -> tuple[EncodeWork, Render]:
     num_rows = len(request.texts)
     check_rows(service, num_rows, "/texts")
-    if asks_nothing(request):
+    if has_no_options(request):
         work = make_work(
             service, call, EncodeWork, entry, request.texts, DEFAULT_OPTIONS, "/texts/{}"
         )
@@ -221,15 +226,15 @@ def _render_texts(
     pad_id: int,
     result: Result[Encoded],
 ) -> AnswerPieces:
-    if is_plain(request, result):
-        return (plain_batch(entry, result),)
+    if is_short(request, result):
+        return (write_short_batch(entry, result),)
     if request.padding is not None:
         _check_padded(service, request, result)
-    return _encoded_batch(entry, request, result, pad_id)
+    return _write_batch(entry, request, result, pad_id)
 
 
 def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[Encoded]) -> None:
-    """A rectangle may be far larger than the texts that came in: one long row among many."""
+    """Raise TooLarge if the padded rows would have too many ids: one long row widens them all."""
     offsets, limit = result.offsets, service.settings.max_padded_ids
     rows = range(result.begin, result.end)
     width = max((offsets[row + 1] - offsets[row] for row in rows), default=0)
@@ -240,13 +245,13 @@ def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[
         raise TooLarge(message, "/padding")
 
 
-def find_pad_id(asked: int | None, vocabulary: Vocabulary) -> int:
-    """The id to pad with: the one that was asked for, or the vocabulary's own.
+def find_pad_id(requested: int | None, vocabulary: Vocabulary) -> int:
+    """Return the id to pad with: the requested one, or the vocabulary's own if None.
 
     Raises:
-        InvalidRequest: there is none.
+        InvalidRequest: the vocabulary has no such id, or no padding token of its own.
     """
-    pad_id = vocabulary.roles.get("pad") if asked is None else asked
+    pad_id = vocabulary.roles.get("pad") if requested is None else requested
     if pad_id is None:
         message = "the vocabulary has no padding token; say which id pads with pad_id"
         raise InvalidRequest(message, "/padding")
@@ -256,7 +261,7 @@ def find_pad_id(asked: int | None, vocabulary: Vocabulary) -> int:
     return pad_id
 
 
-def _encoded_batch(
+def _write_batch(
     entry: LoadedVocabulary, request: EncodeBatchRequest, result: Result[Encoded], pad_id: int
 ) -> Iterator[bytes]:
     encoded = result.output
@@ -268,27 +273,27 @@ def _encoded_batch(
         yield from ragged_json(encoded.ids, offsets, rows)
         mask = None
     else:
-        own = encoded.offsets[result.begin : result.end + 1]
-        least = 0 if request.padding == "longest" else request.padding
+        own_offsets = encoded.offsets[result.begin : result.end + 1]
+        min_width = 0 if request.padding == "longest" else request.padding
         side = request.padding_side or entry.vocabulary.padding_side
-        padded, mask = pad_rows(encoded.ids, own, pad_id, least, side)
+        padded, mask = pad_rows(encoded.ids, own_offsets, pad_id, min_width, side)
         yield from matrix_json(padded)
     yield b',"num_tokens":' + orjson.dumps(lengths)
     yield b',"engine":"%b"' % encoded.engine.encode()
     if mask is not None:
         yield b',"attention_mask":'
         yield from matrix_json(mask)
-    if encoded.num_tokens is not None or not asks_nothing(request):
-        yield from _batch_extras(entry, request, result)
+    if encoded.num_tokens is not None or not has_no_options(request):
+        yield from _write_batch_extras(entry, request, result)
     if errors := result.row_errors():
-        yield b',"errors":' + orjson.dumps(row_faults(errors))
+        yield b',"errors":' + orjson.dumps(make_row_faults(errors))
     yield b"}"
 
 
-def _batch_extras(
+def _write_batch_extras(
     entry: LoadedVocabulary, request: EncodeBatchRequest, result: Result[Encoded]
 ) -> Iterator[bytes]:
-    """What was asked for beside the ids: offsets, tokens, what truncation did."""
+    """Write the fields that a request may have beside the ids: offsets, tokens, truncation."""
     encoded = result.output
     num_rows = result.end - result.begin
     units = row_options(request.return_offsets, num_rows)
@@ -303,20 +308,20 @@ def _batch_extras(
             else:
                 yield from flat_json(convert_spans(encoded.spans[begin:end], text, unit))
         yield b"]"
-    wanted = row_options(request.return_tokens, num_rows)
-    if any(wanted):
+    has_tokens = row_options(request.return_tokens, num_rows)
+    if any(has_tokens):
         yield b',"tokens":['
-        for i, should_continue in enumerate(wanted):
+        for i, row_has_tokens in enumerate(has_tokens):
             yield b"," if i else b""
-            if should_continue:
+            if row_has_tokens:
                 yield from tokens_json(entry.vocabulary, encoded.row(result.begin + i))
             else:
                 yield b"null"
         yield b"]"
     if encoded.num_tokens is not None:
-        cut = [truncated_row(result, row) for row in range(result.begin, result.end)]
-        if any(cut):
-            yield b',"truncated":' + orjson.dumps(cut)
+        truncated = [truncated_row(result, row) for row in range(result.begin, result.end)]
+        if any(truncated):
+            yield b',"truncated":' + orjson.dumps(truncated)
 
 
 def _plan_count(
@@ -333,7 +338,7 @@ def _render_count(entry: LoadedVocabulary, result: Result[Counted]) -> AnswerPie
     yield from flat_json(result.output.counts[result.begin : result.end])
     yield b',"engine":"%b"' % result.engine.encode()
     if errors := result.row_errors():
-        yield b',"errors":' + orjson.dumps(row_faults(errors))
+        yield b',"errors":' + orjson.dumps(make_row_faults(errors))
     yield b"}"
 
 

@@ -1,4 +1,4 @@
-"""What every native call shares: its connection, its checked body, its vocabulary, its work.
+"""The steps that all native calls share: parse the body, find the vocabulary, make the work item.
 
 The connection's inline calls and the ASGI fast path run the same operations, so that their answers
 are the same bytes.
@@ -39,11 +39,11 @@ AnswerPieces = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)
 Render = Callable[[Any], AnswerPieces]
 Texts = TypeVar("Texts", EncodeWork, CountWork)
-AnyKind = TypeVar("AnyKind", bound=WorkItem[Any])
-LARGE_BYTES = 1 << 17  # From here on a body's answer is written by a thread, which costs 0.1 ms.
-PART = 1 << 20
+AnyItem = TypeVar("AnyItem", bound=WorkItem[Any])
+LARGE_BYTES = 1 << 17  # The answer to a larger body is written by a thread, which costs 0.1 ms.
+PART_CHARACTERS = 1 << 20  # Longer texts are encoded as UTF-8 in parts to count their bytes.
 BYTES_AN_ID = 4
-ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
+ROW_BYTES = 16  # Bytes that each row adds to its text in the queue, so that empty texts count.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Operation:
     """A native call in two halves, with the engine's work between them.
 
     Attributes:
-        request_model: what its body must be.
-        plan: what the engine has to do for a request, and how its result becomes the answer. Both
-            may raise ServiceError.
+        request_model: the model of its body.
+        plan: makes the work item of a request, and the function that writes the answer from the
+            work item's result. Both may raise ServiceError.
     """
 
     request_model: type[Strict]
@@ -61,7 +61,7 @@ class Operation:
 
 
 async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> AnswerPieces:
-    """The answer to one body.
+    """Answer one body; return the pieces of the answer's JSON.
 
     Raises:
         ServiceError: the request, or its only row, is refused.
@@ -78,10 +78,10 @@ async def answer(service: Service, operation: Operation, body: bytes, call: Call
 
 
 def parse(model: type[Request], body: bytes) -> Request:
-    """Read a request from its JSON.
+    """Parse a request from its JSON.
 
     Raises:
-        ServiceError: not JSON (400) or a field is wrong (422), with every place.
+        ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
     """
     try:
         request: Request = model.__pydantic_validator__.validate_json(body)
@@ -99,25 +99,34 @@ def make_work(
     options: EncodeOptions | list[EncodeOptions],
     pointer: str,
 ) -> Texts:
-    """Texts as work for the batcher, to encode or to count.
+    """Make the work item that encodes or counts texts.
+
+    Args:
+        service: the service.
+        call: the request's head.
+        kind: EncodeWork or CountWork.
+        entry: the vocabulary.
+        texts: the texts.
+        options: one value for all texts, or one for each.
+        pointer: the place of a text in the request, with {} for the text's number.
 
     Raises:
         TooLarge: a text is longer than `max_text_bytes`.
     """
     work = kind(entry.vocabulary, texts, options)
-    work.num_bytes = _checked_bytes(texts, service.settings.max_text_bytes, pointer)
+    work.num_bytes = _count_bytes(texts, service.settings.max_text_bytes, pointer)
     work.num_bytes += ROW_BYTES * len(texts)
-    return _of_call(service, call, work)
+    return _add_call(service, call, work)
 
 
-def _checked_bytes(texts: list[str], limit: int, pointer: str) -> int:
-    """Of the UTF-8 of all texts.
+def _count_bytes(texts: list[str], limit: int, pointer: str) -> int:
+    """Count the bytes of all texts in UTF-8.
 
     Raises:
         TooLarge: a text has more than `limit`.
     """
-    if (counted := utf8_size(texts, min(PART, limit) // MAX_UTF8)) >= 0:
-        return counted
+    if (size := utf8_size(texts, min(PART_CHARACTERS, limit) // MAX_UTF8)) >= 0:
+        return size
     sizes = [len(text) if text.isascii() else _num_bytes(text) for text in texts]
     if max(sizes) > limit:
         row = next(row for row, size in enumerate(sizes) if size > limit)
@@ -127,13 +136,14 @@ def _checked_bytes(texts: list[str], limit: int, pointer: str) -> int:
 
 
 def _num_bytes(text: str) -> int:
-    """Of its UTF-8, of which only PART characters are ever made."""
-    if len(text) <= PART:
+    """Count the bytes of a text in UTF-8, of which at most PART_CHARACTERS are made at once."""
+    if len(text) <= PART_CHARACTERS:
         return len(text.encode())
-    return sum(len(text[begin : begin + PART].encode()) for begin in range(0, len(text), PART))
+    begins = range(0, len(text), PART_CHARACTERS)
+    return sum(len(text[begin : begin + PART_CHARACTERS].encode()) for begin in begins)
 
 
-def bulk_work(
+def make_bulk_work(
     service: Service,
     call: Call,
     kind: type[Texts],
@@ -141,76 +151,81 @@ def bulk_work(
     batch: Batch,
     options: EncodeOptions,
 ) -> Texts:
-    """Joined texts as work for the batcher; their limits are the caller's."""
+    """Make the work item that encodes or counts a batch; the caller checks its limits."""
     work = kind(entry.vocabulary, batch, options)
     work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
-    return _of_call(service, call, work)
+    return _add_call(service, call, work)
 
 
-def shared_work(
+def make_shared_work(
     service: Service, call: Call, entry: LoadedVocabulary, rows: SharedRows
 ) -> SharedWork:
-    """Texts in shared memory as work for the batcher; their limits are the caller's."""
+    """Make the work item that encodes texts in shared memory; the caller checks their limits."""
     work = SharedWork(entry.vocabulary, rows, service.get_host().engine)
     work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
-    return _of_call(service, call, work)
+    return _add_call(service, call, work)
 
 
-def decode_work(
+def make_decode_work(
     service: Service,
     call: Call,
     entry: LoadedVocabulary,
     rows: list[list[int]] | IdRows,
     skip_special_tokens: bool,
 ) -> DecodeWork:
-    """Rows of ids as work for the batcher; their limits are the caller's."""
+    """Make the work item that decodes rows of ids; the caller checks their limits."""
     work = DecodeWork(entry.vocabulary, rows, skip_special_tokens)
     work.num_bytes = BYTES_AN_ID * work.num_ids + ROW_BYTES * work.num_rows
-    return _of_call(service, call, work)
+    return _add_call(service, call, work)
 
 
-def _of_call(service: Service, call: Call, work: AnyKind) -> AnyKind:
-    """Give work what its call says; the body, or a part of it, has been parsed for it."""
-    work.deadline, work.receive = deadline(service, call), call.receive
+def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
+    """Add the deadline, the connection and the times of a call to its work item; return it.
+
+    The time since the body was read is counted as the time of parsing.
+    """
+    work.deadline = find_deadline(service, call)
+    work.receive = call.receive
     work.times = times = call.times
     if times.read:
-        seconds, times.read = work.submitted - times.read, 0.0
+        seconds = work.submitted - times.read
+        times.read = 0.0
         times.parse_s += seconds
         service.metrics.parse_seconds.add(seconds)
     return work
 
 
 async def find_entry(service: Service, name: str) -> LoadedVocabulary:
-    """The loaded vocabulary of a name; a built-in one is loaded on first use.
+    """Return the loaded vocabulary of a name; its first use loads a built-in one.
 
     Raises:
-        ServiceError: no such vocabulary, or it cannot be loaded.
+        ServiceError: there is no such vocabulary, or it cannot be loaded.
     """
     return service.registry.entries.get(name) or await service.registry.loaded(name)
 
 
-def check_digest(entry: LoadedVocabulary, wanted: str | None) -> None:
-    """Raises DigestDiffers when the client wants another vocabulary than the name means."""
+def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:
+    """Raise DigestDiffers if the client expects another digest of the vocabulary."""
     digest = entry.vocabulary.digest
-    if wanted is not None and wanted not in (digest, digest.removeprefix("sha256:")):
+    if expected is not None and expected not in (digest, digest.removeprefix("sha256:")):
         raise DigestDiffers(f"{entry.name} has the digest {digest}", "/if_digest")
 
 
-def deadline(service: Service, call: Call) -> float:
-    """perf_counter time after which the answer is of no use."""
+def find_deadline(service: Service, call: Call) -> float:
+    """Return the perf_counter time after which the client expects no answer any more."""
     limit = service.settings.request_timeout_ms / 1000
     return perf_counter() + (limit if call.timeout_s is None else min(call.timeout_s, limit))
 
 
 def check_rows(service: Service, num_rows: int, pointer: str) -> None:
-    """Raises TooLarge for more rows than `max_texts`."""
+    """Raise TooLarge if there are more rows than `max_texts`."""
     limit = service.settings.max_texts
     if num_rows > limit:
         raise TooLarge(f"{num_rows} rows; max_texts is {limit}", pointer)
 
 
-def row_faults(errors: dict[int, RowError]) -> list[dict[str, Any]]:
-    """The refused rows as the answer lists them."""
+def make_row_faults(errors: dict[int, RowError]) -> list[dict[str, Any]]:
+    """Describe the refused rows, in order, for the field `errors` of an answer."""
     return [
         {
             "row": row,

@@ -1,4 +1,4 @@
-"""Options of the bulk calls, which stand in the query string because the body is the text."""
+"""Parses the options of bulk calls from the query string, as the body is the text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Query = TypeVar("Query", bound="BatchQuery")
 
 
 class BatchQuery(BaseModel):
-    """What every bulk call may ask for; the same words as in the JSON calls."""
+    """The options that every bulk call has, with the names of the JSON calls."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,7 +37,7 @@ class BatchQuery(BaseModel):
     if_digest: str | None = Field(None, description=schemas.IF_DIGEST)
 
     def options(self) -> EncodeOptions:
-        """What each row of the body asks for."""
+        """Make the options of each text in the body."""
         options = EncodeOptions(
             self.add_special_tokens,
             self.special,
@@ -46,27 +46,27 @@ class BatchQuery(BaseModel):
             self.reverse_complement,
             self.circular,
         )
-        # The batcher knows the default by identity: such works share one value.
+        # The batcher recognizes the default options by identity.
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
 
 
 class TextQuery(BatchQuery):
-    """One text; offsets and tokens only where the answer is JSON."""
+    """The options of a body that is one text; only JSON answers have offsets and tokens."""
 
     return_offsets: schemas.Unit | None = Field(None, description=schemas.OFFSETS)
     return_tokens: bool = Field(False, description=schemas.TOKENS)
 
 
 def parse_query(model: type[Query], parameters: QueryParams) -> Query:
-    """The options of a call.
+    """Parse the options of a call from its query string.
 
     Raises:
-        InvalidRequest: one is unknown, wrong, missing or there twice.
+        InvalidRequest: an option is unknown, wrong, missing or repeated.
     """
     names = [name for name, _ in parameters.multi_items()]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidRequest("is there twice", f"/{twice}")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InvalidRequest("is there twice", f"/{repeated}")
     try:
         return model.model_validate(dict(parameters))
     except ValidationError as error:

@@ -1,14 +1,14 @@
-"""Whether requests should come to this service now."""
+"""Decides whether load balancers should send requests to this service now."""
 
 from __future__ import annotations
 
 from service.operations.context import Service
 
-HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should be asked first.
+HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should get the requests.
 
 
 def readiness(service: Service) -> list[str]:
-    """List the reasons why requests should not come here now; none when they should."""
+    """List the reasons why the service is not ready; there are none if it is."""
     reasons = []
     if not service.preloaded:
         reasons.append("loading vocabularies")

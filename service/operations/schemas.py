@@ -1,7 +1,7 @@
-"""The bodies of the encode, count, decode and windows calls, described field by field.
+"""The bodies of the encode, count, decode and windows calls, and of their answers.
 
-The fast path validates with these models directly and FastAPI describes them in openapi.json, so
-that there is one definition of what is accepted.
+The fast path validates requests with these models, and FastAPI describes them in openapi.json, so
+that each body is defined only once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from vocabularies.batch.batch import EncodeOptions
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
-# A long list of what does not fit is refused for the first of it: each fault takes a kilobyte.
+# A list is refused for its first wrong value, as the description of each takes a kilobyte.
 Texts = Annotated[list[str], Field(fail_fast=True)]
-# Where other fields are read leniently, too: true, 1.0 and "1" are no ids.
+# true, 1.0 and "1" are no ids, even in models that convert other fields.
 Ids = Annotated[list[Annotated[int, Field(strict=True)]], Field(fail_fast=True)]
 Rows = Annotated[list[Ids], Field(fail_fast=True)]
 Length = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -42,13 +42,13 @@ VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
 
 
 class IgnoreExtra(BaseModel):
-    """A body of which other fields are ignored."""
+    """A body whose unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Strict(BaseModel):
-    """A body whose fields are what they are called: no unknown ones, no silent conversions."""
+    """A body without unknown fields, whose values are not converted to other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, cache_strings="none")
 
@@ -231,8 +231,8 @@ class EncodeResponse(BaseModel):
     ids: list[int]
     num_tokens: int
     engine: Literal["gpu", "cpu", "reference"] = Field(description="What computed the ids.")
-    offsets: list[tuple[int, int]] = Field(default=[], description="Only when asked for.")
-    tokens: list[str] = Field(default=[], description="Only when asked for.")
+    offsets: list[tuple[int, int]] = Field(default=[], description="Only when requested.")
+    tokens: list[str] = Field(default=[], description="Only when requested.")
     truncated: Truncated | None = Field(default=None, description="Only when ids were cut off.")
 
 
@@ -246,9 +246,9 @@ class EncodeBatchResponse(BaseModel):
     engine: Literal["gpu", "cpu", "reference"]
     attention_mask: list[list[int]] = Field(default=[], description="Only with padding.")
     offsets: list[list[tuple[int, int]] | None] = Field(
-        default=[], description="Only when asked for."
+        default=[], description="Only when requested."
     )
-    tokens: list[list[str] | None] = Field(default=[], description="Only when asked for.")
+    tokens: list[list[str] | None] = Field(default=[], description="Only when requested.")
     truncated: list[Truncated | None] = Field(default=[], description="Only when a row was cut.")
     errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
 
@@ -269,7 +269,7 @@ class DecodeResponse(BaseModel):
     vocabulary: str
     digest: str
     text: str
-    base64: str = Field(default="", description="Only when asked for.")
+    base64: str = Field(default="", description="Only when requested.")
 
 
 class DecodeBatchResponse(BaseModel):
@@ -278,7 +278,7 @@ class DecodeBatchResponse(BaseModel):
     vocabulary: str
     digest: str
     texts: list[str]
-    base64: list[str] = Field(default=[], description="Only when asked for.")
+    base64: list[str] = Field(default=[], description="Only when requested.")
     errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
 
 
@@ -298,5 +298,5 @@ class WindowsResponse(BaseModel):
 
 
 def row_options(value: Any, num_rows: int) -> list[Any]:
-    """An option as one value for each row."""
+    """Return the value of an option for each row, given as one value or as a list of them."""
     return value if isinstance(value, list) else [value] * num_rows

@@ -1,4 +1,4 @@
-"""What all streams of one service together may hold: their number, their unsent bytes."""
+"""Limits the number of open streams of one service, and the unsent bytes of their answers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from service.core.errors import TooManyStreams
 
 
 class StreamBudget:
-    """Counts the open streams and the bytes that their answers hold unsent.
+    """Counts the open streams, and the bytes of their answers that wait to be sent.
 
     Args:
-        max_streams: Arrow, FASTA and gRPC streams that may be open at once.
-        max_bytes: of one stream's answer.
-        max_total_bytes: of all; above it only a stream that holds nothing may go on.
+        max_streams: the most Arrow, FASTA and gRPC streams that may be open at once.
+        max_bytes: the most unsent bytes of one stream's answer.
+        max_total_bytes: the most unsent bytes of all streams; above it only a stream without any
+            may add some.
 
     Attributes:
-        num_streams: streams that are being answered.
-        num_bytes: what their answers hold.
-        changed: notified when they hold more or less.
+        num_streams: the number of open streams.
+        num_bytes: the unsent bytes of all streams.
+        changed: notified when `num_bytes` changes.
     """
 
     def __init__(self, max_streams: int, max_bytes: int, max_total_bytes: int) -> None:
@@ -33,7 +34,7 @@ class StreamBudget:
 
     @contextmanager
     def open_stream(self) -> Iterator[None]:
-        """Count one more stream, over HTTP or gRPC, until it ends.
+        """Count a stream over HTTP or gRPC as open until the context ends.
 
         Raises:
             TooManyStreams: there are `max_streams` already.
@@ -47,8 +48,8 @@ class StreamBudget:
         finally:
             self.num_streams -= 1
 
-    def has_room(self, own_bytes: int) -> bool:
-        """Whether a stream that holds `own_bytes` may hold more."""
+    def can_add(self, own_bytes: int) -> bool:
+        """Return whether a stream with `own_bytes` of unsent bytes may add more."""
         if own_bytes and self.num_bytes > self.max_total_bytes:
             return False
         return own_bytes <= self.max_bytes

@@ -1,4 +1,4 @@
-"""POST /v1/windows: one sequence as overlapping windows of tokens, with positions and a channel."""
+"""The call windows: one sequence as overlapping windows of tokens, with positions and a channel."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.sequences.windows import Windows
-from vocabularies.sequences.windows import make_windows as make_windows
+from vocabularies.sequences.windows import Windows, make_windows
 
 
 def plan_windows(
     service: Service, call: Call, entry: LoadedVocabulary, request: WindowsRequest
 ) -> tuple[EncodeWork, Callable[[Result[Encoded]], Windows]]:
-    """What the engine has to do for a request, and what makes windows of its result.
+    """Make the work item of a request, and the function that cuts its result into windows.
 
     Raises:
-        ServiceError: the request is refused; so may be its result.
+        ServiceError: the request is refused; the function may raise it as well.
     """
     layout = _layout(request, entry.vocabulary)
     options = EncodeOptions(
@@ -49,7 +48,7 @@ def _plan(
     service: Service, call: Call, entry: LoadedVocabulary, request: WindowsRequest
 ) -> tuple[EncodeWork, Render]:
     work, cut = plan_windows(service, call, entry, request)
-    return work, lambda result: _body(entry, request, result, cut(result))
+    return work, lambda result: _write_windows(entry, request, result, cut(result))
 
 
 WINDOWS = Operation(WindowsRequest, _plan)
@@ -57,7 +56,13 @@ WINDOWS = Operation(WindowsRequest, _plan)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the windows of one request are laid out: what the vocabulary adds to the request."""
+    """How the windows of one request are made, by the request and the vocabulary.
+
+    Attributes:
+        circular: whether the sequence wraps.
+        pad_id: the id behind the last token of a short window.
+        prefix: the ids before the tokens of each window.
+    """
 
     circular: bool
     pad_id: int
@@ -88,7 +93,7 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> Layout:
 def _cut(
     request: WindowsRequest, layout: Layout, max_window_ids: int, result: Result[Encoded]
 ) -> Windows:
-    """The windows of a result.
+    """Cut a result into windows.
 
     Raises:
         ServiceError: the sequence is refused, or its windows have too many ids.
@@ -117,10 +122,10 @@ def _cut(
 
 
 def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
-    """The channel as float32[L].
+    """Return the channel as float32[L]; None if the request has none.
 
     Raises:
-        InvalidRequest: a value is not a finite number of that width.
+        InvalidRequest: a value is not a finite 32-bit number.
     """
     if request.channel is None:
         return None
@@ -131,19 +136,19 @@ def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
     return values.astype(np.float32)
 
 
-def _body(
-    entry: LoadedVocabulary, request: WindowsRequest, result: Result[Encoded], cut: Windows
+def _write_windows(
+    entry: LoadedVocabulary, request: WindowsRequest, result: Result[Encoded], windows: Windows
 ) -> Iterator[bytes]:
     yield head(entry, b"input_ids")
-    yield from matrix_json(cut.input_ids)
+    yield from matrix_json(windows.input_ids)
     yield b',"attention_mask":'
-    yield from matrix_json(cut.attention_mask)
+    yield from matrix_json(windows.attention_mask)
     yield b',"position_ids":'
-    yield from matrix_json(cut.position_ids)
-    if cut.channel is not None:
+    yield from matrix_json(windows.position_ids)
+    if windows.channel is not None:
         yield b"," + orjson.dumps(request.channel_name) + b":"
-        yield from matrix_json(cut.channel)
+        yield from matrix_json(windows.channel)
     yield b',"starts":'
-    yield from flat_json(cut.starts)
+    yield from flat_json(windows.starts)
     num_tokens = result.offsets[result.begin + 1] - result.offsets[result.begin]
     yield b',"num_tokens":%d,"engine":"%b"}' % (num_tokens, result.engine.encode())

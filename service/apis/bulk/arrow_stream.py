@@ -29,7 +29,7 @@ from service.http.backpressure import BoundedSender
 from service.http.request_body import RequestBody
 from service.http.streaming_response import Streamed, run_patiently, stream_thread
 from service.operations.encode import check_dtype
-from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
+from service.operations.operation import check_digest, check_rows, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
@@ -247,7 +247,7 @@ class ArrowStream(Streamed):
             self.call.times.read = perf_counter() - timed.seconds
             check_rows(self.service, len(texts), "text")
             texts.id_dtype = self.dtype
-            work = bulk_work(self.service, self.call, EncodeWork, entry, texts, options)
+            work = make_bulk_work(self.service, self.call, EncodeWork, entry, texts, options)
             await encoded.put(tasks.create_task(self._encode(work, timed.batch.metadata)))
         await encoded.put(None)
 

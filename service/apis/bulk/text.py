@@ -26,7 +26,7 @@ from service.http.asgi_fast_path import send_pieces
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import Streamed, check_length, octets
 from service.operations.encode import ENCODE, check_dtype, truncated_row
-from service.operations.operation import LARGE_BYTES, bulk_work, check_digest, find_entry
+from service.operations.operation import LARGE_BYTES, check_digest, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
 from service.operations.schemas import EncodeRequest
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
@@ -117,7 +117,7 @@ class BulkText(Streamed):
     ) -> Result[Encoded]:
         # Keep ids of one byte as such until they are sent.
         batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
-        work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
+        work = make_bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
         return await self.service.batcher.run(work)
 
     def _ids(self, result: Result[Encoded]) -> NDArray[np.integer[Any]]:

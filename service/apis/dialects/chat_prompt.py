@@ -10,7 +10,7 @@ from pydantic import Field
 from service.apis.dialects.chat_messages import convert_messages
 from service.apis.dialects.common import DialectBody, DialectRequest
 from service.core.errors import InvalidRequest
-from service.operations.operation import deadline
+from service.operations.operation import find_deadline
 from service.registry.entries import LoadedVocabulary
 
 
@@ -53,7 +53,7 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
         "add_generation_prompt": chat.add_generation_prompt,
         **(chat.chat_template_kwargs or {}),
     }
-    wait_s = deadline(request.service, request.call) - perf_counter()
+    wait_s = find_deadline(request.service, request.call) - perf_counter()
     text = await request.templates.render(template, variables, wait_s)
     return _cut_behind_last(text, messages) if chat.continue_final_message else text
 

@@ -22,7 +22,7 @@ from service.core.problem_details import invalid_body
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service
-from service.operations.operation import check_rows, decode_work, find_entry, make_work
+from service.operations.operation import check_rows, find_entry, make_decode_work, make_work
 from service.operations.schemas import IgnoreExtra
 from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
@@ -172,7 +172,7 @@ async def decode_rows(
         ServiceError: there are too many rows, or an id is not in the vocabulary.
     """
     check_rows(request.service, len(rows), where)
-    work = decode_work(request.service, request.call, entry, rows, skip_special_tokens)
+    work = make_decode_work(request.service, request.call, entry, rows, skip_special_tokens)
     result = await request.service.batcher.run(work)
     errors = result.row_errors()
     if errors:

@@ -33,11 +33,11 @@ from service.http.streaming_response import run_patiently
 from service.operations.context import Service
 from service.operations.encode import check_dtype
 from service.operations.operation import (
-    bulk_work,
     check_digest,
     check_rows,
-    decode_work,
     find_entry,
+    make_bulk_work,
+    make_decode_work,
 )
 from service.operations.schemas import WindowsRequest
 from service.operations.windows import plan_windows
@@ -55,7 +55,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
     _check_bytes(service, len(text), "text")
     batch = _one_row(text)
     batch.id_dtype = dtype
-    work = bulk_work(service, call, EncodeWork, entry, batch, read_options(request.options))
+    work = make_bulk_work(service, call, EncodeWork, entry, batch, read_options(request.options))
     result = await service.batcher.run(work)
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "text")
@@ -129,7 +129,7 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
     message = request.message
     entry, _ = await _vocabulary(service, message.vocabulary, message.options)
     batch = _checked_batch(service, request)
-    work = bulk_work(service, call, CountWork, entry, batch, read_options(message.options))
+    work = make_bulk_work(service, call, CountWork, entry, batch, read_options(message.options))
     result = await service.batcher.run(work)
     return pb.CountResponse(
         num_tokens=result.output.counts[result.begin : result.end].astype(np.int64).tobytes(),
@@ -256,7 +256,7 @@ def _batch_work(
 ) -> EncodeWork:
     batch = _checked_batch(service, request)
     batch.id_dtype = dtype
-    return bulk_work(service, call, EncodeWork, entry, batch, read_options(options))
+    return make_bulk_work(service, call, EncodeWork, entry, batch, read_options(options))
 
 
 def _batch_response(
@@ -291,7 +291,7 @@ async def _decode(
     service: Service, call: Call, name: str, rows: IdRows, skip: bool
 ) -> Result[Decoded]:
     entry = await find_entry(service, name)
-    return await service.batcher.run(decode_work(service, call, entry, rows, skip))
+    return await service.batcher.run(make_decode_work(service, call, entry, rows, skip))
 
 
 def _decoded(result: Result[Decoded]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -17,7 +17,7 @@ from service.apis.oip.requests import (
 )
 from service.apis.oip.state import OipState
 from service.apis.oip.tensors import DATATYPE_NAMES, EMPTY, Outputs, Tensor, make_tensor
-from service.operations.operation import shared_work
+from service.operations.operation import make_shared_work
 from service.operations.query_schemas import DTYPES
 from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.shared_rows import SharedRows, SharedText
@@ -49,7 +49,7 @@ async def encode_shared(
         id_bytes=dtype.itemsize,
         options=parameters.options(),
     )
-    work = shared_work(oip.service, request.call, entry, rows)
+    work = make_shared_work(oip.service, request.call, entry, rows)
     result = await oip.service.batcher.run(work)
     if result.output.offsets is None:
         return None

@@ -44,11 +44,11 @@ from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
 from service.operations.encode import check_dtype, find_pad_id
 from service.operations.operation import (
-    bulk_work,
     check_digest,
     check_rows,
-    decode_work,
     find_entry,
+    make_bulk_work,
+    make_decode_work,
 )
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.padding import pad_rows
@@ -107,7 +107,7 @@ async def _encode(oip: OipState, request: Inference) -> InferenceResult:
     batch = _texts(service, request.inputs)
     check_texts(service, batch.offsets)
     dtype = batch.id_dtype = DTYPES[parameters.dtype]
-    work = bulk_work(service, request.call, EncodeWork, entry, batch, parameters.options())
+    work = make_bulk_work(service, request.call, EncodeWork, entry, batch, parameters.options())
     result = await service.batcher.run(work)
     _check_refused(request, result, "text")
     offsets = result.output.offsets[result.begin : result.end + 1]
@@ -189,7 +189,7 @@ async def _decode(service: Service, request: Inference) -> InferenceResult:
         check_rows(service, ids.shape[0], "inputs/input_ids")
     rows = IdRows(ids.data, _id_offsets(ids, request.inputs))
     check_rows(service, len(rows), "offsets")
-    work = decode_work(service, request.call, entry, rows, parameters.skip_special_tokens)
+    work = make_decode_work(service, request.call, entry, rows, parameters.skip_special_tokens)
     result = await service.batcher.run(work)
     _check_refused(request, result, "input_ids")
     decoded = result.output

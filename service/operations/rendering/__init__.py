@@ -1,10 +1,10 @@
-"""Writes results as JSON, padded arrays and offsets in the units that a client wants.
+"""Writes results as JSON, pads rows, and converts offsets to the unit that a client requests.
 
-`json_stream` writes rows of ids, and large answers in pieces, `padding` makes rectangles of ragged
-rows, and `offset_units` converts byte offsets to code points or UTF-16 units.
+`json_stream` writes JSON, large answers in pieces; `padding` makes matrices of ragged rows; and
+`offset_units` converts byte offsets to code points or UTF-16 units.
 
 Called by the operations, after their batch has ended.
 
-Rendering changes no id. A large answer is written in pieces, so that the event loop is never held
-for long.
+Rendering changes no id. Large answers are written in pieces, so that none blocks the event loop for
+long.
 """

@@ -1,4 +1,4 @@
-"""Answers as JSON, in pieces: writing a large one never holds the loop for long."""
+"""Writes answers as JSON; large ones in pieces, so that none blocks the event loop for long."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from service.registry.entries import LoadedVocabulary
 from vocabularies.model.vocabulary import Vocabulary
 
-PIECE_TOKENS = 4_096  # Tokens spelled at once: some milliseconds of Python.
-PIECE_BYTES = 3 << 18  # Of text written at once: some milliseconds where much is not ASCII.
-PIECE_IDS = 65_536  # Numbers written at once: about a third of a millisecond.
+PIECE_TOKENS = 4_096  # The tokens of a piece: some milliseconds of Python.
+PIECE_BYTES = 3 << 18  # The bytes of text of a piece: some milliseconds if much is not ASCII.
+PIECE_IDS = 65_536  # The numbers of a piece: about a third of a millisecond.
 
 
 def head(entry: LoadedVocabulary, field: bytes) -> bytes:
-    """The begin of every answer, up to its main field's value."""
+    """Write the begin of an answer, up to the value of its main field."""
     return _head(entry.name, entry.vocabulary.digest, field)
 
 
@@ -33,12 +33,12 @@ def _head(name: str, digest: str, field: bytes) -> bytes:
 
 
 def flat_json(array: NDArray[Any]) -> Iterator[bytes]:
-    """A one- or two-dimensional array as a JSON list, about PIECE_IDS rows a piece."""
+    """Write an array of one or two dimensions as a JSON list, about PIECE_IDS rows a piece."""
     yield from _pieces(array, PIECE_IDS)
 
 
 def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any]) -> Iterator[bytes]:
-    """The tokens of ids as a JSON list of strings, PIECE_TOKENS a piece."""
+    """Write the tokens of ids as a JSON list of strings, PIECE_TOKENS a piece."""
     for begin in range(0, len(ids), PIECE_TOKENS):
         part = ids[begin : begin + PIECE_TOKENS].tolist()
         piece = orjson.dumps([vocabulary.token_string(token_id) for token_id in part])
@@ -47,17 +47,17 @@ def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any]) -> Iterator[bytes]:
 
 
 def texts_json(data: NDArray[np.uint8], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Rows of bytes as a list of strings, about PIECE_BYTES a piece; see `text_json`."""
+    """Write rows of bytes as a list of strings, about PIECE_BYTES a piece; see `text_json`."""
     yield from _strings(data, offsets, rows, _text, text_json)
 
 
 def base64_texts_json(data: NDArray[np.uint8], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Rows of bytes as a list of strings in base64, about PIECE_BYTES a piece."""
+    """Write rows of bytes as a list of strings in base64, about PIECE_BYTES a piece."""
     yield from _strings(data, offsets, rows, _base64, base64_json)
 
 
 def text_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
-    """The text of bytes as a JSON string, PIECE_BYTES a piece; what is not UTF-8 is U+FFFD."""
+    """Write bytes as a JSON string, PIECE_BYTES a piece; bytes that are not UTF-8 give U+FFFD."""
     if len(data) <= PIECE_BYTES:
         yield orjson.dumps(_text(data.tobytes()))
         return
@@ -70,7 +70,7 @@ def text_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
 
 
 def base64_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
-    """Bytes in base64 as a JSON string, PIECE_BYTES a piece, which is a multiple of three."""
+    """Write bytes in base64 as a JSON string, PIECE_BYTES, a multiple of three, a piece."""
     yield b'"'
     for begin in range(0, len(data), PIECE_BYTES):
         yield b64encode(data[begin : begin + PIECE_BYTES].tobytes())
@@ -90,14 +90,23 @@ def _strings(
     offsets: list[int],
     rows: range,
     spell: Callable[[bytes], str],
-    in_pieces: Callable[[NDArray[np.uint8]], Iterator[bytes]],
+    write_long: Callable[[NDArray[np.uint8]], Iterator[bytes]],
 ) -> Iterator[bytes]:
+    """Write rows of bytes as a list of strings.
+
+    Args:
+        data: the bytes of all rows.
+        offsets: where each row begins.
+        rows: the rows to write.
+        spell: makes the string of a row.
+        write_long: writes one row in pieces, as JSON.
+    """
     yield b"["
     for begin, end in _groups(offsets, rows, PIECE_BYTES):
         if begin > rows.start:
             yield b","
         if end - begin == 1:
-            yield from in_pieces(data[offsets[begin] : offsets[end]])
+            yield from write_long(data[offsets[begin] : offsets[end]])
         else:
             places = pairwise(offsets[begin : end + 1])
             yield orjson.dumps([spell(data[b:e].tobytes()) for b, e in places])[1:-1]
@@ -105,7 +114,7 @@ def _strings(
 
 
 def _groups(offsets: list[int], rows: range, size: int) -> Iterator[tuple[int, int]]:
-    """Neighbouring rows that have about `size` elements together, or are so many; one at least."""
+    """Group neighbouring rows, at least one: up to `size` of them, with about `size` elements."""
     begin = end = rows.start
     while True:
         if rows:
@@ -118,16 +127,17 @@ def _groups(offsets: list[int], rows: range, size: int) -> Iterator[tuple[int, i
 
 
 def matrix_json(matrix: NDArray[Any]) -> Iterator[bytes]:
-    """A matrix as a JSON list of rows, about PIECE_IDS numbers a piece."""
+    """Write a matrix as a JSON list of rows, about PIECE_IDS numbers a piece."""
     yield from _pieces(matrix, max(1, PIECE_IDS // max(1, matrix.shape[1])))
 
 
-def _pieces(array: NDArray[Any], rows: int) -> Iterator[bytes]:
-    if len(array) <= rows:
+def _pieces(array: NDArray[Any], num_rows: int) -> Iterator[bytes]:
+    """Write an array as a JSON list, `num_rows` a piece."""
+    if len(array) <= num_rows:
         yield orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
         return
-    for begin in range(0, len(array), rows):
-        part = array[begin : begin + rows]
+    for begin in range(0, len(array), num_rows):
+        part = array[begin : begin + num_rows]
         piece = orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
         yield (b"," if begin else b"[") + piece
     yield b"]"
@@ -150,7 +160,7 @@ def rows_json(ids: NDArray[Any], offsets: list[int], begin: int, end: int) -> by
 
 
 def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Rows of ids as a list of lists, about PIECE_IDS ids, or as many rows, a piece."""
+    """Write rows of ids as a list of lists, a piece for about PIECE_IDS ids or as many rows."""
     for begin, end in _groups(offsets, rows, PIECE_IDS):
         piece = rows_json(ids, offsets, begin, end)
         is_first, is_last = begin == rows.start, end == rows.stop

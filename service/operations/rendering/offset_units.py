@@ -1,4 +1,4 @@
-"""Positions of ids in a text, counted in bytes, code points or UTF-16 units."""
+"""Converts the positions of ids in a text from bytes to code points or UTF-16 units."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 def convert_spans(
     spans: NDArray[np.int64], text: str, unit: Literal["bytes", "codepoints", "utf16"]
 ) -> NDArray[np.int64]:
-    """Byte spans in another unit; an id that holds part of a character spans the whole character.
+    """Convert byte spans to another unit; an id of a part of a character spans the whole character.
 
     Args:
-        spans: int64[T, 2], begin and end byte; an empty span stays where it begins.
-        text: what the spans point into.
-        unit: what the result counts.
+        spans: int64[T, 2], the begin and the end of each id in bytes; empty spans stay empty.
+        text: the text that the spans point into.
+        unit: the unit of the result.
 
     Returns:
         int64[T, 2].

@@ -1,4 +1,4 @@
-"""Ragged rows of ids as one rectangle; made at the edge, only when asked for."""
+"""Pads rows of ids to a matrix, only for the requests that want one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def pad_rows(
     min_length: int,
     side: Literal["right", "left"],
 ) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Rows of equal length L = the longest row's, and at least `min_length`.
+    """Pad rows to the length L of the longest one, or to `min_length` if that is more.
 
     Args:
         ids: int32[T]; offsets point into it.
         offsets: int64[B + 1], where each row begins.
-        pad_id: the id that fills a row up.
-        min_length: a row longer than this stays whole.
-        side: where the padding stands.
+        pad_id: the id that fills rows up.
+        min_length: the least length of the padded rows.
+        side: the side of a row that is filled up.
 
     Returns:
         int32[B, L] ids and int8[B, L] attention mask, 0 over padding.

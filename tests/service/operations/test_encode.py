@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.operations.encode import plain_batch, plain_text
+from service.operations.encode import write_short_batch, write_short_text
 from service.operations.rendering.json_stream import rows_json
 
 BORDERS = [0, 9, 10, 99, 100, 999, 1000, 1001, 9_999, 10_000, 999_999, 1_000_000, -1]
@@ -28,9 +28,9 @@ def test_some_rows_of_a_batch_are_written_as_json_writes_them(data, rows):
     chosen = rows[begin:end]
     assert rows_json(ids, offsets, begin, end) == written(chosen)
     sizes = [len(row) for row in chosen]
-    assert plain_batch(ENTRY, result) == document(chosen, sizes)
+    assert write_short_batch(ENTRY, result) == document(chosen, sizes)
     for result.begin, row in enumerate(rows):
-        assert plain_text(ENTRY, result) == document(row, len(row))
+        assert write_short_text(ENTRY, result) == document(row, len(row))
 
 
 def document(ids, num_tokens):

@@ -69,8 +69,8 @@ def test_bytes_are_counted_and_limited_however_many_there_are(texts, limit):
     sizes = [len(text.encode()) for text in texts]
     too_long = [row for row, size in enumerate(sizes) if size > limit]
     if not too_long:
-        assert operation._checked_bytes(texts, limit, "/texts/{}") == sum(sizes)
+        assert operation._count_bytes(texts, limit, "/texts/{}") == sum(sizes)
         return
     with pytest.raises(TooLarge) as refused:
-        operation._checked_bytes(texts, limit, "/texts/{}")
+        operation._count_bytes(texts, limit, "/texts/{}")
     assert refused.value.where == f"/texts/{too_long[0]}"

@@ -339,8 +339,8 @@ def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
     cut = EncodeWork(vocabulary, ["abc"], EncodeOptions(max_length=2))
     alone = run_works(engine, [plain]).results[0]
     beside = run_works(engine, [plain, cut]).results[0]
-    assert encode_answers.is_plain(request, alone)
-    assert not encode_answers.is_plain(request, beside)
+    assert encode_answers.is_short(request, alone)
+    assert not encode_answers.is_short(request, beside)
     answers = [encode_answers._render_texts(None, entry, request, 0, r) for r in (alone, beside)]
     assert b"".join(answers[0]) == b"".join(answers[1])
 
