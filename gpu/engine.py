@@ -50,9 +50,8 @@ from gpu.small.zero_copy_letters import fetch_batch
 from gpu.text.nfc_check import widen_spans
 from gpu.vocabulary.cache import Resident, VocabularyCache
 from gpu.vocabulary.device_tables import prepare
-from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.batch import Batch, Encoded, Memory, RowError
 from vocabularies.batch.shared_rows import SharedRows
-from vocabularies.batch.string_join import Memory
 from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]

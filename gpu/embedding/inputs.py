@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
-from vocabularies.batch.string_join import Copy, Memory
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Copy, Memory
 
 _ARROW_OFFSETS = {
     "string": np.int32,
@@ -34,7 +33,7 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
             and offsets, of which the values are uint8[N] or any buffer, such as a mapped file, and
             the offsets int64[B + 1].
         memory: allocates the memory in which many strings are joined; None: NumPy does.
-        copy: copies strings there; None: see `string_join.join_texts`.
+        copy: copies strings there; None: see `batch.join_texts`.
 
     Raises:
         TypeError: the sequences have none of these forms.

@@ -58,7 +58,7 @@ class CopyPool:
     def start_gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> Copy:
         """Begin to copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say.
 
-        The strings must have been measured (`batch.string_join`): nobody looks at all of
+        The strings must have been measured (`join_texts`): nobody looks at all of
         them before the threads do. Where they were not, or are others, `wait` raises ValueError.
 
         Raises:

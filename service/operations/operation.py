@@ -27,9 +27,8 @@ from service.core.call import Call
 from service.core.errors import DigestDiffers, TooLarge
 from service.core.problem_details import invalid_body
 from service.operations.schemas import Strict
-from vocabularies.batch.batch import MAX_UTF8, Batch, EncodeOptions, RowError
+from vocabularies.batch.batch import MAX_UTF8, Batch, EncodeOptions, RowError, utf8_size
 from vocabularies.batch.shared_rows import SharedRows
-from vocabularies.batch.string_join import utf8_size
 
 if TYPE_CHECKING:
     from service.operations.context import Service

@@ -26,7 +26,7 @@ from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.server.app import Application, create_app
 from service.server.sockets import listeners
 from service.server.startup import BACKLOG, USAGE_ERROR, print_address
-from vocabularies.batch.string_join import JOINED_BY
+from vocabularies.batch.batch import JOINED_BY
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer

@@ -8,7 +8,7 @@
 //
 // The texts are a list or a tuple. An ASCII string is its own UTF-8; CPython keeps that of others with the
 // string, so that `copy` finds what `measure` made. Python joins the strings and then encodes them: two copies and
-// a call for each length. vocabularies/batch/string_join.py is the same in Python.
+// a call for each length. vocabularies/batch/batch.py is the same in Python.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -10,8 +10,7 @@ import pytest
 
 from gpu.embedding.inputs import as_batch
 from tests.support.torch_or_skip import torch_or_skip
-from vocabularies.batch.batch import Batch
-from vocabularies.batch.string_join import join_in_python
+from vocabularies.batch.batch import Batch, join_in_python
 
 pytestmark = pytest.mark.torch
 torch_or_skip()

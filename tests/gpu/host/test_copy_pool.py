@@ -21,8 +21,7 @@ from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 from tests.support.thread_times import cpu_seconds
 from tests.support.waiting import GIVEN_UP_S, wait_until
-from vocabularies.batch.batch import Batch
-from vocabularies.batch.string_join import JOINED_BY, LARGE_BYTES, join_in_python
+from vocabularies.batch.batch import JOINED_BY, LARGE_BYTES, Batch, join_in_python
 
 PIECE_BYTES = 1 << 17
 SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9 * PIECE_BYTES + 5]

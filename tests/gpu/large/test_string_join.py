@@ -11,8 +11,7 @@ from gpu.engine import GpuEngine, Joining
 from gpu.errors import OutOfMemory
 from gpu.streaming import encode_stream
 from tests.support.emulation.device import EmulatedDevice
-from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.batch.string_join import JOINED_BY
+from vocabularies.batch.batch import JOINED_BY, Batch, EncodeOptions
 from vocabularies.builtin import load
 
 GPT2 = load("gpt2")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
-from vocabularies.batch import string_join
-from vocabularies.batch.batch import Batch
-from vocabularies.batch.string_join import (
+from vocabularies.batch import batch
+from vocabularies.batch.batch import (
     LARGE_BYTES,
+    Batch,
     join_in_python,
     join_texts,
     utf8_size,
@@ -152,4 +152,4 @@ def test_a_row_that_is_no_text_is_named(built, own, letters):
 
 
 def test_what_is_used_says_so():
-    assert string_join.JOINED_BY == ("Python" if string_join.native is None else "C++")
+    assert batch.JOINED_BY == ("Python" if batch.native is None else "C++")

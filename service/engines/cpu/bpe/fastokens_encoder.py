@@ -26,10 +26,9 @@ from service.engines.cpu.bpe.joined_short_texts import ShortTexts
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.encoder import ReferenceEncoder, take_rows
 from service.engines.selftest import compare, make_test_texts
-from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions, wide_rows
 from vocabularies.batch.post_processing import Content, join_rows
 from vocabularies.batch.ragged import offsets_from_lengths
-from vocabularies.batch.string_join import wide_rows
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
