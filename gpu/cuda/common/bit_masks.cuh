@@ -1,6 +1,8 @@
-// The places of a lane as bits of a word: the next one, the one before, every other one.
+// Neighbours among the set bits of a word: for each of some bits the next one, the one before, and every other one of a
+// chain.
 //
-// Only some places are `alive`. What lies in between is ones where an addition is to run through:
+// Only the bits of `alive` count. An addition finds the next one: the bits in between are set to ones, so that a carry
+// runs through them.
 //
 //     alive          . . 1 . . 1 1 . 1        bits      . . . . . 1 . . 1      from the highest on
 //     ~alive         1 1 0 1 1 0 0 1 0      + bits << 1 . . . . 1 . . 1 .
@@ -8,24 +10,25 @@
 #pragma once
 #include "common/platform.cuh"
 
-// The next one of `alive` behind each of `bits`, which are some of them: a carry runs up to it.
+// The next bit of `alive` behind each of `bits`, which are some of them.
 DEVICE uint32_t behind_of(uint32_t alive, uint32_t bits) { return (~alive + (bits << 1)) & alive; }
 
-// The one in front of each.
+// The bit of `alive` in front of each of `bits`.
 DEVICE uint32_t before_of(uint32_t alive, uint32_t bits) {
     return reversed_bits(behind_of(reversed_bits(alive), reversed_bits(bits)));
 }
 
-// The first, third ... of bits.
+// The first, third, fifth ... of the set bits.
 DEVICE uint32_t odd_ones(uint32_t bits) {
-    uint32_t parity = bits;  // Of how many there are up to a bit.
+    uint32_t parity = bits;  // Whether the number of bits up to each place is odd.
 #pragma unroll
     for (uint32_t distance = 1; distance < 32; distance *= 2) parity ^= parity << distance;
     return bits & parity;
 }
 
-// Of pairs that go on with a chain (`equal`) takes every other one, behind the first, which is taken; returns
-// all pairs of these chains. A carry runs through a chain from its second pair on.
+// Follows chains of pairs. `merged` has the first pair of each chain, `equal` the pairs that continue one. Adds every
+// other pair of each chain to `merged`, and returns all pairs of these chains. A carry runs through each chain from its
+// second pair on; chains that begin at odd and at even bits are followed apart.
 DEVICE uint32_t follow_chains(uint32_t alive, uint32_t equal, uint32_t& merged) {
     uint32_t odd = odd_ones(alive), passed = equal | ~alive;
     uint32_t behind_odd = equal & ~(passed + (behind_of(alive, merged & odd) & equal));
@@ -34,5 +37,5 @@ DEVICE uint32_t follow_chains(uint32_t alive, uint32_t equal, uint32_t& merged) 
     return merged | behind_odd | behind_even;
 }
 
-// The upper bits of bytes that are not 0; other bits are of no meaning.
+// The upper bit of each byte that is not 0; other bits mean nothing.
 DEVICE uint32_t nonzero_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word; }

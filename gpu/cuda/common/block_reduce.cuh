@@ -1,4 +1,4 @@
-// Sums over the threads of a block of BLOCK threads, or as many as are said.
+// Sums over the lanes of a warp, and over the threads of a block.
 #pragma once
 #include "common/job.cuh"
 

@@ -1,12 +1,13 @@
-// Ids on their way through shared memory: a warp puts them there in any order and stores them as a whole, so that no
-// line of the memory is written in parts.
+// Stores ids by way of shared memory: a warp puts them there in any order and stores them together, so that no line of
+// device memory is written in parts.
 //
-// On devices that have it the copy unit of a multiprocessor stores them; elsewhere the lanes do, 16 bytes each.
+// On devices that have bulk copies (sm_90) the copy unit of the multiprocessor stores them; elsewhere each lane stores
+// 16 bytes.
 #pragma once
 #include "common/platform.cuh"
 
-// Puts sixteen bytes into shared memory. The compiler makes four stores of some such, of which lanes side by side wait
-// for each other.
+// Puts sixteen bytes into shared memory by one instruction. The compiler splits some of these stores into four, which
+// have bank conflicts.
 DEVICE void stage_vector(void* to, const uint4& words) {
 #ifdef __CUDACC__
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
@@ -16,7 +17,7 @@ DEVICE void stage_vector(void* to, const uint4& words) {
 #endif
 }
 
-// Waits until what a warp stored may be written over.
+// Waits until the shared memory that the warp has stored may be overwritten.
 DEVICE void wait_for_stores() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
     if ((threadIdx.x & 31) == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -24,7 +25,7 @@ DEVICE void wait_for_stores() {
     __syncwarp();
 }
 
-// Stores whole vectors of sixteen bytes; the warp has written them.
+// Stores whole vectors of sixteen bytes, which the warp has written to shared memory.
 DEVICE void store_vectors(const void* staged, void* to, uint32_t bytes) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -40,7 +41,7 @@ DEVICE void store_vectors(const void* staged, void* to, uint32_t bytes) {
 #endif
 }
 
-// Stores `count` ids to a multiple of sixteen bytes, those behind the last whole vector one by one.
+// Stores `count` ids to an address that sixteen divides; those behind the last whole vector one by one.
 template <class Id>
 DEVICE void store_staged(const Id* staged, Id* to, uint32_t count) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
@@ -49,7 +50,7 @@ DEVICE void store_staged(const Id* staged, Id* to, uint32_t count) {
     if (single < count) to[single] = staged[single];
 }
 
-// Stores the ids first <= i < end, of which that with number first / ITEMS * ITEMS would be the first staged one.
+// Stores the ids first <= i < end. staged[0] stands for id number first / ITEMS * ITEMS.
 template <class Id>
 DEVICE void store_part(const Id* staged, Id* out, uint32_t first, uint32_t end) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
@@ -61,7 +62,7 @@ DEVICE void store_part(const Id* staged, Id* out, uint32_t first, uint32_t end) 
     if (tail < end) out[tail] = staged[tail - base];
 }
 
-// Of the ids that are staged the first one, and the one behind them.
+// The ids that are staged: first <= i < end.
 struct StagedIds {
     uint32_t first, end;
 

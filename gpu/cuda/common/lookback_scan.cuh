@@ -1,23 +1,22 @@
 // Running sums over any number of values, in one pass by any number of blocks.
 //
-// Decoupled look-back (Merrill and Garland, 2016): a block takes the next tile of values, publishes
-// their sum, adds up what the tiles before it have published, and publishes the sum of all up to
-// its end. Tiles are taken in order, so that the tile that is waited for has a block that runs.
+// Decoupled look-back (Merrill and Garland, 2016): a block claims the next tile of values, publishes their sum, adds up
+// what the tiles before it have published, and publishes the sum of all values up to its end.
 //
 //     values 3 1 | 4 1 | 5      sums before 0 3 | 4 8 | 9, and 14 at the end
 //
-// A tile has a *state*, one word, so that a reader sees a sum and what it is of together. It is 0, then the
-// tile's own sum, then the sum of all up to its end; the second is never taken back. A tile looks back to the nearest
-// one of the last kind, 32 states at a time, lane 0 at the tile before:
+// A tile has a *state*: one word that holds both a sum and its kind, so that a reader sees the two together. It is
+// first 0, then the tile's own sum, then the sum of all values up to its end. A tile looks back to the nearest state of
+// the last kind, 32 states at a time, lane 0 at the tile before:
 //
 //     tile        5          6          7          8                looks back at 7, 6, 5
 //     state       to end 40  sum 3      sum 9      ?                before it are 40 + 3 + 9
 //
-// Invariant: tiles are taken in order, so that each block that another one waits for is running.
+// Invariant: tiles are claimed in order, so that a block only waits for blocks that are running.
 #pragma once
 #include "common/block_reduce.cuh"
 
-constexpr uint32_t SCAN_ITEMS = 8;         // Values a thread.
+constexpr uint32_t SCAN_ITEMS = 8;         // Values of a thread.
 constexpr uint32_t SCAN_TILE = SCAN_ITEMS * BLOCK;
 constexpr uint64_t TILE_SUM = 1ull << 62;  // A state holds the sum of one tile ...
 constexpr uint64_t SUM_TO_END = 1ull << 63;  // ... or of all tiles up to its end, below these bits.
@@ -39,8 +38,8 @@ DEVICE uint64_t sum_of_warp(uint64_t value) {
     return value;
 }
 
-// The sum of all tiles before one; a whole warp calls it. Waits for states that are 0: their tiles were taken before,
-// by blocks that run. In front of the first tile are sums to the end of nothing.
+// The sum of all tiles before one; a whole warp calls it. Waits while a state is 0: its tile was claimed before, by a
+// block that runs. Lanes that look in front of the first tile see a sum of 0 up to its end.
 DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
     uint64_t lane = threadIdx.x & 31, before = 0;
     for (uint64_t end = tile; end; end -= end < 32 ? end : 32) {
@@ -84,8 +83,8 @@ DEVICE uint64_t sum_before_warp(uint64_t* states, ScanShared& shared, uint64_t w
 
 // Calls write(i, sum of value(0) .. value(i - 1)) for i = 0 .. count. The whole block calls it.
 //
-// `states` is uint64[scan_tiles(count) + 1], zeros before; the first one counts the tiles taken. A
-// warp has neighbouring values, 32 at a time, whose sums are of the type Sum. Returns how many tiles the block took.
+// `states` is uint64[scan_tiles(count) + 1], zeros before; the first word counts the tiles that are claimed. A warp has
+// neighbouring values, 32 at a time, whose sums are of type Sum. Returns how many tiles the block claimed.
 template <class Sum = uint64_t, class Value, class Write>
 DEVICE uint64_t scan(uint64_t* states, uint64_t count, ScanShared& shared, Value value, Write write) {
     uint32_t lane = threadIdx.x & 31;

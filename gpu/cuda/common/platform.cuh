@@ -1,11 +1,11 @@
-// What device code needs beside the language, under nvcc and NVRTC (no system headers) and as C++.
+// What device code needs beside the language, under nvcc, under NVRTC (without system headers) and as plain C++.
 //
-// Functions marked DEVICE that use no cooperation compile with any C++17 compiler. Whole kernels
-// compile as C++ too when WARPTOK_EMULATION names a header that runs a block's threads as fibers.
+// Functions marked DEVICE that do not let threads cooperate compile with any C++17 compiler. Whole kernels compile as
+// C++, too, if WARPTOK_EMULATION names a header that runs the threads of a block as fibers.
 //
-// All folders include this one, common/, which includes none of them: the Job (job.cuh), what threads of a block or of
-// several blocks do together (block_reduce.cuh, grid_steps.cuh, lookback_scan.cuh), copies to and from shared memory
-// (async_load.cuh, bulk_store.cuh), bits and hashes. It has no kernels.
+// All folders include this one, common/, which includes none of them and has no kernels: the Job (job.cuh), cooperation
+// of the threads of a block or of several blocks (block_reduce.cuh, grid_steps.cuh, lookback_scan.cuh), copies to and
+// from shared memory (async_load.cuh, bulk_store.cuh), bits and hashes.
 #pragma once
 
 #ifdef __CUDACC__
@@ -22,15 +22,15 @@ using int64_t = long long;
 #endif
 #define DEVICE __device__ __forceinline__
 #define DEVICE_METHOD __device__ __forceinline__
-#define DEVICE_NOINLINE __device__ __noinline__  // Called seldom: not to be in the way of what is around it.
+#define DEVICE_NOINLINE __device__ __noinline__  // Called seldom: inlined, it would cost its callers registers.
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
-#define DYNAMIC_SHARED(name) extern __shared__ uint8_t name[]  // As many bytes as the launch says.
+#define DYNAMIC_SHARED(name) extern __shared__ uint8_t name[]  // The launch says how many bytes.
 #define GRID_CONSTANT __grid_constant__
 #if __CUDA_ARCH__ >= 900
 #define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
 #else
-#define CLUSTER_OF(blocks)                 // Compiled and never launched.
+#define CLUSTER_OF(blocks)                 // Devices without clusters compile the kernel and never launch it.
 #endif
 #else
 #include <cstdint>
@@ -150,7 +150,7 @@ DEVICE uint32_t shift_left(uint32_t low, uint32_t high, uint32_t shift) {
 #endif
 }
 
-// The word whose bit number `place` is set, none where that is 32 or more.
+// The word with bit `place` set; 0 where `place` is 32 or more.
 DEVICE uint32_t bit_at(uint32_t place) {
 #ifdef __CUDACC__
     return __funnelshift_lc(0, 1, place);
@@ -181,17 +181,17 @@ DEVICE uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     return chosen;
 }
 
-// The first thing of a kernel that is launched early (DEPENDENT of gpu/runtime/module_loader.py): waits for all that
-// the kernel before it in its stream does.
+// Waits for the end of the kernel before this one in its stream. A kernel that is launched early (DEPENDENT of
+// gpu/runtime/module_loader.py) calls it first.
 DEVICE void wait_for_kernel_before() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-constexpr uint32_t ALL_LANES = 0xFFFFFFFF;  // Of a warp.
+constexpr uint32_t ALL_LANES = 0xFFFFFFFF;  // The mask of all lanes of a warp.
 
-// Stores what no kernel reads soon, so that it leaves the caches first.
+// Stores a vector that no kernel reads soon, so that caches drop it first.
 DEVICE void store_once(uint4* place, uint4 value) {
 #ifdef __CUDACC__
     __stcs(place, value);
@@ -209,7 +209,7 @@ DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
 #endif
 }
 
-// Bit i: the upper bit of byte i, of 16.
+// Bit i of the result is the upper bit of byte i of sixteen bytes.
 DEVICE uint32_t upper_bits(const uint32_t* words) {
     uint32_t bits = 0;
 #pragma unroll
@@ -220,8 +220,8 @@ DEVICE uint32_t upper_bits(const uint32_t* words) {
     return bits;
 }
 
-// Copies sixteen bytes to shared memory. The thread waits for them with wait_for_copies, until at most GROUPS of what
-// it closed with end_copies are on their way.
+// Starts to copy sixteen bytes to shared memory. end_copies closes a group of such copies of a thread; wait_for_copies
+// waits until at most GROUPS groups of the thread are unfinished.
 DEVICE void copy_to_shared(void* to, const void* from) {
 #ifdef __CUDACC__
     uint32_t place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -244,7 +244,7 @@ template <uint32_t GROUPS> DEVICE void wait_for_copies() {
 }
 
 #if defined(__CUDACC__) || defined(WARPTOK_EMULATION)
-// atomicAdd and atomicOr know 64 bits only as unsigned long long, which uint64_t need not be.
+// CUDA's atomic functions know 64 bits only as unsigned long long, which uint64_t need not be.
 DEVICE uint64_t atomic_add(uint64_t* place, uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(value));
 }
@@ -253,7 +253,7 @@ DEVICE void atomic_and(uint64_t* place, uint64_t bits) {
     atomicAnd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(bits));
 }
 
-// Loads and stores that other blocks see while this one runs.
+// Loads and stores by which blocks communicate while they run.
 DEVICE uint64_t load_volatile(const uint64_t* place) {
 #ifdef WARPTOK_EMULATION
     emulation::let_others_run();
@@ -270,19 +270,19 @@ DEVICE void atomic_or(uint64_t* place, uint64_t bits) {
 }
 
 #ifdef __CUDACC__
-// Waits for all threads of the cluster; what any of them wrote before is there for all of them.
+// Waits for all threads of the cluster. Each of them then sees what any of them wrote before.
 DEVICE void wait_for_cluster() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 #endif
 }
 
-// Called while another thread is waited for; only the emulation has to let it run.
+// Called in loops that wait for another thread; only the emulation needs it, to let that thread run.
 DEVICE void give_way() {}
 
 // The same as wait_for_cluster for all threads of a grid whose blocks all run at a time. `arrivals` is zero before the
-// first launch and belongs to these launches alone. Every block adds 1, but for one that adds what
-// is missing to 2^31: the last to arrive turns the top bit over.
+// first launch, and only these launches use it. Every block adds 1, except one that adds what is missing to 2^31, so
+// that the last block to arrive flips the top bit.
 DEVICE void wait_for_grid(uint32_t* arrivals) {
     constexpr uint32_t TOP = 1u << 31;
     __syncthreads();

@@ -139,7 +139,7 @@ DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
     uint32_t left = job.dna.unmet_counts[round];
     for (round = REPAIR_ROUNDS; left && round < REPAIR_ROUNDS + FINISH_ROUNDS; left = job.dna.unmet_counts[++round])
         finish_round<CHUNK>(job, round - REPAIR_ROUNDS, steps);
-    if (left && steps.take() == 0 && threadIdx.x == 0) finish_part<CHUNK>(job, {0, num_windows<CHUNK>(job)});
+    if (left && steps.claim() == 0 && threadIdx.x == 0) finish_part<CHUNK>(job, {0, num_windows<CHUNK>(job)});
 }
 
 }  // namespace warptok::dna

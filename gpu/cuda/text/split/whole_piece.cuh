@@ -108,7 +108,7 @@ DEVICE void last_pieces_stage(const Job& job, WholeShared& shared, uint32_t bloc
     WholeSymbols all = whole_symbols(job, counts % ONE_ABOVE, min_of(num_blocks, MAX_PARTS));
     Tickets tickets = {job.text.window_counts + COUNT_TICKETS, shared.ticket, all.num_parts};
     for (;;) {
-        uint32_t ticket = tickets.take(), step = ticket / all.num_parts, number = ticket % all.num_parts;
+        uint32_t ticket = tickets.draw(), step = ticket / all.num_parts, number = ticket % all.num_parts;
         if (step == 0) begin_part(job, shared, all, number);
         else if (!do_step(job, shared, all, step, number)) return;
         tickets.end();
