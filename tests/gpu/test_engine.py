@@ -14,6 +14,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import NotCovered, OutOfMemory
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
+from tests.support.compute_sanitizer import skip_under_compute_sanitizer
 from tests.support.data_files import data_bytes, expected, ids_digest
 from tests.support.each_device import DEVICES, limit_fused, new_device
 from tests.support.emulation.device import EmulatedDevice
@@ -225,6 +226,7 @@ def test_the_steady_state_allocates_nothing(engine, monkeypatch):
     batches = [Batch(["some words " * size]) for size in (1, 100, 3000, 30_000, 400_000)]
     for batch in batches:
         engine.encode(vocabulary, batch)
+    skip_under_compute_sanitizer()
     before = num_allocations(engine)
     for name in ("allocate", "allocate_pinned"):
         monkeypatch.setattr(engine.device, name, None)  # Free memory is others' to take, too.
@@ -267,6 +269,7 @@ def test_it_works_with_a_hundredth_of_the_memory(device):
     with pytest.raises(OutOfMemory):
         small.encode(vocabulary, Batch(["中" * 2_000_000]))
     assert small.resources.workspaces.used_bytes <= 10 * MEGABYTES
+    skip_under_compute_sanitizer()
     del encoded
     small.close()
     assert small.resources.workspaces.used_bytes == small.resources.leases.used_bytes == 0
