@@ -73,11 +73,7 @@ class Kernel:
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 SMALL_BATCH_BYTES = constant("SMALL_BATCH_TILES") * _TILE
 """Text of a small batch at most: `is_small_batch` of common/job.cuh."""
-_CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
-_MERGE = (
-    2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024
-)  # MergeShared of text/merge/merge_piece.cuh.
-_MERGED = _MERGE + 26 * constant("NUM_BINS")  # MergeStageShared of text/merge/merge_bins.cuh.
+_CERTAIN_BLOCK, _MERGE_THREADS = constant("CERTAIN_BLOCK"), constant("MERGE_THREADS")
 _STRIDE = constant("WINDOW_STEP")  # From window to window of a long piece.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
@@ -203,14 +199,21 @@ KERNELS = {
         constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1, stage="pretokenize"
     ),
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6, stage="pretokenize"),
-    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="split", stage="pretokenize"),
+    "cut_certain": Kernel(
+        _CERTAIN_BLOCK,
+        16 * _CERTAIN_BLOCK,
+        constant("CERTAIN_BLOCKS"),
+        constant("CERTAIN_SHARED"),
+        module="split",
+        stage="pretokenize",
+    ),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="split", stage="pretokenize"),
     # A warp a window; of a small batch spread over all multiprocessors.
     "windows": Kernel(
-        1024,
-        32 * _STRIDE,
-        1,
-        _MERGE,
+        _MERGE_THREADS,
+        _MERGE_THREADS // 32 * _STRIDE,
+        constant("MERGE_BLOCKS"),
+        constant("WINDOWS_SHARED"),
         module="split",
         bytes_a_small_block=_STRIDE,
         stage="pretokenize",
@@ -219,7 +222,14 @@ KERNELS = {
     "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="split", stage="pretokenize"),
     "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="split", stage="pretokenize"),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge", stage="merge"),
-    "merge": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge", stage="merge"),
+    "merge": Kernel(
+        _MERGE_THREADS,
+        2 * _MERGE_THREADS,
+        constant("MERGE_BLOCKS"),
+        constant("MERGE_SHARED"),
+        module="merge",
+        stage="merge",
+    ),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),

@@ -72,7 +72,7 @@ class Functions(dict[str, "LaunchSpec"]):
         if needed > self.shared_bytes:
             raise DeviceUnavailable(
                 f"a block has up to {self.shared_bytes} bytes of shared memory there, "
-                f"kernels of {module!r} need {needed}: an H100 has them"
+                f"kernels of {module!r} need {needed}"
             )
         options = ("-std=c++17",)
         compiled = self._cupy.RawModule(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.kernels.job import constant
 from gpu.text.hash_functions import hash_pairs, mixed
 
-BORDER_BITS = 19
+BORDER_BITS = constant("BORDER_BITS")
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 

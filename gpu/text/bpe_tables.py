@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
+from gpu.kernels.job import constant
 from gpu.text.boundary_filter import border_filters
 from gpu.text.byte_run_period import run_steps
 from gpu.text.byte_runs import run_tables
@@ -37,8 +38,7 @@ MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
 ONLY_WHOLE = 1 << 26
 TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
-FILTER_BITS, NUM_ASCII = 19, 128
-RANK_TOO_LARGE, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
+FILTER_BITS = constant("FILTER_BITS")
 NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Pieces of longer ones are merged whole.
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -55,10 +55,8 @@ class BpeTables:
         pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
             empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
         byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
-        ascii_pairs: uint16[128 * 128], the same for ASCII, second << 7 | first; RANK_TOO_LARGE
-            where byte_pairs has it, NO_ASCII_PAIR where there is none.
-        pair_filter: uint32[2**14], for each pair the bit of its hash's lower 5 bits in the word of
-            the upper 14.
+        pair_filter: uint32[2**(FILTER_BITS - 5)], for each pair the bit of its hash's lower 5
+            bits in the word of the upper FILTER_BITS - 5.
         run_numbers, run_rows: see gpu.text.byte_runs.
         run_steps: see gpu.text.byte_run_period.
         listed_ids: uint32[characters, 4], see gpu.text.cjk_characters.
@@ -78,7 +76,6 @@ class BpeTables:
     token_places: UInt32s
     pairs: UInt64s
     byte_pairs: UInt32s
-    ascii_pairs: NDArray[np.uint16]
     pair_filter: UInt32s
     run_numbers: UInt32s
     run_rows: UInt32s
@@ -143,10 +140,6 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     byte_pairs = np.full((NUM_BYTES, NUM_BYTES), NO_RANK, np.uint32)
     of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
     byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
-    ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII]
-    ascii_pairs = np.where(
-        ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, RANK_TOO_LARGE)
-    )
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)
     runs = run_tables(rules, pairs, results[:, 0], symbol_ids, token_bytes, begins)
@@ -156,7 +149,6 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         token_places=_longest_table(tokens, ids, np.flatnonzero(rest), seed),
         pairs=_pair_table(left, right, entries, seed),
         byte_pairs=byte_pairs.reshape(-1),
-        ascii_pairs=ascii_pairs.astype(np.uint16).reshape(-1),
         pair_filter=_pair_filter(left, right, seed),
         run_numbers=runs.run_numbers,
         run_rows=runs.run_rows,

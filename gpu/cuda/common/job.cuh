@@ -150,7 +150,6 @@ struct Text {
     const uint64_t* pairs;           // uint64[buckets][2] left << 43 | right << 22 | rank; ~0 is empty.
     uint64_t pair_shift;             // As short_shift.
     const uint32_t* byte_pairs;      // uint32[65536] rank of two bytes, second << 8 | first; NO_RANK.
-    const uint16_t* ascii_pairs;     // uint16[128][128] the same, second << 7 | first; RANK_TOO_LARGE.
     const uint32_t* pair_filter;     // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* run_numbers;     // uint32[128] 1 + the row of a byte whose runs have a head start; 0: it has none.
     const uint32_t* run_rows;        // uint32[rows][RUN_LENGTHS][RUN_WORDS], see text/merge/byte_runs.cuh.

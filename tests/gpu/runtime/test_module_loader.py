@@ -74,8 +74,8 @@ def test_modules_are_compiled_side_by_side_and_once():
 
 def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_compiled():
     compiled: Counter[str] = Counter()
-    functions = Functions(cupy(compiled, lambda _: None, shared_bytes=163 << 10), 0)
-    with pytest.raises(DeviceUnavailable, match=r"up to 166912 bytes .* 'merge' need 229584"):
+    functions = Functions(cupy(compiled, lambda _: None, shared_bytes=64 << 10), 0)
+    with pytest.raises(DeviceUnavailable, match=r"up to 65536 bytes .* 'merge' need 99328"):
         functions.prepare(["merge"])
     functions.prepare(["training", "kmers"])
     assert set(compiled) == {joined_source("training"), joined_source("kmers")}

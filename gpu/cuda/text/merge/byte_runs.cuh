@@ -117,10 +117,10 @@ template <uint32_t LANES> DEVICE uint32_t write_run(Group<LANES>& group, const R
 
 // The key of the symbol at `place` and the one at `next`.
 template <uint32_t LANES>
-DEVICE uint32_t key_of_symbols(const PairTable& table, const PairCache& cache, Group<LANES>& group,
+DEVICE uint32_t key_of_symbols(const PairTable& table, const PairFilter* filter, Group<LANES>& group,
                                uint32_t place, uint32_t next) {
     Pair pair = pair_of(table, symbol_of(group.word(place)), symbol_of(group.word(next)));
-    bool is_needed = may_merge(cache, pair);
+    bool is_needed = may_merge(filter, pair);
     return key_of(rank_in(table, pair, load_bucket(table, pair, is_needed), is_needed), place);
 }
 
@@ -128,14 +128,14 @@ DEVICE uint32_t key_of_symbols(const PairTable& table, const PairCache& cache, G
 // All lanes of the warp call it. All runs are there before the pairs at their ends are looked up, once
 // each where two runs meet.
 template <uint32_t LANES>
-DEVICE void start_runs(const PairTable& table, const PairCache& cache, Group<LANES>& group, const Run& run,
+DEVICE void start_runs(const PairTable& table, const PairFilter* filter, Group<LANES>& group, const Run& run,
                        const Places& covered, uint32_t length) {
     uint32_t end = run.place + run.length, last = run.length ? write_run(group, run) : 0;
     __syncwarp();
-    if (run.length && end < length) group.key(last) = key_of_symbols(table, cache, group, last, end);
+    if (run.length && end < length) group.key(last) = key_of_symbols(table, filter, group, last, end);
     if (run.length && run.place && !has_place(covered, run.place - 1)) {
         uint32_t before = run.place - 1;
-        group.key(before) = key_of_symbols(table, cache, group, before, run.place);
+        group.key(before) = key_of_symbols(table, filter, group, before, run.place);
     }
     __syncwarp();
 }

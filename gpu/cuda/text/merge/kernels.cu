@@ -24,11 +24,11 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     look_up_stage<SeparateLaunches>(*job, shared, blockIdx.x, gridDim.x);
 }
 
-// A warp takes chunks of missed pieces of one bin; pairs and filter lie in 225 KiB of dynamic shared memory: text,
+// A warp takes chunks of missed pieces of one bin; columns and filter lie in 97 KiB of dynamic shared memory: text,
 // misses, miss_counts, tables -> merged_ids, merged_counts, merge_tickets.
 // Needs: look_up; merge_tickets is 0.
 // Ensures: each missed piece has its ids in merged_ids, and how many these are in merged_counts.
-KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
+KERNEL __launch_bounds__(MERGE_THREADS, MERGE_BLOCKS) merge(const Job* job) {
     wait_for_kernel_before();
     merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }

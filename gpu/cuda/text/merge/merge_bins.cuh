@@ -81,12 +81,14 @@ struct MergeStageShared {
     MergeShared merge;
     BinBegins begins;
 };
+constexpr uint32_t MERGE_SHARED = 97 * 1024;
+static_assert(sizeof(MergeStageShared) <= MERGE_SHARED, "the launch asks for so much");
 
 // What the warps of a block merge with.
 struct Mergers {
     Columns* columns;  // Of each warp.
     BinBegins& begins;
-    PairCache cache;
+    const PairFilter* filter;
 };
 
 // Notes how many ids a missed piece has.
@@ -143,7 +145,7 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk&
     uint32_t number = chunk.first + group.number, bin = chunk.bin;
     const uint8_t* text = job.batch.text + static_cast<uint32_t>(entry);
     uint32_t length = length_of_miss(entry);
-    merge_piece<LANES, SLOTS, Policy>(merging(job, mergers.cache), group, text, length);
+    merge_piece<LANES, SLOTS, Policy>(merging(job, mergers.filter), group, text, length);
     if (length && group.member == 0) {
         uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
         uint32_t count = write_merged(job.text.symbol_ids, group, length, job.text.merged_ids + begin);
@@ -198,8 +200,8 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
 DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
     find_begins<SeparateLaunches>(job, shared.begins);
     if (block >= shared.begins.num_chunks) return;
-    PairCache cache = load_cache(job, shared.merge.cache);
-    merge_chunks<SeparateLaunches>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+    load_filter(job, shared.merge.filter);
+    merge_chunks<SeparateLaunches>(job, {shared.merge.columns, shared.begins, &shared.merge.filter}, block, num_blocks);
 }
 
 }  // namespace warptok::text

@@ -21,17 +21,17 @@ struct Merging {
     const Job& job;
     PairTable table;
     const uint32_t* byte_pairs;
-    PairCache cache;
+    const PairFilter* filter;
 };
 
-DEVICE Merging merging(const Job& job, const PairCache& cache) {
-    return {job, pair_table(job), job.text.byte_pairs, cache};
+DEVICE Merging merging(const Job& job, const PairFilter* filter) {
+    return {job, pair_table(job), job.text.byte_pairs, filter};
 }
 
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Merging& merging, uint32_t left, uint32_t right) {
     Pair pair = pair_of(merging.table, left, right);
-    bool is_needed = may_merge(merging.cache, pair);
+    bool is_needed = may_merge(merging.filter, pair);
     return rank_in(merging.table, pair, load_bucket(merging.table, pair, is_needed), is_needed);
 }
 
@@ -55,7 +55,7 @@ DEVICE void load_all_pairs(const Merging& merging, const Group<LANES>& group, co
     }
 #pragma unroll
     for (uint32_t slot = 0; slot < SLOTS; slot++)
-        ranks_of_bytes(merging.byte_pairs, merging.cache, fours[slot].bytes, fours[slot].ranks);
+        ranks_of_bytes(merging.byte_pairs, fours[slot].bytes, fours[slot].ranks);
 }
 
 // Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
@@ -74,7 +74,7 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
             uint32_t without_key = LANES > MAX_RUN_LANES ? 0 : four_of(covered, place);
             FiveBytes bytes = Policy::IS_LATENCY_BOUND ? fours[slot].bytes : five_bytes(text, place);
             uint32_t ranks[4], pairs = (1u << min_of(4, length - place - 1)) - 1 & ~without_key;
-            if (!Policy::IS_LATENCY_BOUND) ranks_of_bytes(merging.byte_pairs, merging.cache, bytes, ranks);
+            if (!Policy::IS_LATENCY_BOUND) ranks_of_bytes(merging.byte_pairs, bytes, ranks);
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 group.word(place + i) = byte_of(bytes.four, i) | 1u << WORD_BITS;
@@ -101,7 +101,7 @@ DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const u
     Places covered = covered_places<LANES>(run);
     begin_bytes<LANES, SLOTS, Policy>(merging, group, text, length, covered);
     __syncwarp();
-    start_runs<LANES>(merging.table, merging.cache, group, run, covered, length);
+    start_runs<LANES>(merging.table, merging.filter, group, run, covered, length);
     return lowest_of_lane<LANES, SLOTS>(group);
 }
 
@@ -114,8 +114,8 @@ DEVICE void merge_pair(const Merging& merging, Group<1>& group, uint32_t key, ui
     uint32_t last = has_last ? place - length_of(group.word(place - 1)) : 0;
     Pair behind = pair_of(merging.table, symbol_of(group.word(last)), symbol);
     Pair ahead = pair_of(merging.table, symbol, has_third ? symbol_of(group.word(third)) : 0);
-    bool behind_is_needed = has_last & may_merge(merging.cache, behind);
-    bool ahead_is_needed = has_third & may_merge(merging.cache, ahead);
+    bool behind_is_needed = has_last & may_merge(merging.filter, behind);
+    bool ahead_is_needed = has_third & may_merge(merging.filter, ahead);
     uint4 two_behind = load_bucket(merging.table, behind, behind_is_needed);
     uint4 two_ahead = load_bucket(merging.table, ahead, ahead_is_needed);
     group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
@@ -141,7 +141,7 @@ DEVICE void merge_pair(const Merging& merging, Group<LANES>& group, uint32_t key
     if (is_ahead & has_third) word = group.word(third);
     uint32_t neighbour = symbol_of(word);
     Pair pair = pair_of(merging.table, is_ahead ? symbol : neighbour, is_ahead ? neighbour : symbol);
-    is_needed &= may_merge(merging.cache, pair);
+    is_needed &= may_merge(merging.filter, pair);
     uint4 two = load_bucket(merging.table, pair, is_needed);
     if (is_ahead) {
         group.key(other) = NO_KEY;
@@ -173,11 +173,14 @@ DEVICE void merge_piece(const Merging& merging, Group<LANES>& group, const uint8
     }
 }
 
-constexpr uint32_t MERGE_THREADS = 1024;  // Of a block that merges; one block a multiprocessor.
+// Of a block that merges. Two blocks a multiprocessor do as well as one of twice the threads, and fit cards that give
+// a block 99 KiB of shared memory.
+constexpr uint32_t MERGE_THREADS = 512;
+constexpr uint32_t MERGE_BLOCKS = 2;
 constexpr uint32_t MERGE_WARPS = MERGE_THREADS / 32;
 
 struct MergeShared {
-    PairCacheShared cache;
+    PairFilter filter;
     Columns columns[MERGE_WARPS];
 };
 

@@ -2,7 +2,7 @@
 //
 // Symbols are numbered so that a rank is also what it gives: a byte is its value, what the merge of
 // rank r gives is 256 + r. A hash table holds all pairs, two to a bucket; a filter in shared memory
-// knows most pairs that do not merge, and a table there knows all pairs of ASCII.
+// knows most pairs that do not merge, and a table holds the ranks of all pairs of bytes.
 //
 // Invariant: a pair that the filter does not know has no rank; a rank is found by comparing the whole pair.
 #pragma once
@@ -13,10 +13,8 @@ namespace warptok::text {
 
 constexpr uint32_t FIRST_MERGED = 256;
 constexpr uint32_t RANKS = 1 << 22;  // More than there are ranks.
-constexpr uint32_t FILTER_BITS = 19;
+constexpr uint32_t FILTER_BITS = 18;
 constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
-constexpr uint32_t NUM_ASCII = 128;
-constexpr uint32_t RANK_TOO_LARGE = 0xFFFE, NO_ASCII_PAIR = 0xFFFF;
 
 // What look-ups need of a job, for registers.
 struct PairTable {
@@ -69,39 +67,26 @@ DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     return rank_in(table, pair, load_bucket(table, pair, true), true);
 }
 
-// What is looked up before the tables of pairs: ranks of two ASCII bytes and the filter.
-struct PairCache {
-    const uint16_t* ascii;     // Null pointers: the tables are looked up at once.
-    const uint32_t* filter;
+// A bit for each pair's hash, clear where no pair of this hash merges. A copy in shared memory: a gather from global
+// memory costs a warp a cycle for each lane, one from shared memory only a few.
+struct PairFilter {
+    uint32_t words[FILTER_WORDS];
 };
 
-// For a few pieces: nothing is loaded first, and all loads of the tables are in flight together.
-constexpr PairCache NO_CACHE = {nullptr, nullptr};
+// For few pieces: nothing is loaded first, and all loads of the table are in flight together.
+constexpr const PairFilter* NO_FILTER = nullptr;
 
-// Copies in shared memory: a gather from global memory costs a warp a cycle for each lane, one from
-// shared memory only a few.
-struct PairCacheShared {
-    uint16_t ascii[NUM_ASCII * NUM_ASCII];
-    uint32_t filter[FILTER_WORDS];
-};
-
-// Fills the copies; every thread of the block calls it.
-DEVICE PairCache load_cache(const Job& job, PairCacheShared& cache) {
-    constexpr uint32_t NUM_ASCII_WORDS = NUM_ASCII * NUM_ASCII / 8;
-    const uint4* ascii = reinterpret_cast<const uint4*>(job.text.ascii_pairs);
-    const uint4* filter = reinterpret_cast<const uint4*>(job.text.pair_filter);
-    for (uint32_t i = threadIdx.x; i < NUM_ASCII_WORDS; i += blockDim.x)
-        reinterpret_cast<uint4*>(cache.ascii)[i] = ascii[i];
+// Fills the copy; every thread of the block calls it.
+DEVICE void load_filter(const Job& job, PairFilter& filter) {
+    const uint4* words = reinterpret_cast<const uint4*>(job.text.pair_filter);
     for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)
-        reinterpret_cast<uint4*>(cache.filter)[i] = filter[i];
+        reinterpret_cast<uint4*>(filter.words)[i] = words[i];
     __syncthreads();
-    return {cache.ascii, cache.filter};
 }
 
 // Whether a pair may merge; most that do not are known here.
-DEVICE bool may_merge(const PairCache& cache, const Pair& pair) {
-    if (!cache.filter) return true;
-    return cache.filter[pair.hash >> (32 - FILTER_BITS + 5)] >> (pair.hash & 31) & 1;
+DEVICE bool may_merge(const PairFilter* filter, const Pair& pair) {
+    return !filter || filter->words[pair.hash >> (32 - FILTER_BITS + 5)] >> (pair.hash & 31) & 1;
 }
 
 // Four bytes of a text and the fifth behind them: four pairs.
@@ -114,21 +99,10 @@ DEVICE uint32_t two_bytes(const FiveBytes& bytes, uint32_t i) {
     return (i < 3 ? bytes.four >> 8 * i : bytes.four >> 24 | bytes.fifth << 8) & 0xFFFF;
 }
 
-// The ranks of four pairs of bytes: of ASCII from the cache, of others from the table of all bytes,
-// those on their way together.
-DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, const FiveBytes& bytes,
-                           uint32_t ranks[4]) {
-    uint32_t missing = cache.ascii ? 0 : 0xF;
+// The ranks of four pairs of bytes, on their way together.
+DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const FiveBytes& bytes, uint32_t ranks[4]) {
 #pragma unroll
-    for (uint32_t i = 0; i < 4 && cache.ascii; i++) {
-        uint32_t two = two_bytes(bytes, i), rank = cache.ascii[(two & 0x7F) | (two >> 1 & 0x3F80)];
-        if ((two & 0x8080) != 0 || rank == RANK_TOO_LARGE) missing |= 1u << i;
-        ranks[i] = rank == NO_ASCII_PAIR ? NO_RANK : rank;
-    }
-    if (!missing) return;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++)
-        if (missing >> i & 1) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
+    for (uint32_t i = 0; i < 4; i++) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
 }
 
 }  // namespace warptok::text

@@ -85,7 +85,7 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
     DEVICE_METHOD void merge() const {
         find_begins<Policy>(job, shared.begins);
         if (!shared.begins.num_chunks) return;
-        merge_chunks<Policy>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
+        merge_chunks<Policy>(job, {shared.columns, shared.begins, NO_FILTER}, block, num_blocks);
         wait();
     }
 

@@ -15,7 +15,7 @@
 
 namespace warptok::text {
 
-constexpr uint32_t BORDER_BITS = 19;
+constexpr uint32_t BORDER_BITS = 18;
 constexpr uint32_t BORDER_WORDS = 1 << (BORDER_BITS - 5);
 constexpr uint32_t BYTE_BORDER_WORDS = 65536 / 32;
 

@@ -24,7 +24,8 @@
 
 namespace warptok::text {
 
-constexpr uint32_t CERTAIN_BLOCK = 1024;
+constexpr uint32_t CERTAIN_BLOCK = 256;
+constexpr uint32_t CERTAIN_BLOCKS = 4;     // A multiprocessor.
 constexpr uint32_t CERTAIN_BYTES = 16;  // A lane's.
 
 // What a warp shares.
@@ -39,6 +40,8 @@ struct CertainShared {
     uint32_t byte_borders[BYTE_BORDER_WORDS];
     CertainWarp warps[CERTAIN_BLOCK / 32];
 };
+constexpr uint32_t CERTAIN_SHARED = 53 * 1024;
+static_assert(sizeof(CertainShared) <= CERTAIN_SHARED, "the launch asks for so much");
 
 // The upper bits of bytes that are neither blanks nor control characters; other bits are of no meaning here and in the
 // next one.

@@ -22,11 +22,11 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// A thread per sixteen bytes; the filters lie in 124 KiB of dynamic shared memory: text, starts, tables -> starts,
+// A thread per sixteen bytes; the filters lie in 53 KiB of dynamic shared memory: text, starts, tables -> starts,
 // cuts.
 // Needs: start bits of all pretokens.
 // Ensures: each new start bit is at a border that no token lies across; `cuts` has these bits.
-KERNEL __launch_bounds__(CERTAIN_BLOCK, 1) cut_certain(const Job* job) {
+KERNEL __launch_bounds__(CERTAIN_BLOCK, CERTAIN_BLOCKS) cut_certain(const Job* job) {
     wait_for_kernel_before();
     cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
@@ -46,7 +46,7 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
 // tables -> merged_ids.
 // Needs: find_long.
 // Ensures: each window has the boundaries of the encoding of its bytes.
-KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {
+KERNEL __launch_bounds__(MERGE_THREADS, MERGE_BLOCKS) windows(const Job* job) {
     wait_for_kernel_before();
     windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }

@@ -171,7 +171,7 @@ DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns& columns, con
         uint32_t right = above ? 32 * lowest_bit(above) + owner : behind;
         bool is_needed = right != NO_PAIR;
         Pair pair = pair_of(merging.table, columns.symbols[left], columns.symbols[is_needed ? right : left]);
-        is_needed = is_needed && may_merge(merging.cache, pair);
+        is_needed = is_needed && may_merge(merging.filter, pair);
         uint32_t rank = rank_in(merging.table, pair, load_bucket(merging.table, pair, is_needed), is_needed);
         columns.ranks[left] = bounded(merging.job, rank);
     }

@@ -67,7 +67,7 @@ DEVICE LanePart begin_window(const Merging& merging, WarpColumns& columns, const
         for (uint32_t i = 0; i < 8; i += 4)
             if (begin + i < length) {
                 bytes[i / 4] = five_bytes(text, begin + i);
-                ranks_of_bytes(merging.byte_pairs, merging.cache, bytes[i / 4], ranks + i);
+                ranks_of_bytes(merging.byte_pairs, bytes[i / 4], ranks + i);
             }
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {

@@ -90,10 +90,14 @@ DEVICE void encode_window(const Merging& how, WarpColumns& columns, uint32_t num
     window.length = length;
 }
 
+constexpr uint32_t WINDOWS_SHARED = 96 * 1024;
+static_assert(sizeof(MergeShared) <= WINDOWS_SHARED, "the launch asks for so much");
+
 DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = all_windows(job), warp = threadIdx.x / 32;
     if (block >= windows) return;
-    Merging how = merging(job, load_cache(job, shared.cache));
+    load_filter(job, shared.filter);
+    Merging how = merging(job, &shared.filter);
     auto& columns = reinterpret_cast<WarpColumns&>(shared.columns[warp]);
     for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * MERGE_WARPS) {
         encode_window(how, columns, window);
