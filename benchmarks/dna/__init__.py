@@ -1,6 +1,6 @@
 """DNA tokenizers beside others, symbols on the device and the embedding layer.
 
 `python -m benchmarks.dna` compares engines (`engines`) on shapes and genomes (`sequences`), and
-`proofs` and `witnesses` hold their ids to other implementations; `symbols` times characters,
+`proofs` compares their ids with `fast_references`; `symbols` times characters,
 k-mers and BPE of letters from device to device, `embedding` sequences to embeddings in torch.
 """

@@ -4,9 +4,9 @@
     python -m benchmarks.dna --data FOLDER --engine cpu --quick
     python -m benchmarks.dna --data FOLDER --prove-bases 1e9 --only-prove
 
-Ids are proved before anything is timed: the witness beside the reference, then every engine beside
-the witness on random and real rows (`--prove-bases`, each vocabulary), then every way beside the
-witness on what it is timed on. A way with other ids ends the run. Without a GPU, or with
+Ids are compared before anything is timed: a fast reference with the slow one, then every engine
+with it on random and real rows (`--prove-bases`, each vocabulary), then every way with it on the
+texts that are timed. A way with other ids ends the run. Without a GPU, or with
 `--engine cpu`, everything that needs none is done. Ways of one shape take turns.
 
 What the figures do not show: files, the network, an embedder behind the ids. Strings are made
@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.dna.engines import cores, cpu_ways, front, gpu_ways, other_ways
+from benchmarks.dna.fast_references import find_fast_reference
 from benchmarks.dna.proofs import Prover
 from benchmarks.dna.sequences import QUICK, SHAPES, Sequences, Shape, genome, sequences
-from benchmarks.dna.witnesses import witness_of
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.support.machine import machine
 from benchmarks.support.timing import per_second, summary, take_turns
@@ -54,14 +54,14 @@ def time_shape(
     """Time all ways of one vocabulary on one shape.
 
     Raises:
-        SystemExit: one of them gives other ids than the witness.
+        SystemExit: one of them gives other ids than the fast reference.
     """
     vocabulary = builtin.load(name)
-    _, witness = witness_of(vocabulary)
+    _, fast_reference = find_fast_reference(vocabulary)
     expected = {len(rows.data): prover.ids(name, rows)}
     with ExitStack() as stack:
         ways = cpu_ways(cpu, vocabulary, rows)
-        ways |= dict(other_ways(vocabulary, name, witness, rows, args.data))
+        ways |= dict(other_ways(vocabulary, name, fast_reference, rows, args.data))
         if gpu is not None:
             ways |= stack.enter_context(gpu_ways(gpu, vocabulary, rows))
         for way_name, way in ways.items():
@@ -73,10 +73,10 @@ def time_shape(
                 raise SystemExit(f"{name}, {rows.name}: {way_name} gives other ids")
         runs = {way_name: way.run for way_name, way in ways.items()}
         samples = take_turns(runs, args.rounds, slice_s=args.slice_s)
-    for way_name, taken in samples.items():
+    for way_name, seconds in samples.items():
         row = {"vocabulary": name, "shape": rows.name, "way": way_name}
-        row |= {"bases": ways[way_name].bases, "seconds": summary(taken)}
-        row["gb_per_s"] = per_second(ways[way_name].bases, taken)
+        row |= {"bases": ways[way_name].bases, "seconds": summary(seconds)}
+        row["gb_per_s"] = per_second(ways[way_name].bases, seconds)
         print(
             f"{name:16} {rows.name:20} {way_name:30} {row['gb_per_s']:9.4f} G bases/s", flush=True
         )
@@ -111,7 +111,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two small shapes")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--slice-s", type=float, default=0.005)
-    parser.add_argument("--processes", type=int, default=cores(), help="of witnesses")
+    parser.add_argument("--processes", type=int, default=cores(), help="of fast references")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/dna.json")
     return parser.parse_args(arguments)
 
@@ -131,14 +131,16 @@ def run(args: argparse.Namespace, gpu: GpuWays | None, shapes: tuple[Shape, ...]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Run the command line."""
     args = parse(sys.argv[1:] if arguments is None else arguments)
     gpu = open_gpu(args.engine)
     about = machine(PACKAGES)
     if gpu is not None:
         about["device"] = gpu.device.info.name
-    told = {name: str(value) for name, value in vars(args).items() if not isinstance(value, Path)}
-    document: dict[str, Any] = {"options": told, "machine": about}
+    options = {
+        name: str(value) for name, value in vars(args).items() if not isinstance(value, Path)
+    }
+    document: dict[str, Any] = {"options": options, "machine": about}
     document |= run(args, gpu, QUICK if args.quick else SHAPES)
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(f"written to {args.out}")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.dna.fast_references import OWN, FastReference
 from benchmarks.dna.proofs import joined
 from benchmarks.dna.sequences import Sequences
-from benchmarks.dna.witnesses import OWN, Witness
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.support.timing import Run, clocked
 from service.engines.cpu.engine import CpuEngine
@@ -66,7 +66,7 @@ def front(rows: Sequences, bases: int | None = None) -> Sequences:
 
 
 def front_for_all_cores(rows: Sequences) -> int:
-    """Bases of which a library that takes a core for each row has enough; of one row any."""
+    """Return the bases that keep every core busy in a library with a core for each row."""
     lengths = np.diff(rows.offsets)
     return max(FRONT_BASES, cores() * int(lengths.max()) if len(lengths) > 1 else 0)
 
@@ -90,11 +90,15 @@ def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict
 
 
 def other_ways(
-    vocabulary: Vocabulary, name: str, witness: Witness, rows: Sequences, data: Path | None
+    vocabulary: Vocabulary,
+    name: str,
+    fast_reference: FastReference,
+    rows: Sequences,
+    data: Path | None,
 ) -> Iterator[tuple[str, Way]]:
     """List other libraries, Python and NumPy."""
     if isinstance(vocabulary.model, Characters):
-        ids = joined(witness([chr(byte) for byte in range(128)]))
+        ids = joined(fast_reference([chr(byte) for byte in range(128)]))
         table = bytes(np.resize(ids, 256).astype(np.uint8))
         raw, wide = rows.data.tobytes(), np.resize(ids, 256)
         own = np.frombuffer
@@ -104,12 +108,18 @@ def other_ways(
         )
         yield "NumPy look-up", kept(lambda: wide[rows.data], len(raw), lambda found: found)
     elif isinstance(vocabulary.model, Bpe):
-        few = front(rows, front_for_all_cores(rows))
-        yield "tokenizers, all cores", kept(lambda: witness(few.texts), len(few.data), joined)
+        front_rows = front(rows, front_for_all_cores(rows))
+        yield (
+            "tokenizers, all cores",
+            kept(lambda: fast_reference(front_rows.texts), len(front_rows.data), joined),
+        )
     if name == "nt_v2" and (slow := slow_tokenizer(data)) is not None:
-        few = front(rows, LEAST_BASES)
-        size = len(few.data)
-        yield "transformers EsmTokenizer", kept(lambda: [slow(t) for t in few.texts], size, joined)
+        front_rows = front(rows, LEAST_BASES)
+        size = len(front_rows.data)
+        yield (
+            "transformers EsmTokenizer",
+            kept(lambda: [slow(t) for t in front_rows.texts], size, joined),
+        )
 
 
 def slow_tokenizer(data: Path | None) -> Callable[[str], list[int]] | None:

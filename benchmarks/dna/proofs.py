@@ -1,4 +1,4 @@
-"""Ids of DNA held to witnesses, which run in processes of their own: one alone is too slow.
+"""Compares ids of DNA with fast references, which run in several processes: one is too slow.
 
 Knows no clock and no GPU.
 """
@@ -16,15 +16,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.dna.fast_references import (
+    OWN,
+    FastReference,
+    find_fast_reference,
+    prove_fast_reference,
+)
 from benchmarks.dna.sequences import Sequences, proof_rows
-from benchmarks.dna.witnesses import OWN, Witness, prove_witness, witness_of
 from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch
 
 Ids = NDArray[Any]
 PIECE_BASES, BATCH_BASES = 1_000_000, 8_000_000  # Of a process at a time; of an engine.
-WITNESS_BASES = 200_000  # Compared with the reference.
+REFERENCE_BASES = 200_000  # Compared with the reference.
 SEED = 11
 
 
@@ -34,7 +39,7 @@ def joined(rows: Any) -> Ids:
 
 
 class Prover:
-    """Witnesses in so many processes; in this one if that is 1. A context manager."""
+    """Fast references in so many processes; in this one if that is 1. A context manager."""
 
     def __init__(self, data: Path | None, processes: int) -> None:
         self.data = data
@@ -52,21 +57,23 @@ class Prover:
             self._pool.shutdown(cancel_futures=True)
 
     def ids(self, name: str, rows: Sequences) -> Ids:
-        """Return the ids that the witness of a vocabulary gives to all rows, joined."""
+        """Return the ids that the fast reference of a vocabulary gives to all rows, joined."""
         count = max(1, len(rows.offsets) // (4 * self.processes))
         parts = (rows.part(i, i + count) for i in range(0, len(rows.offsets) - 1, count))
         return joined(self._all(_ids_of, ((name, part, self.processes == 1) for part in parts)))
 
     def prove(self, engines: dict[str, Any], name: str, num_bases: int) -> dict[str, Any]:
-        """Compare every engine with the witness on random and real rows.
+        """Compare every engine with the fast reference on random and real rows.
 
         Raises:
             SystemExit: an id differs.
         """
         vocabulary, size = builtin.load(name), min(PIECE_BASES, num_bases)
-        known_by = witness_of(vocabulary)[0]
+        known_by = find_fast_reference(vocabulary)[0]
         proved = {"vocabulary": name, "witness": known_by, "bases": 0, "ids": 0}
-        proved["reference_bases"] = next(self._all(_prove_witness, [(self.data, name, size)]))
+        proved["reference_bases"] = next(
+            self._all(_prove_fast_reference, [(self.data, name, size)])
+        )
         tasks = ((self.data, name, i, size) for i in range(-(-num_bases // size)))
         for rows, expected in _batches(self._all(_piece, tasks)):
             for engine_name, engine in engines.items():
@@ -117,9 +124,9 @@ def _together(pieces: list[tuple[Sequences, Ids]]) -> tuple[Sequences, Ids]:
 
 
 @functools.cache
-def _witness(name: str, is_alone: bool) -> Witness:
-    """Return the witness of a vocabulary, on all cores if the process is alone."""
-    return witness_of(builtin.load(name), all_cores=is_alone)[1]
+def _fast_reference(name: str, is_alone: bool) -> FastReference:
+    """Return the fast reference of a vocabulary, on all cores if the process is alone."""
+    return find_fast_reference(builtin.load(name), all_cores=is_alone)[1]
 
 
 @functools.cache
@@ -128,18 +135,18 @@ def _cpu_engine() -> CpuEngine:
 
 
 def _ids_of(name: str, rows: Sequences, is_alone: bool) -> Ids:
-    return joined(_witness(name, is_alone)(rows.texts))
+    return joined(_fast_reference(name, is_alone)(rows.texts))
 
 
-def _prove_witness(data: Path | None, name: str, size: int) -> int:
-    """Compare a witness with the reference on the first rows; return the bases compared."""
+def _prove_fast_reference(data: Path | None, name: str, size: int) -> int:
+    """Compare a fast reference with the reference on the first rows; return the bases compared."""
     (rows,) = proof_rows(data, size, (SEED, 0), size)
-    texts = rows.texts[: int(np.searchsorted(rows.offsets, WITNESS_BASES))]
-    return prove_witness(builtin.load(name), _witness(name, False), texts)
+    texts = rows.texts[: int(np.searchsorted(rows.offsets, REFERENCE_BASES))]
+    return prove_fast_reference(builtin.load(name), _fast_reference(name, False), texts)
 
 
 def _piece(data: Path | None, name: str, number: int, size: int) -> tuple[Sequences, Ids]:
-    """Return rows and their ids on which the witness and the CPU engine agree.
+    """Return rows and their ids on which the fast reference and the CPU engine agree.
 
     Raises:
         SystemExit: they do not.
@@ -148,5 +155,7 @@ def _piece(data: Path | None, name: str, number: int, size: int) -> tuple[Sequen
     expected = _ids_of(name, rows, False)
     encoded = _cpu_engine().encode(builtin.load(name), batch_of(rows))
     if encoded.errors or not np.array_equal(encoded.ids, expected):
-        raise SystemExit(f"{name}: the cpu engine differs from {witness_of(builtin.load(name))[0]}")
+        raise SystemExit(
+            f"{name}: the cpu engine differs from {find_fast_reference(builtin.load(name))[0]}"
+        )
     return rows, expected

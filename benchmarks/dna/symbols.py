@@ -128,8 +128,11 @@ def prove(engine: GpuEngine, name: str, sequences: Sequences, most: int = 1 << 2
         offsets=offsets,
         options=EncodeOptions(add_special_tokens=False),
     )
-    wanted, got = (each.encode(vocabulary_of(name), batch) for each in (CpuEngine(), engine))
-    if got.ids.tolist() != wanted.ids.tolist() or got.offsets.tolist() != wanted.offsets.tolist():
+    expected, got = (each.encode(vocabulary_of(name), batch) for each in (CpuEngine(), engine))
+    if (
+        got.ids.tolist() != expected.ids.tolist()
+        or got.offsets.tolist() != expected.offsets.tolist()
+    ):
         raise SystemExit(f"the ids of {name} differ from the CPU engine's: nothing is timed")
     return end
 

@@ -33,8 +33,8 @@ from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.mixed_texts import mixed_texts
 from benchmarks.engine.proofs import Differs, Proofs
 from benchmarks.engine.published_vocabularies import NAMES, read_published
+from benchmarks.engine.reference_libraries import ReferenceProcesses
 from benchmarks.engine.session import FULL, QUICK, TINY, Block, Session
-from benchmarks.engine.witnesses import Witnesses
 from benchmarks.support.corpora import CORPORA as TEXTS
 from benchmarks.support.machine import device_facts, machine
 from gpu.errors import DeviceUnavailable
@@ -96,7 +96,7 @@ def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> Non
     """Prove the data folder's files, all texts of the blocks, and mixed text.
 
     Raises:
-        Differs: an id is not the witness's.
+        Differs: an id is not the reference's.
     """
     timed = list(session.vocabularies.values())
     session.proofs.prove_files(session.data, timed)
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
     """Prove, time, and make the document of results; each block is written when it ends.
 
     Raises:
-        Differs: an id of ours is not the witness's.
+        Differs: an id of ours is not the reference's.
     """
     began = perf_counter()
     sizes = TINY if args.emulate else QUICK if args.quick else FULL
@@ -124,10 +124,10 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
     timed = {name: read_published(name, args.data, scratch) for name in args.vocabularies}
     for each in timed.values():
         gpu.engine.load(each.vocabulary)
-    with closing(Witnesses(scratch, len(os.sched_getaffinity(0)))) as witnesses:
+    with closing(ReferenceProcesses(scratch, len(os.sched_getaffinity(0)))) as references:
         session = Session(
             *(sizes, args.data, scratch, gpu, timed, args.main, args.corpora),
-            Proofs(witnesses, gpu.engine),
+            Proofs(references, gpu.engine),
             engines=args.engines,
             log=lambda line: print(f"{perf_counter() - began:5.0f} s  {line}", flush=True),
             emulate=args.emulate,

@@ -70,9 +70,9 @@ def _alone(session: Session, timed: Published, text: Text) -> Row:
         call = clocked(lambda: gpu.encode(vocabulary, text.data, text.offsets))
         runs = {"kernels": kernels.run, "call": call}
         samples = take_turns(runs, session.sizes.rounds)
-    rates = {name: per_second(len(text.data), taken) for name, taken in samples.items()}
-    told = f"kernels {rates['kernels']:.1f}, call {rates['call']:.1f}"
-    session.log(f"{len(text.data):,} B of {text.name}, {timed.name}: {told} GB/s")
+    rates = {name: per_second(len(text.data), seconds) for name, seconds in samples.items()}
+    figures = f"kernels {rates['kernels']:.1f}, call {rates['call']:.1f}"
+    session.log(f"{len(text.data):,} B of {text.name}, {timed.name}: {figures} GB/s")
     return {
         "text": text.name,
         "vocabulary": timed.name,
@@ -95,12 +95,12 @@ def _in_batch(session: Session, timed: Published) -> list[Row]:
     without = statistics.median(samples[batch.name])
     rows: list[Row] = []
     for text in texts:
-        taken = samples[text.name]
+        seconds = samples[text.name]
         row = {"text": text.name, "vocabulary": timed.name, "bytes": len(text.data)}
-        row |= {"seconds": summary(taken), "without": summary(samples[batch.name])}
-        rows.append(row | {"times_without": statistics.median(taken) / without})
-    told = ", ".join(f"{row['text']} {row['times_without']:.2f}" for row in rows)
-    session.log(f"{timed.name}: {told} times the batch alone")
+        row |= {"seconds": summary(seconds), "without": summary(samples[batch.name])}
+        rows.append(row | {"times_without": statistics.median(seconds) / without})
+    figures = ", ".join(f"{row['text']} {row['times_without']:.2f}" for row in rows)
+    session.log(f"{timed.name}: {figures} times the batch alone")
     return rows
 
 

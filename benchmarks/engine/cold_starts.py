@@ -51,8 +51,8 @@ def time_starts(session: Session) -> list[Row]:
                 seconds = summary([start["ids"] for start in starts])
                 row: Row = {"vocabulary": timed.name, "kernels": kernels, "seconds": seconds}
                 rows.append(row | {"steps_s": starts[-1]})
-                told = f"{seconds['median_s']:.2f} s"
-                session.log(f"{timed.name}: first answer, kernels {kernels}: {told}")
+                median = f"{seconds['median_s']:.2f} s"
+                session.log(f"{timed.name}: first answer, kernels {kernels}: {median}")
     return rows
 
 

@@ -198,7 +198,7 @@ class Comparison:
 
 
 class _OtherIds(Exception):
-    """A library's ids are not the witness's."""
+    """A library's ids are not the reference's."""
 
 
 def as_ids(answer: Any) -> Ids:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.witnesses import tiktoken_encoding
+from benchmarks.engine.reference_libraries import tiktoken_encoding
 from benchmarks.support.texts import Text
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats.huggingface.writer import tokenizer_json
@@ -72,7 +72,7 @@ class Competitor:
         return self.name not in LIBRARIES
 
     def version(self) -> str:
-        """The version of the library.
+        """Return the version of the library.
 
         Raises:
             Absent: it is not installed.
@@ -205,7 +205,7 @@ def _tiktoken(num_threads: int) -> Callable[[Published], Callable[[list[str]], A
     """Make its call for batches with a thread a core, or on one core the call for a text."""
 
     def load(timed: Published) -> Callable[[list[str]], Any]:
-        encoding = tiktoken_encoding(timed.witness)
+        encoding = tiktoken_encoding(timed.files)
         if num_threads == 1:
             return lambda texts: [encoding.encode_ordinary(text) for text in texts]
         return lambda texts: encoding.encode_ordinary_batch(texts, num_threads=num_threads)

@@ -95,7 +95,7 @@ class Kernels:
     processors: int
 
     def run(self) -> float:
-        """Seconds from text on the device to ids on the device."""
+        """Encode once; return the seconds from text on the device to ids on the device."""
         stream, job = self.workspace.stream, self.workspace.job[0]
         begin = self.clock.mark(stream)
         stream.clear(self.workspace.fields["status"], 8 * int(job["num_cleared"]))
@@ -105,7 +105,7 @@ class Kernels:
         return self.clock.seconds(begin, end)
 
     def ids(self) -> Ids:
-        """The ids of the last run."""
+        """Return the ids of the last run."""
         num_ids = int(status_of(self.workspace)[STATUS["NUM_IDS"]])
         return fetch(self.workspace, "ids", np.int32, num_ids)
 

@@ -20,8 +20,8 @@ import numpy as np
 from tokenizers import Tokenizer, models
 
 from benchmarks.engine.gpu_calls import GpuWays
+from benchmarks.engine.reference_libraries import ids_digest
 from benchmarks.engine.slow_texts import counters, times_of_kernels
-from benchmarks.engine.witnesses import ids_digest
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Text, one_row
 from benchmarks.support.timing import summary
@@ -72,13 +72,15 @@ def vocabulary_of(unit: bytes, way: str) -> tuple[Vocabulary, Tokenizer]:
     return Vocabulary(tuple(tokens), Bpe(pairs), pretokenizer="none"), Tokenizer(model)
 
 
-def row_of(ways: GpuWays, text: Text, vocabulary: Vocabulary, witness: Tokenizer) -> dict[str, Any]:
+def row_of(
+    ways: GpuWays, text: Text, vocabulary: Vocabulary, reference: Tokenizer
+) -> dict[str, Any]:
     """Measure one text.
 
     Raises:
         SystemExit: an id differs.
     """
-    ids = np.array(witness.encode(text.data.tobytes().decode()).ids, np.int32)
+    ids = np.array(reference.encode(text.data.tobytes().decode()).ids, np.int32)
     with ways.kernels(vocabulary, text.data, text.offsets) as kernels:
         kernels.run()
         if ids_digest(kernels.ids()) != ids_digest(ids):
@@ -97,11 +99,11 @@ def run(device: Device, periods: Sequence[int], sizes: Sequence[int]) -> list[di
     for period in periods:
         unit = bytes(random.Random(period).choices(PRINTABLE, k=period))
         for way in WAYS:
-            vocabulary, witness = vocabulary_of(unit, way)
+            vocabulary, reference = vocabulary_of(unit, way)
             for size in sizes:
                 data = np.resize(np.frombuffer(unit, np.uint8), size)
                 text = one_row(f"period of {period}, of {way}", data)
-                rows.append(row := row_of(ways, text, vocabulary, witness))
+                rows.append(row := row_of(ways, text, vocabulary, reference))
                 us, count = 1e6 * row["seconds"]["median_s"], row["counters"]
                 rate = f"{size / us / 1e3:6.3f} GB/s, {count['whole']} pieces merged whole"
                 print(f"{text.name:26} {size:9,} B {us:9.0f} us {rate}", flush=True)

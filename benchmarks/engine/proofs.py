@@ -1,6 +1,6 @@
-"""Ids are proved before anything is timed; what is timed must give the ids that were proved.
+"""Compares ids with reference libraries before anything is timed, and timed ids with those.
 
-Knows neither how the engine computes them nor how the witnesses work.
+Knows neither how the engine computes them nor how the reference libraries work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.witnesses import Part, Witnesses, counts_digest, ids_digest
+from benchmarks.engine.reference_libraries import (
+    GroupDigests,
+    ReferenceProcesses,
+    counts_digest,
+    ids_digest,
+)
 from benchmarks.support.texts import Text
 from gpu.engine import GpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -28,19 +33,19 @@ ORDINARY = EncodeOptions(add_special_tokens=False, special="plain")
 
 
 class Differs(Exception):
-    """The engine's ids are not the witness's; nothing may be timed."""
+    """The engine's ids are not the reference's; nothing may be timed."""
 
 
 class NotProved(Exception):
-    """These ids were never compared with a witness."""
+    """These ids were never compared with a reference library's."""
 
 
 @dataclass(slots=True)
 class Proved:
-    """A line of the results.
+    """A line of the results: how much of a text was compared.
 
     Attributes:
-        witnesses: bytes that each library answered for.
+        witnesses: bytes of text by the reference library that encoded them; a key of the results.
     """
 
     vocabulary: str
@@ -51,7 +56,7 @@ class Proved:
     witnesses: dict[str, int] = field(default_factory=dict)
 
     def add(self, num_rows: int, num_ids: int, answered: dict[str, int]) -> None:
-        """Count a text in, of which the witnesses answered for so many bytes each."""
+        """Add a text; `answered` has its bytes by the library that encoded them."""
         self.num_bytes += sum(answered.values())
         self.num_rows += num_rows
         self.num_ids += num_ids
@@ -61,14 +66,15 @@ class Proved:
 
 @dataclass(slots=True)
 class Proofs:
-    """What was proved.
+    """The comparisons of ids, and the digests of the ids that were equal.
 
     Attributes:
-        engine: gives the ids.
-        records: for the results.
+        references: the processes of the reference libraries.
+        engine: the engine whose ids are compared.
+        records: the lines of the results.
     """
 
-    witnesses: Witnesses
+    references: ReferenceProcesses
     engine: GpuEngine
     records: list[Proved] = field(default_factory=list)
     _proved: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
@@ -95,13 +101,13 @@ class Proofs:
             self.records.append(record)
 
     def prove(self, pairs: Sequence[Pair]) -> None:
-        """Compare every text's ids with the vocabulary's witness.
+        """Compare every text's ids with those of the reference libraries.
 
         Raises:
             Differs: they are not equal.
         """
         unproved = [pair for pair in pairs if self._key(*pair) not in self._proved]
-        answers = [self.witnesses.ask(timed.witness, text) for timed, text in unproved]
+        answers = [self.references.submit(timed.files, text) for timed, text in unproved]
         for (timed, text), parts in zip(unproved, answers, strict=True):
             ids, answered = self._compare(timed, text, parts)
             self._proved[self._key(timed, text)] = len(ids), ids_digest(ids)
@@ -112,23 +118,23 @@ class Proofs:
     def prove_stream(
         self, vocabularies: Sequence[Published], name: str, texts: Iterable[Text]
     ) -> None:
-        """Compare texts that are needed only for this; the witness is one text ahead of us.
+        """Compare texts that are not timed; the reference works one text ahead.
 
         Raises:
             Differs: the ids are not equal.
         """
         totals = {timed.name: Proved(timed.name, name) for timed in vocabularies}
-        waiting: deque[tuple[Text, list[Iterator[Part]]]] = deque()
+        waiting: deque[tuple[Text, list[Iterator[GroupDigests]]]] = deque()
 
         def compare() -> None:
             text, answers = waiting.popleft()
             for timed, parts in zip(vocabularies, answers, strict=True):
                 ids, answered = self._compare(timed, text, parts)
                 totals[timed.name].add(len(text.offsets) - 1, len(ids), answered)
-            self.witnesses.forget(text)
+            self.references.forget(text)
 
         for text in texts:
-            waiting.append((text, [self.witnesses.ask(t.witness, text) for t in vocabularies]))
+            waiting.append((text, [self.references.submit(t.files, text) for t in vocabularies]))
             if len(waiting) > 1:
                 compare()
         while waiting:
@@ -153,7 +159,7 @@ class Proofs:
         return timed.vocabulary.digest, text.digest
 
     def _compare(
-        self, timed: Published, text: Text, parts: Iterable[Part]
+        self, timed: Published, text: Text, parts: Iterable[GroupDigests]
     ) -> tuple[Ids, dict[str, int]]:
         ids, offsets = self.engine.encode_ids(timed.vocabulary, text.data, text.offsets)
         answered: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""The vocabularies that are timed, and how other libraries load them.
+"""The vocabularies that are timed, and the files from which other libraries load them.
 
-tiktoken gets the published rank file, and pattern and special tokens as the data folder has them;
-libraries that read a tokenizer.json get the one that we write.
+tiktoken loads the published rank file, with pattern and special tokens of the data folder; other
+libraries load the tokenizer.json that we write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.engine.witnesses import Witness
+from benchmarks.engine.reference_libraries import ReferenceFiles
 from vocabularies import builtin
 from vocabularies.formats import read_vocabulary
 from vocabularies.formats.huggingface.writer import tokenizer_json
@@ -29,12 +29,12 @@ class Published:
 
     name: str
     vocabulary: Vocabulary
-    witness: Witness
+    files: ReferenceFiles
 
     @property
     def json(self) -> str:
         """Read its tokenizer.json."""
-        return self.witness.tokenizer_json.read_text()
+        return self.files.tokenizer_json.read_text()
 
 
 def read_published(name: str, data: Path, scratch: Path) -> Published:
@@ -53,5 +53,5 @@ def read_published(name: str, data: Path, scratch: Path) -> Published:
     path = scratch / f"{name}.json"
     path.write_text(tokenizer_json(vocabulary))
     special = tuple((token.content, token.id) for token in vocabulary.special_tokens)
-    witness = Witness(name, ranks, described["pat_str"], special, path)
-    return Published(name, vocabulary, witness)
+    files = ReferenceFiles(name, ranks, described["pat_str"], special, path)
+    return Published(name, vocabulary, files)

@@ -107,7 +107,7 @@ def _others(_: int) -> Named:
     yield "digits and a blank", _bytes(b"7" * 300 + b" ")
 
 
-def slow_texts(size: int, tokens: Sequence[bytes], wanted: Collection[str] = ()) -> Iterator[Text]:
+def slow_texts(size: int, tokens: Sequence[bytes], names: Collection[str] = ()) -> Iterator[Text]:
     """Make texts of about `size` bytes, most of them one row; the chosen ones, or all.
 
     `tokens` are a vocabulary's.
@@ -115,7 +115,7 @@ def slow_texts(size: int, tokens: Sequence[bytes], wanted: Collection[str] = ())
     families: tuple[Callable[[int], Named], ...] = (_single, _odd, _behind, _periods, _others)
     for named in (*(family(size) for family in families), _tokens(size, tokens)):
         for name, unit in named:
-            if wanted and name not in wanted:
+            if names and name not in names:
                 continue
             data = np.resize(unit, size)
             # The first byte that is cut off may be inside a character.
@@ -124,7 +124,7 @@ def slow_texts(size: int, tokens: Sequence[bytes], wanted: Collection[str] = ())
             offsets = np.array([0, len(data)], np.int64)
             yield Text(name, data, offsets, offsets)
     for length in (1, 2, 3, 16):
-        if wanted and f"rows of {length}" not in wanted:
+        if names and f"rows of {length}" not in names:
             continue
         offsets = np.append(np.arange(0, size, length), size).astype(np.int64)
         yield Text(f"rows of {length}", np.resize(_bytes(LOWER), size), offsets, offsets)

@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.engine.gpu_calls import GpuWays, Kernels
 from benchmarks.engine.published_vocabularies import Published, read_published
+from benchmarks.engine.reference_libraries import ids_digest, reference_ids
 from benchmarks.engine.slow_families import slow_texts
-from benchmarks.engine.witnesses import ids_digest, witness_ids
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Text
 from benchmarks.support.timing import per_second
@@ -39,14 +39,14 @@ COUNTERS = ("pieces", "windows", "whole", "whole_bytes")
 
 
 def prove(ways: GpuWays, published: Published, text: Text) -> None:
-    """The ids are the witness's.
+    """Check that the ids are those of the reference library.
 
     Raises:
         SystemExit: they are not.
     """
     content, places = text.data.tobytes(), text.offsets.tolist()
     rows = [content[a:b].decode() for a, b in itertools.pairwise(places)]
-    library, ids = witness_ids(published.witness, rows)
+    library, ids = reference_ids(published.files, rows)
     with ways.kernels(published.vocabulary, text.data, text.offsets) as kernels:
         kernels.run()
         if ids_digest(kernels.ids()) != ids_digest(np.concatenate(ids)):
@@ -54,14 +54,14 @@ def prove(ways: GpuWays, published: Published, text: Text) -> None:
 
 
 def counters(kernels: Kernels) -> dict[str, int]:
-    """What splitting did."""
+    """Return the counters of splitting, by name."""
     counts = fetch(kernels.workspace, "window_counts", np.uint64, 2).tolist()
     found = (number for count in counts for number in (count >> 40, count & (1 << 40) - 1))
     return dict(zip(COUNTERS, found, strict=True))
 
 
 def times_of_kernels(ways: GpuWays, kernels: Kernels) -> dict[str, float]:
-    """Microseconds of each kernel by itself, with its launch; but for short ones."""
+    """Measure the microseconds of each kernel with its launch; leave out kernels below 8 µs."""
     workspace, clock = kernels.workspace, ways.clock
     stream, job = workspace.stream, workspace.job[0]
     stream.clear(workspace.fields["status"], 8 * int(job["num_cleared"]))
@@ -71,12 +71,12 @@ def times_of_kernels(ways: GpuWays, kernels: Kernels) -> dict[str, float]:
         marks.append(clock.mark(stream))
     stream.synchronize()
     spans = zip(kernels.names, marks, marks[1:], strict=False)
-    taken = {name: 1e6 * clock.seconds(begin, end) for name, begin, end in spans}
-    return {name: round(us, 1) for name, us in taken.items() if us >= 8}
+    times = {name: 1e6 * clock.seconds(begin, end) for name, begin, end in spans}
+    return {name: round(us, 1) for name, us in times.items() if us >= 8}
 
 
 def hunt(ways: GpuWays, published: Published, size: int, names: Sequence[str] = ()) -> list[Any]:
-    """A row of each text of this size, or of those named."""
+    """Time each text of this size, or those named; return a row of results for each."""
     rows: list[Any] = []
     tokens = [token for token in published.vocabulary.tokens if token]
     fronts = {text.name: text for text in slow_texts(FRONT, tokens, names)}
@@ -137,7 +137,7 @@ def run(device: Device, data: Path, names: Sequence[str], sizes: Sequence[int]) 
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

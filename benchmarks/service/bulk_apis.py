@@ -59,8 +59,8 @@ class Api:
     """One API.
 
     Attributes:
-        run: sends everything and returns what came.
-        ids: the ids in what came; None: the same bytes come back.
+        run: sends everything and returns the answer.
+        ids: the ids in the answer; None: the same bytes come back.
         num_bytes: of text.
         pid: of the server.
     """
@@ -72,7 +72,7 @@ class Api:
 
 
 def make_rows(num_bytes: int) -> list[NDArray[np.uint8]]:
-    """Random bases, some of them N or soft masked, in rows; the same on every machine."""
+    """Make rows of random bases, some N or soft masked, the same on every machine."""
     generator = np.random.default_rng(4)
     letters = np.frombuffer(b"ACGT" * 15 + b"Nacg", np.uint8)
     data = letters[generator.integers(0, len(letters), num_bytes, np.uint8)]
@@ -80,9 +80,9 @@ def make_rows(num_bytes: int) -> list[NDArray[np.uint8]]:
 
 
 def http_api(port: int, pid: int, rows: Rows, path: str, query: dict[str, Any]) -> Api:
-    """A body over HTTP in the form that the path and the query ask for."""
+    """Make an HTTP request to a path with a body in its format."""
     dtype = DTYPES[query.get("dtype", "int32")]
-    asked = {"vocabulary": VOCABULARY, "add_special_tokens": "false", **query}
+    parameters = {"vocabulary": VOCABULARY, "add_special_tokens": "false", **query}
     headers = {"content_type": clients.OCTETS, "accept": clients.OCTETS}
 
     def octets(answer: clients.Answer) -> NDArray[Any]:
@@ -103,26 +103,26 @@ def http_api(port: int, pid: int, rows: Rows, path: str, query: dict[str, Any]) 
             body, ids = clients.fasta_body(rows, LINE_BASES), arrow
         case "/v1/encode" if query.get("dtype") is None:
             call = {"vocabulary": VOCABULARY, "text": body.decode(), "add_special_tokens": False}
-            body, ids, asked = orjson.dumps(call), json_ids, {}
+            body, ids, parameters = orjson.dumps(call), json_ids, {}
             headers = {"content_type": "application/json"}
-    head = clients.http_head(path, asked, len(body), **headers)
+    head = clients.http_head(path, parameters, len(body), **headers)
     num_bytes = sum(map(len, rows))
     # A JSON id takes up to three bytes here, and lists have offsets.
-    room = np.zeros(8 * num_bytes + (1 << 20), np.uint8)
-    return Api(partial(clients.exchange, port, (head, body), room), ids, num_bytes, pid)
+    buffer = np.zeros(8 * num_bytes + (1 << 20), np.uint8)
+    return Api(partial(clients.exchange, port, (head, body), buffer), ids, num_bytes, pid)
 
 
 def rows_data(rows: Rows) -> NDArray[np.uint8]:
-    """The rows joined."""
+    """Join the rows."""
     return np.concatenate(rows)
 
 
 def apis(ports: Servers, rows: Rows) -> Iterator[tuple[str, Api]]:
-    """Every API, and what it is measured against, by name."""
+    """Yield every API, and the echoes that it is compared with, by name."""
     data, num_bytes = rows_data(rows), sum(map(len, rows))
     port, pid = ports["echo"]
-    room, sent = np.zeros(num_bytes, np.uint8), (num_bytes.to_bytes(8, "little"), data.data)
-    yield "TCP alone", Api(partial(clients.exchange, port, sent, room), None, num_bytes, pid)
+    buffer, sent = np.zeros(num_bytes, np.uint8), (num_bytes.to_bytes(8, "little"), data.data)
+    yield "TCP alone", Api(partial(clients.exchange, port, sent, buffer), None, num_bytes, pid)
     http_port, pid = ports["http"]
     for dtype in DTYPES:
         for name, path in PATHS.items():
@@ -131,17 +131,17 @@ def apis(ports: Servers, rows: Rows) -> Iterator[tuple[str, Api]]:
     echo = clients.grpc_stream(port, "/echo/Stream")
     for dtype, width in DTYPES.items():
         options = pb.Options(add_special_tokens=False, dtype=dtype)
-        asked = {"vocabulary": VOCABULARY, "options": options}
-        messages = clients.grpc_messages(rows, MESSAGE_ROWS, **asked)
+        common = {"vocabulary": VOCABULARY, "options": options}
+        messages = clients.grpc_messages(rows, MESSAGE_ROWS, **common)
         if dtype == "uint8":
             yield "gRPC alone", Api(partial(echo, messages), None, num_bytes, echo_pid)
         call = clients.grpc_stream(ports["grpc"][0], ENCODE_STREAM)
         ids = partial(clients.grpc_ids, dtype=width)
         yield f"gRPC {dtype}", Api(partial(call, messages), ids, num_bytes, pid)
-    few = [rows_data(rows)[:JSON_BYTES]]
+    json_rows = [rows_data(rows)[:JSON_BYTES]]
     for name in {"http", "plain"} & ports.keys():
         port, pid = ports[name]
-        yield f"JSON {name}", http_api(port, pid, few, "/v1/encode", {})
+        yield f"JSON {name}", http_api(port, pid, json_rows, "/v1/encode", {})
 
 
 def prove(found: dict[str, Api], rows: Rows) -> str:
@@ -153,19 +153,19 @@ def prove(found: dict[str, Api], rows: Rows) -> str:
     vocabulary, data = builtin.load(VOCABULARY), rows_data(rows)
     batch = Batch(data=data, offsets=np.array([0, len(data)]), options=PLAIN)
     expected = CpuEngine().encode(vocabulary, batch).ids.astype(np.int32)
-    few = data[:PROVED_BYTES].tobytes().decode()
-    if tokenizer.encode(vocabulary, few, PLAIN).ids != expected[: len(few)].tolist():
+    front = data[:PROVED_BYTES].tobytes().decode()
+    if tokenizer.encode(vocabulary, front, PLAIN).ids != expected[: len(front)].tolist():
         raise SystemExit("the engine differs from the reference")
     for name, api in found.items():
-        came = api.run()
-        if api.ids is not None and not np.array_equal(api.ids(came), expected[: api.num_bytes]):
+        answer = api.run()
+        if api.ids is not None and not np.array_equal(api.ids(answer), expected[: api.num_bytes]):
             raise SystemExit(f"{name} gives other ids")
         print(f"{name}: ids equal", flush=True)
     return hashlib.sha256(expected.tobytes()).hexdigest()
 
 
 def measure(found: dict[str, Api], rounds: int) -> list[dict[str, Any]]:
-    """The APIs in turns."""
+    """Time the APIs in turns."""
     used = dict.fromkeys(found, 0.0)
 
     def timed(name: str, api: Api) -> Run:
@@ -189,7 +189,7 @@ def measure(found: dict[str, Api], rounds: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=63, help="MiB of text through each API")
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,7 +1,7 @@
-"""Lean clients of the bulk APIs: what is sent is made beforehand, what comes is only kept.
+"""Lean clients of the bulk APIs: requests are made before, answers are parsed after the clock.
 
-Blocking sockets in two threads, which let go of the interpreter, so that on two cores the server
-and not the client is what is measured. Answers are read as messages after the clock has stopped.
+Blocking sockets in two threads, which release the interpreter lock, so that on two cores the
+server and not the client is measured.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OCTETS = "application/octet-stream"
 CHUNK_END = b"\r\n"
 
 
-def exchange(port: int, sent: Sequence[Any], room: Bytes) -> Answer:
-    """Send everything, receive until the other side closes, both at once; a view of `room`."""
+def exchange(port: int, sent: Sequence[Any], buffer: Bytes) -> Answer:
+    """Send everything, receive until the other side closes, both at once; a view of `buffer`."""
     with closing(socket.create_connection(("127.0.0.1", port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -38,15 +38,15 @@ def exchange(port: int, sent: Sequence[Any], room: Bytes) -> Answer:
 
         sending = threading.Thread(target=send)
         sending.start()
-        view, size = memoryview(room), 0
+        view, size = memoryview(buffer), 0
         while received := connection.recv_into(view[size:]):
             size += received
         sending.join()
-    return room[:size]
+    return buffer[:size]
 
 
 def http_head(path: str, query: dict[str, Any], num_bytes: int, **headers: str) -> bytes:
-    """The head of a POST after which the server closes."""
+    """Make the head of a POST that asks the server to close the connection afterwards."""
     fields = {"host": "localhost", "connection": "close", "content-length": str(num_bytes)}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     target = f"{path}?{urlencode(query)}" if query else path
@@ -55,7 +55,7 @@ def http_head(path: str, query: dict[str, Any], num_bytes: int, **headers: str) 
 
 
 def http_payload(answer: Answer) -> bytes:
-    """The body of an answer, its chunks joined.
+    """Return the body of an answer, its chunks joined.
 
     Raises:
         SystemExit: its status is not 200.
@@ -80,7 +80,7 @@ def _chunks(body: bytes) -> Iterator[memoryview]:
 
 
 def arrow_body(rows: Sequence[Bytes], rows_of_batch: int) -> bytes:
-    """An Arrow stream with the column `text`."""
+    """Make an Arrow stream with the column `text`."""
     sink = pa.BufferOutputStream()
     schema = pa.schema([("text", pa.binary())])
     with pa.ipc.new_stream(sink, schema) as writer:
@@ -94,14 +94,14 @@ def arrow_body(rows: Sequence[Bytes], rows_of_batch: int) -> bytes:
 
 
 def arrow_ids(body: bytes, column: str) -> NDArray[Any]:
-    """All ids of an Arrow stream, the rows joined."""
+    """Return all ids of an Arrow stream, the rows joined."""
     table = pa.ipc.open_stream(body).read_all()
     ids: NDArray[Any] = table.column(column).combine_chunks().flatten().to_numpy()
     return ids
 
 
 def fasta_body(rows: Sequence[Bytes], width: int) -> bytes:
-    """FASTA with lines of `width` bases."""
+    """Make FASTA with lines of `width` bases."""
     lines: list[bytes] = []
     for number, row in enumerate(rows):
         text = row.tobytes()
@@ -111,19 +111,19 @@ def fasta_body(rows: Sequence[Bytes], width: int) -> bytes:
 
 
 def grpc_messages(rows: Sequence[Bytes], rows_of_message: int, **request: Any) -> list[bytes]:
-    """EncodeBatchRequests as they go over the wire."""
+    """Serialize EncodeBatchRequests of so many rows each."""
     messages = []
     for begin in range(0, len(rows), rows_of_message):
         part = rows[begin : begin + rows_of_message]
         offsets = np.cumsum([0, *map(len, part)]).astype(np.int64)
-        rest = pb.EncodeBatchRequest(offsets=offsets.tobytes(), **request).SerializeToString()
+        fields = pb.EncodeBatchRequest(offsets=offsets.tobytes(), **request).SerializeToString()
         data = np.concatenate(part)
-        messages.append(with_field(pb.EncodeBatchRequest.DATA_FIELD_NUMBER, data.data, rest))
+        messages.append(with_field(pb.EncodeBatchRequest.DATA_FIELD_NUMBER, data.data, fields))
     return messages
 
 
 def grpc_stream(port: int, method: str) -> Callable[[Sequence[bytes]], list[bytes]]:
-    """A function that sends messages over one bidirectional stream and returns the answers."""
+    """Return a function that sends messages over one bidirectional stream and returns answers."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     channel = grpc.insecure_channel(f"127.0.0.1:{port}", options)
     call = channel.stream_stream(method)
@@ -135,6 +135,6 @@ def grpc_stream(port: int, method: str) -> Callable[[Sequence[bytes]], list[byte
 
 
 def grpc_ids(answers: Sequence[bytes], dtype: type[np.integer[Any]]) -> NDArray[Any]:
-    """The ids of EncodeBatchResponses, joined."""
+    """Return the ids of EncodeBatchResponses, joined."""
     number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
     return np.concatenate([np.frombuffer(cut_field(one, number)[0], dtype) for one in answers])

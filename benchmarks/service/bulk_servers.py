@@ -1,4 +1,4 @@
-"""The servers of `bulk_apis`: ours, the plain one, and those that do nothing."""
+"""Starts the servers of `bulk_apis`: the service, the plain server and the echo server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Servers = dict[str, tuple[int, int]]
 
 
 def plain_tokenizer() -> Tokenizer:
-    """The letters as Hugging Face tokenizers reads them."""
+    """Make the vocabulary's letters as a Hugging Face tokenizer."""
     vocabulary = builtin.load(VOCABULARY)
     ids = {one: reference.encode(vocabulary, one, PLAIN).ids[0] for one in "ACGTN"}
     unknown = reference.encode(vocabulary, "a", PLAIN).ids[0]
@@ -38,7 +38,7 @@ def plain_tokenizer() -> Tokenizer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on."""
+    """Find several ports on which nothing listens."""
     ports: set[int] = set()
     while len(ports) < count:
         ports.add(free_port())
@@ -46,7 +46,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def start(stack: ExitStack, folder: Path, with_plain: bool, num_cores: int) -> Servers:
-    """All servers on the first cores, this process on as many last ones."""
+    """Start all servers on the first cores, and move this process to as many of the last."""
     all_cores = sorted(os.sched_getaffinity(0))
     cores = all_cores[:num_cores]
     os.sched_setaffinity(0, all_cores[-num_cores:])
@@ -64,7 +64,7 @@ def start(stack: ExitStack, folder: Path, with_plain: bool, num_cores: int) -> S
 
 
 def start_plain(stack: ExitStack, folder: Path, port: int, cores: list[int]) -> int:
-    """The server that a user would write; its process id."""
+    """Start the plain server; return its process id."""
     file = folder / "tokenizer.json"
     plain_tokenizer().save(str(file))
     command = [
@@ -75,13 +75,13 @@ def start_plain(stack: ExitStack, folder: Path, port: int, cores: list[int]) -> 
         "--no-access-log",
     ]
     command += ["--loop", "uvloop", "--http", "httptools", "--port", str(port)]
-    told = {"PLAIN_TOKENIZER_JSON": str(file), "PLAIN_VOCABULARY": VOCABULARY}
-    return stack.enter_context(server(command, port, told, *cores))
+    environment = {"PLAIN_TOKENIZER_JSON": str(file), "PLAIN_VOCABULARY": VOCABULARY}
+    return stack.enter_context(server(command, port, environment, *cores))
 
 
 @contextmanager
 def process(command: list[str], port: int, cores: list[int]) -> Iterator[int]:
-    """A process on these cores that listens on a port; its process id."""
+    """Run a process on these cores until the block ends; yield its id when its port is open."""
     pinned = partial(os.sched_setaffinity, 0, cores)
     with subprocess.Popen(command, preexec_fn=pinned) as running:
         try:

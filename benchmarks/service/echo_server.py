@@ -1,4 +1,4 @@
-"""What the APIs are measured against: servers that do nothing but take bytes and give them back.
+"""Servers that send received bytes back unchanged: the limit that bulk APIs are compared with.
 
     python -m benchmarks.service.echo_server PORT GRPC_PORT
 
@@ -37,11 +37,11 @@ class Echo(asyncio.BufferedProtocol):
         self.transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the memory that the next bytes go to."""
         return memoryview(self.buffer)[self.size :]
 
     def buffer_updated(self, num_bytes: int) -> None:
-        """Make room for what is announced, or send it back."""
+        """Allocate the announced bytes after the head, or send the whole body back."""
         self.size += num_bytes
         if self.size < len(self.buffer):
             return
@@ -60,7 +60,7 @@ class Echo(asyncio.BufferedProtocol):
 
 
 async def stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-    """The messages as they came."""
+    """Send the messages back as they came."""
     async for request in requests:
         yield request
 

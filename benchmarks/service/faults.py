@@ -1,6 +1,6 @@
-"""What clients do to a service that they should not, all at once, each counted; for the soak.
+"""Faulty clients of the soak: closed connections, half bodies, bursts and others, all at once.
 
-Every request whose head was sent is entered into the books, whatever became of it.
+Every request whose head was sent is counted in the books, with or without an answer.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Headers = Mapping[str, str]
 
 @dataclass(slots=True)
 class Books:
-    """What the clients' side has sent and got.
+    """The clients' counts of requests and answers.
 
     Attributes:
         heads: requests whose head was sent.
-        by_status: answers that came whole.
-        lost: requests of patient clients that got no answer.
-        received: what the service says it has received, after each round.
+        by_status: answers that came whole, by status.
+        lost: requests of waiting clients that got no answer.
+        received: the requests that the service has received by its own count, after each round.
     """
 
     heads: int = 0
@@ -43,7 +43,7 @@ class Books:
     received: list[int] = field(default_factory=list)
 
     def enter(self, status: int) -> None:
-        """One request of a client that waited for its answer."""
+        """Count a request whose client waited for the answer."""
         self.heads += 1
         if status == LOST:
             self.lost += 1
@@ -55,7 +55,7 @@ class Faults:
     """All faults of one round, with their own connections.
 
     Attributes:
-        counts: how often each was done, and which answers it got.
+        counts: how often each fault was caused, and which answers it got.
     """
 
     def __init__(self, port: int, headers: Sequence[Headers], books: Books, seed: float) -> None:
@@ -93,7 +93,7 @@ class Faults:
         return self.chance.choice(self.headers)
 
     async def _ask(self, request: Request) -> tuple[int, bytes]:
-        """One patient request on a connection of its own."""
+        """Send a request on a connection of its own and wait for the answer."""
         connection = await Connection.open(self.port)
         status, body = LOST, b""
         with contextlib.suppress(*GONE):
@@ -103,7 +103,7 @@ class Faults:
         return status, body
 
     async def _killed(self) -> None:
-        """A client that sends all and leaves at some moment."""
+        """Send a whole request and close the connection at some moment."""
         text = self._text[: self.chance.choice((100, 10_000, 500_000))]
         body = {"vocabulary": "gpt2", "text": text}
         request = json_request("killed", "/v1/encode", body, self._headers())
@@ -116,7 +116,7 @@ class Faults:
         connection.close()
 
     async def _half_sent(self) -> None:
-        """A body that ends halfway."""
+        """Send half of a body and close the connection."""
         body = {"vocabulary": "gpt2", "text": self._text[:100_000]}
         request = json_request("half", "/v1/encode", body, self._headers())
         connection = await Connection.open(self.port)
@@ -126,7 +126,7 @@ class Faults:
         connection.close()
 
     async def _slow_reader(self) -> None:
-        """A client that takes an answer of 4 MB slowly, and leaves in the middle of it."""
+        """Read an answer of 4 MB slowly, and close the connection in the middle."""
         path = "/v1/encode?vocabulary=hyenadna"
         text = bases(self.chance, 1_000_000).encode()
         request = Request.post("slow", path, text, {**OCTETS, **self._headers()})
@@ -141,7 +141,7 @@ class Faults:
         connection.close()
 
     async def _burst(self) -> None:
-        """More at once than the queue holds; what does not fit is refused."""
+        """Send more requests at once than the queue holds; the service refuses the others."""
         body = {"vocabulary": "gpt2", "texts": [self._text]}
         request = json_request("burst", "/v1/count", body, self.headers[1])
         answers = await asyncio.gather(*(self._ask(request) for _ in range(BURST)))
@@ -149,7 +149,7 @@ class Faults:
             self.counts[f"burst {status}"] += 1
 
     async def _out_of_memory(self) -> None:
-        """A text for which the engine has no memory, beside one for which it has."""
+        """Send a text for which the engine has no memory beside one for which it has."""
         body = {"vocabulary": "gpt2", "texts": ["fine", f"{MARK} {self.chance.random()}"]}
         request = json_request("memory", "/v1/encode/batch", body, self._headers())
         status, answer = await self._ask(request)
@@ -157,7 +157,7 @@ class Faults:
         self.counts[f"out_of_memory {status} {'alone' if alone else ''}".strip()] += 1
 
     async def _swap(self) -> None:
-        """A name that means another vocabulary, while requests use it."""
+        """Replace the vocabulary of a name while requests use it."""
         for document in SWAPPED:
             path = "/v1/vocabularies/swapped?replace=true"
             put = Request.post("swap", path, document, self.headers[0])
@@ -172,14 +172,14 @@ class Faults:
         self.counts[f"swapped {status}"] += 1
 
     async def _unload(self) -> None:
-        """A vocabulary that is taken away while requests use it; the next one loads it again."""
+        """Unload a vocabulary while requests use it; the next request loads it again."""
         request = Request.post("unload", "/v1/vocabularies/nt_v2/unload", b"", self.headers[0])
         status, _ = await self._ask(request)
         self.counts[f"unload {status}"] += 1
 
 
 def _document(pair: bytes) -> bytes:
-    """A small vocabulary of bytes and one merge, as a tokenizer.json."""
+    """Make a tokenizer.json of all bytes and one merge."""
     tokens = (*(bytes([byte]) for byte in range(256)), pair)
     model = Bpe(((pair[0], pair[1]),))
     return tokenizer_json(Vocabulary(tokens, model, pretokenizer="gpt2")).encode()

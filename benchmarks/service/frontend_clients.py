@@ -21,7 +21,7 @@ import uvloop
 from benchmarks.service.bulk_clients import Answer, arrow_ids, exchange, http_payload
 from benchmarks.support.closed_loop import Load, measure
 
-START_S = 0.5  # Until every process has read what it is told.
+START_S = 0.5  # Until every process has read its arguments.
 OK, LAST_CHUNK = b"HTTP/1.1 200", b"0\r\n\r\n"
 
 
@@ -53,16 +53,16 @@ class Clients:
             each.shutdown()
 
     def run(self, work: Callable[..., Any], total: int) -> list[Any]:
-        """What each process gives for ``work(share, begin)``, the shares adding up to `total`."""
+        """Run ``work(share, begin)`` in each process, shares of `total`; return their results."""
         count = len(self._processes)
         begin = perf_counter() + START_S
         shares = [total * (n + 1) // count - total * n // count for n in range(count)]
-        asked = [
+        futures = [
             each.submit(work, share, begin)
             for each, share in zip(self._processes, shares, strict=True)
             if share
         ]
-        return [one.result() for one in asked]
+        return [one.result() for one in futures]
 
 
 def small_requests(
@@ -73,20 +73,20 @@ def small_requests(
     connections: int,
     begin: float,
 ) -> Load:
-    """Closed-loop requests over so many connections."""
+    """Send closed-loop requests over so many connections."""
     sleep(max(0.0, begin - perf_counter()))
     return uvloop.run(measure(port, requests, connections, warmup_s, seconds))
 
 
 def streams(
-    port: int, sent: Path, room: int, digest: str, seconds: float, count: int, begin: float
+    port: int, sent: Path, answer_bytes: int, digest: str, seconds: float, count: int, begin: float
 ) -> float:
-    """Arrow streams, `count` at once and one after the other.
+    """Send Arrow streams for some seconds, always `count` at once.
 
     Args:
         port: of the server.
         sent: a file with a request.
-        room: bytes that an answer takes at most.
+        answer_bytes: most bytes of an answer.
         digest: of the ids that each answer has.
         seconds: of which they are counted; none is begun behind them.
         count: how many at once.
@@ -99,12 +99,14 @@ def streams(
         SystemExit: an answer was cut short or refused, or a last one has other ids.
     """
     with ThreadPoolExecutor(count) as threads:
-        one = partial(_stream, port, _content(sent), room, digest, seconds, begin)
+        one = partial(_stream, port, _content(sent), answer_bytes, digest, seconds, begin)
         return sum(threads.map(lambda _: one(), range(count)))
 
 
-def _stream(port: int, sent: bytes, room: int, digest: str, seconds: float, begin: float) -> float:
-    memory = np.ones(room, np.uint8)  # Touched before the clock starts; zeros would not be.
+def _stream(
+    port: int, sent: bytes, answer_bytes: int, digest: str, seconds: float, begin: float
+) -> float:
+    memory = np.ones(answer_bytes, np.uint8)  # Touched before the clock starts; zeros would not be.
     sleep(max(0.0, begin - perf_counter()))
     times = [begin]
     while times[-1] < begin + seconds:
@@ -118,7 +120,7 @@ def _stream(port: int, sent: bytes, room: int, digest: str, seconds: float, begi
 
 
 def counted(times: Sequence[float], seconds: float) -> float:
-    """How many of the streams that begin and end at these times fall into the first seconds.
+    """Count the streams, which end at these times, within the first seconds; the last one in part.
 
     Example: 3 seconds of 10, 11, 12, 14 have two and a half.
     """
@@ -127,7 +129,7 @@ def counted(times: Sequence[float], seconds: float) -> float:
 
 
 def ids_digest(answer: Answer) -> str:
-    """SHA-256 of the ids of an Arrow stream, as wide as they came."""
+    """Hash the ids of an Arrow stream in their own dtype."""
     return hashlib.sha256(arrow_ids(http_payload(answer), "ids").tobytes()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The Arrow stream that benchmarks/service/frontends.py sends, and the ids that it wants back."""
+"""The Arrow stream that benchmarks/service/frontends.py sends, and the digest of its ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.support.texts import Text, cut_rows
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 
 ROW_BYTES, MESSAGE_ROWS = 1 << 16, 64
-PROVED_BYTES = 1 << 22  # What all messages of a stream repeat.
+PROVED_BYTES = 1 << 22  # The text that a stream repeats.
 PATH = "/v1/encode/batch"
 QUERY = {"vocabulary": "gpt2", "add_special_tokens": "false", "dtype": "uint16"}
 
@@ -26,9 +26,9 @@ class Stream:
     """The Arrow stream that is sent.
 
     Attributes:
-        text: of one part, which is repeated.
-        repeats: how often.
-        digest: of all ids.
+        text: the text that is repeated.
+        repeats: how often it is.
+        digest: the hash of all ids.
     """
 
     text: Text
@@ -37,11 +37,11 @@ class Stream:
 
     @property
     def num_bytes(self) -> int:
-        """Of text."""
+        """The bytes of text in the stream."""
         return len(self.text.data) * self.repeats
 
     def request(self, key: str) -> bytes:
-        """As it goes over the wire."""
+        """Return the bytes of the request."""
         rows = np.split(self.text.data, self.text.offsets[1:-1].tolist()) * self.repeats
         body = arrow_body(rows, MESSAGE_ROWS)
         named = {"content_type": MEDIA_TYPE, "authorization": f"Bearer {key}"}
@@ -49,7 +49,7 @@ class Stream:
 
 
 def make_stream(folder: Path | None, megabytes: int, tokenizer: Tokenizer) -> Stream:
-    """English, and the ids that tokenizers gives it."""
+    """Make a stream of English text, with the digest of tokenizers' ids."""
     size = min(PROVED_BYTES, megabytes << 20)
     if folder is None:
         words = "\n".join(make_texts()).encode()

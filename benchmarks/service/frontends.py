@@ -57,7 +57,7 @@ PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "
 KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
 CONNECTIONS, STREAMS = 64, 4  # A front end.
 WARMUP_S = 1.0
-ROOM_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
+SPARE_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class Served:
 
 
 def process_seconds(pid: int) -> Counter[str]:
-    """Processor time of `engine` and of all front ends, as `fronts`, under a supervisor."""
+    """Read the processor time of a supervisor's engine process and of all its front ends."""
     seconds: Counter[str] = Counter()
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        told = Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2]
-        is_engine = json.loads(told)["name"] == "engine"
+        arguments = Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2]
+        is_engine = json.loads(arguments)["name"] == "engine"
         seconds["engine" if is_engine else "fronts"] += cpu_seconds(int(child))
     return seconds
 
 
 def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Path) -> Served:
-    """A service on these cores."""
+    """Start a service on these cores."""
     keys, port = folder / f"keys{count}.json", free_port()
     key = add_key(keys, "benchmark", ("encode",))
     settings = {"PRELOAD": "gpt2", "GRPC": "false", "API_KEYS_FILE": str(keys), "ENGINE": engine}
@@ -91,14 +91,14 @@ def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Pa
     return Served(count, port, stack.enter_context(server(command, port, environment, *cores)), key)
 
 
-def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> int:
-    """All ids of both kinds are those of tokenizers; the bytes of a stream's answer.
+def prove(served: Served, stream: Stream, tokenizer: Tokenizer, answer_bytes: int) -> int:
+    """Check that all ids of both loads are tokenizers'; return the bytes of a stream's answer.
 
     Raises:
         SystemExit: they are not.
     """
     prove_ids(served.port, make_texts(), tokenizer, served.key, every=10)
-    answer = exchange(served.port, (stream.request(served.key),), np.zeros(room, np.uint8))
+    answer = exchange(served.port, (stream.request(served.key),), np.zeros(answer_bytes, np.uint8))
     if ids_digest(answer) != stream.digest:
         raise SystemExit(f"{served.count} front ends: differing ids of the Arrow stream")
     print(f"{served.count} front ends: ids equal", flush=True)
@@ -106,7 +106,7 @@ def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> in
 
 
 def get(served: Served, path: str) -> str:
-    """The body of a GET."""
+    """Return the body of a GET."""
     headers = {"Authorization": f"Bearer {served.key}"}
     request = urllib.request.Request(f"http://127.0.0.1:{served.port}{path}", headers=headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
@@ -115,7 +115,7 @@ def get(served: Served, path: str) -> str:
 
 
 def encoded_bytes(served: Served) -> Counter[str]:
-    """Bytes of text that each engine has encoded."""
+    """Read the bytes of text that each engine has encoded."""
     found: Counter[str] = Counter()
     for family in text_string_to_metric_families(get(served, "/metrics")):
         for sample in family.samples:
@@ -125,7 +125,7 @@ def encoded_bytes(served: Served) -> Counter[str]:
 
 
 def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list[Any], Any]:
-    """What the clients give, and how many cores the processes kept busy meanwhile."""
+    """Run the clients; return their results, and how many cores each kind of process kept busy."""
     before, begin = process_seconds(served.pid), perf_counter()
     before["clients"] = sum(map(cpu_seconds, clients.pids))
     answers = clients.run(work, total)
@@ -135,7 +135,7 @@ def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list
 
 
 def small_row(served: Served, clients: Clients, seconds: float) -> dict[str, Any]:
-    """Requests a second and their latencies."""
+    """Measure requests a second and their latencies."""
     requests = [call([text], served.port, served.key) for text in make_texts()]
     work = partial(small_requests, served.port, requests, WARMUP_S, seconds)
     loads, busy = timed(served, clients, work, CONNECTIONS * served.count)
@@ -149,13 +149,18 @@ def small_row(served: Served, clients: Clients, seconds: float) -> dict[str, Any
 
 
 def arrow_row(
-    served: Served, clients: Clients, stream: Stream, room: int, seconds: float, folder: Path
+    served: Served,
+    clients: Clients,
+    stream: Stream,
+    answer_bytes: int,
+    seconds: float,
+    folder: Path,
 ) -> dict[str, Any]:
-    """GB/s of text."""
+    """Measure GB/s of text."""
     sent = folder / f"stream{served.count}"
     if not sent.exists():
         sent.write_bytes(stream.request(served.key))
-    work = partial(streams, served.port, sent, room, stream.digest, seconds)
+    work = partial(streams, served.port, sent, answer_bytes, stream.digest, seconds)
     before = encoded_bytes(served)
     answers, busy = timed(served, clients, work, STREAMS * served.count)
     encoded = encoded_bytes(served) - before
@@ -171,9 +176,9 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     path.write_text(tokenizer_json(builtin.load("gpt2")))
     tokenizer = Tokenizer.from_file(str(path))
     stream = make_stream(args.data, args.megabytes, tokenizer)
-    room = 2 * stream.num_bytes + (1 << 20)  # An id of two bytes for each of text at most.
+    answer_bytes = 2 * stream.num_bytes + (1 << 20)  # An id of two bytes for each of text at most.
     cores, most = sorted(os.sched_getaffinity(0)), max(args.counts) + 1
-    left = cores[most:] or cores
+    client_cores = cores[most:] or cores
     rows: list[dict[str, Any]] = []
     crossovers: dict[int, int | None] = {}
     with ExitStack() as stack:
@@ -182,35 +187,37 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         ]
         sizes = []
         for served in services:
-            sizes.append(prove(served, stream, tokenizer, room))
+            sizes.append(prove(served, stream, tokenizer, answer_bytes))
             info = json.loads(get(served, "/v1/info"))
             crossovers[served.count] = info["crossover_bytes"]
             print(f"  engines {info['engines']}, crossover {info['crossover_bytes']}", flush=True)
-        room = max(sizes) + ROOM_BYTES
-        clients = stack.enter_context(Clients(left))
+        answer_bytes = max(sizes) + SPARE_BYTES
+        clients = stack.enter_context(Clients(client_cores))
         for number in range(args.rounds):
             for served in services:
                 row: dict[str, Any] = {"frontends": served.count, "round": number}
                 if "small" in args.kinds:
                     row["small"] = small_row(served, clients, args.seconds)
                 if "arrow" in args.kinds:
-                    row["arrow"] = arrow_row(served, clients, stream, room, args.seconds, folder)
+                    row["arrow"] = arrow_row(
+                        served, clients, stream, answer_bytes, args.seconds, folder
+                    )
                 rows.append(row)
                 print(line(row), flush=True)
-    about = {"client_processes": len(left), "stream_bytes": stream.num_bytes}
+    about = {"client_processes": len(client_cores), "stream_bytes": stream.num_bytes}
     return about | {"crossover_bytes": crossovers, "rows": rows}
 
 
 def line(row: dict[str, Any]) -> str:
-    """One round of one service as a person reads it."""
-    said = [f"{row['frontends']} front ends"]
+    """Format a round of one service."""
+    parts = [f"{row['frontends']} front ends"]
     if small := row.get("small"):
         latencies = f"p50 {small['p50_ms']:5.1f} p99 {small['p99_ms']:5.1f} ms"
-        said.append(f"{small['requests_per_s']:9,.0f}/s, {latencies}, {_cores(small)}")
+        parts.append(f"{small['requests_per_s']:9,.0f}/s, {latencies}, {_cores(small)}")
     if arrow := row.get("arrow"):
         share = f"{arrow['gpu_share']:.0%} by the GPU"
-        said.append(f"Arrow {arrow['gb_per_s']:6.3f} GB/s, {share}, {_cores(arrow)}")
-    return " | ".join(said)
+        parts.append(f"Arrow {arrow['gb_per_s']:6.3f} GB/s, {share}, {_cores(arrow)}")
+    return " | ".join(parts)
 
 
 def _cores(row: dict[str, Any]) -> str:
@@ -219,9 +226,9 @@ def _cores(row: dict[str, Any]) -> str:
 
 
 def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
-    """Medians of the ratios within each round, every count over the first.
+    """Return the median ratio of every count to the first count, within each round.
 
-    Of several rounds of Arrow the first is told apart: memory is touched and page-locked in it.
+    The first of several rounds of Arrow is reported apart: in it memory is touched and page-locked.
     """
     found: dict[str, Any] = {}
     for kind, field in KINDS.items():
@@ -243,7 +250,7 @@ def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="a folder with text/, as benchmarks.engine's")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 8], help="of front ends")

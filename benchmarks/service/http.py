@@ -53,7 +53,7 @@ WORDS = (
 
 
 def make_texts() -> list[str]:
-    """Different English-like texts of 200 characters, the same on every machine."""
+    """Make different English-like texts of 200 characters, the same on every machine."""
     texts, state = [], 1
     for _ in range(NUM_TEXTS):
         text = ""
@@ -65,7 +65,7 @@ def make_texts() -> list[str]:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on."""
+    """Find a loopback port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -75,7 +75,7 @@ def free_port() -> int:
 def server(
     command: list[str], port: int, environment: dict[str, str], *cores: int
 ) -> Iterator[int]:
-    """A server process on these cores, ready when the block begins; gives its process id."""
+    """Run a server on these cores until the block ends; yield its process id when it is ready."""
     process = subprocess.Popen(
         command,
         env=os.environ | environment,
@@ -99,7 +99,7 @@ def server(
 def prove_ids(
     port: int, texts: list[str], tokenizer: Tokenizer, key: str | None, every: int = 1
 ) -> None:
-    """Every text's ids over HTTP are those of Hugging Face tokenizers, or nothing is timed.
+    """Exit if any text's ids over HTTP are not those of Hugging Face tokenizers.
 
     All texts are sent together, and every so many of them alone.
     """
@@ -116,7 +116,7 @@ def prove_ids(
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its children that live; hardly feels other work."""
+    """Return the user and system time of a process and its living children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -124,7 +124,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def call(texts: list[str], port: int, key: str | None) -> bytes:
-    """One request for so many texts."""
+    """Make a request for these texts."""
     if len(texts) == 1:
         body = json.dumps({"vocabulary": "gpt2", "text": texts[0]})
         return post("/v1/encode", body.encode(), port, key)
@@ -133,7 +133,7 @@ def call(texts: list[str], port: int, key: str | None) -> bytes:
 
 
 def summary(load: Load, cpu_s: float) -> dict[str, float]:
-    """Requests per second, CPU time and latencies of one run."""
+    """Summarize a run: requests per second, CPU time and latencies."""
     if load.failures:
         raise SystemExit(f"{load.failures} requests failed")
     ordered = sorted(load.latencies)
@@ -212,7 +212,7 @@ def run(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """One round as a person reads it."""
+    """Format a round."""
     ours, plain = row["warptok"], row["plain"]
     return (
         f"{row['texts']:3d} texts, {row['connections']:4d} connections: "
@@ -224,7 +224,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--connections", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--texts", type=int, nargs="+", default=[1, 32], help="of a request")

@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 def row_of(answers: list[Answer], seconds: float) -> dict[str, Any]:
-    """Requests a second and latencies.
+    """Summarize answers: requests a second and latencies.
 
     Raises:
         SystemExit: an answer was not 200.
@@ -57,13 +57,13 @@ def row_of(answers: list[Answer], seconds: float) -> dict[str, Any]:
 
 
 async def alone(client: Client, name: str, seconds: float, chance: random.Random) -> dict[str, Any]:
-    """One kind of request."""
+    """Time one kind of request."""
     make = partial(KINDS[name], headers={})
     return row_of(await arrivals(client, RATES[name], seconds, make, chance), seconds)
 
 
 async def mixed(client: Client, seconds: float, chance: random.Random) -> dict[str, Any]:
-    """All kinds at once; a row for each."""
+    """Time all kinds of requests at once; return a row for each."""
 
     def make(chance: random.Random) -> Request:
         [name] = chance.choices(list(MIXED), list(MIXED.values()))
@@ -77,7 +77,7 @@ async def mixed(client: Client, seconds: float, chance: random.Random) -> dict[s
 async def small(
     client: Client, running: Running, seconds: float, chance: random.Random
 ) -> dict[str, Any]:
-    """1 kB requests, and what part of the time the service's event loop ran and waited to run."""
+    """Time 1 kB requests, and how long the service's event loop ran and waited for a core."""
     before = running.scheduled_s()
     make = partial(small_text, headers={})
     row = row_of(await arrivals(client, SMALL_RATE, seconds, make, chance), seconds)
@@ -89,7 +89,7 @@ async def small(
 async def beside(
     client: Client, running: Running, seconds: float, chance: random.Random, size: int
 ) -> dict[str, dict[str, Any]]:
-    """1 kB requests without and with a long text that is always being computed."""
+    """Time 1 kB requests without and with a long text that is always being encoded."""
     without = await small(client, running, seconds, chance)
     with Repeated(client.port, huge_text(size, {})) as long:
         await asyncio.sleep(0.5)
@@ -99,7 +99,7 @@ async def beside(
 
 
 async def run(args: argparse.Namespace, running: Running) -> dict[str, Any]:
-    """All that was asked for."""
+    """Run the chosen loads."""
     client, chance = Client(running.port), random.Random(args.seed)
     for name in KINDS:  # The first call of each kind warms up.
         await arrivals(client, RATES[name], 1.0, partial(KINDS[name], headers={}), chance)
@@ -121,7 +121,7 @@ async def run(args: argparse.Namespace, running: Running) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["kinds", "mixed", "beside"])
     parser.add_argument("--seconds", type=float, default=10.0)

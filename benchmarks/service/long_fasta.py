@@ -60,7 +60,7 @@ class Streamed:
 
 
 def genome(num_bases: int, record_bases: int = RECORD_BASES) -> Iterator[bytes]:
-    """Lines of random bases, the same on every machine; headers between records but no first."""
+    """Yield lines of random bases, the same on every machine, and headers between records."""
     generator = np.random.default_rng(7)
     letters = np.frombuffer(b"ACGT" * 15 + b"Nacg", np.uint8)
     made = 0
@@ -101,7 +101,7 @@ def send(port: int, query: dict[str, Any], pieces: Iterable[bytes]) -> Streamed:
 
 
 def _joined(body: bytes) -> bytes:
-    """The front of a chunked body."""
+    """Join the whole chunks at the front of a chunked body."""
     found, place = [], 0
     while (line_end := body.find(b"\r\n", place)) >= 0:
         size = int(body[place:line_end], 16)
@@ -131,7 +131,7 @@ def prove(front: bytes, query: dict[str, Any], record_bases: int) -> int:
 
 
 def take(pieces: Iterable[bytes], num_bases: int) -> Iterator[bytes]:
-    """Lines of the first record."""
+    """Yield the lines of the first record, up to `num_bases`."""
     for piece in pieces:
         if piece.startswith(b">") or num_bases <= 0:
             return
@@ -140,19 +140,19 @@ def take(pieces: Iterable[bytes], num_bases: int) -> Iterator[bytes]:
 
 
 def memory_mb(pid: int, field: str) -> int:
-    """A field of /proc/PID/status in MB."""
+    """Read a field of /proc/PID/status in MB."""
     found = re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
     return int(found.group(1)) * 1024 // 10**6 if found else 0
 
 
 def watch(pid: int, samples: list[int], done: threading.Event) -> None:
-    """The resident memory every second."""
+    """Sample the resident memory every second."""
     while not done.wait(1.0):
         samples.append(memory_mb(pid, "VmRSS"))
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Start the service, send, and say what it took."""
+    """Start the service, send, and measure time and memory."""
     num_bases = int(args.gigabytes * 1e9)
     record_bases = num_bases if args.one_record else RECORD_BASES
     query: dict[str, Any] = {"vocabulary": args.vocabulary, "dtype": args.dtype}
@@ -194,7 +194,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=10.0)
     parser.add_argument("--vocabulary", default="hyenadna")

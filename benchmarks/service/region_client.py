@@ -1,4 +1,4 @@
-"""A client of regions: memory that it shares with the service, and calls that name it."""
+"""A client that shares memory regions with the service and encodes from one into another."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Client:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def post(self, path: str, document: object) -> Any:
-        """The answer's JSON.
+        """Post JSON and return the answer's JSON.
 
         Raises:
             SystemExit: it is a refusal.
@@ -48,25 +48,25 @@ class Client:
         return json.loads(answer)
 
     def _answer(self) -> tuple[int, bytes]:
-        """Status and body of an answer that says how long it is, as all of the service's do here.
+        """Read an answer with a content-length, which all answers here have: its status and body.
 
         Raises:
             ConnectionError: it ended before that.
         """
-        came, end = b"", None
-        while end is None or len(came) < end:
+        data, end = b"", None
+        while end is None or len(data) < end:
             piece = self.connection.recv(PIECE)
             if not piece:
-                raise ConnectionError(f"the connection ended behind {len(came)} bytes of an answer")
-            came += piece
-            head, between, _ = came.partition(b"\r\n\r\n")
+                raise ConnectionError(f"the connection ended behind {len(data)} bytes of an answer")
+            data += piece
+            head, between, _ = data.partition(b"\r\n\r\n")
             if end is None and between:
                 length = LENGTH.search(head)
                 end = len(head) + len(between) + int(length[1] if length else 0)
-        return int(came.split(b" ", 2)[1]), came[len(head) + len(between) :]
+        return int(data.split(b" ", 2)[1]), data[len(head) + len(between) :]
 
     def register(self, kind: str, name: str, size: int, place: dict[str, Any]) -> None:
-        """Tell the service of a region."""
+        """Register a region with the service."""
         self.post(f"/v2/{kind}sharedmemory/region/{name}/register", place | {"byte_size": size})
 
 
@@ -87,7 +87,7 @@ class Pair:
 
 @contextlib.contextmanager
 def host_memory(client: Client, sizes: dict[str, int]) -> Iterator[dict[str, Bytes]]:
-    """Regions of the host by name, and their memory."""
+    """Register regions of host memory; yield their memory by name."""
     key = f"warptok-regions-{uuid.uuid4().hex}"
     paths = {name: SHM / f"{key}-{name}" for name in sizes}
     try:
@@ -104,7 +104,7 @@ def host_memory(client: Client, sizes: dict[str, int]) -> Iterator[dict[str, Byt
 
 @contextlib.contextmanager
 def system_pair(client: Client, text: Bytes) -> Iterator[Pair]:
-    """Regions of the host."""
+    """Register a pair of regions in host memory."""
     sizes = {"system-text": len(text), "system-ids": 4 * len(text)}
     with host_memory(client, sizes) as maps:
         maps["system-text"][:] = text
@@ -114,7 +114,7 @@ def system_pair(client: Client, text: Bytes) -> Iterator[Pair]:
 
 @contextlib.contextmanager
 def cuda_pair(client: Client, text: Bytes) -> Iterator[Pair]:
-    """Regions of the device."""
+    """Register a pair of regions in device memory."""
     import cupy
 
     runtime = cupy.cuda.runtime
@@ -147,7 +147,7 @@ def cuda_pair(client: Client, text: Bytes) -> Iterator[Pair]:
 
 
 def infer(client: Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
-    """Bytes of ids of one call."""
+    """Encode a region into another one; return the bytes of ids."""
     size, count, kind = len(rows.data), len(rows.offsets), pair.kind
     text = {"name": "text", "datatype": "UINT8", "shape": [size]}
     begins = {"name": "offsets", "datatype": "INT64", "shape": [count]}
@@ -162,5 +162,5 @@ def infer(client: Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -
 
 
 def place(region: str, size: int) -> dict[str, Any]:
-    """The front of a region, as a tensor's parameters say it."""
+    """Make the tensor parameters that name the front of a region."""
     return {"shared_memory_region": region, "shared_memory_byte_size": size}

@@ -1,4 +1,4 @@
-"""Requests as they come to a tokenization service: chats, documents, reads, genomes; all drawn."""
+"""Random requests as a tokenization service gets them: chats, documents, reads and genomes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Make = Callable[[random.Random, Mapping[str, str]], Request]
 
 
 def english(chance: random.Random, size: int) -> str:
-    """English-like words of so many characters."""
+    """Make English-like words of so many characters."""
     count = size // 4 + 20
     return " ".join(chance.choices(WORDS, k=count))[:size]
 
 
 def bases(chance: random.Random, size: int) -> str:
-    """So many random bases."""
+    """Make so many random bases."""
     return "".join(chance.choices("ACGT", k=size))
 
 
@@ -35,7 +35,7 @@ def _part(text: str, chance: random.Random, size: int) -> str:
 
 
 def small_text(chance: random.Random, headers: Mapping[str, str]) -> Request:
-    """1 kB of English."""
+    """Make a request of 1 kB of English."""
     body = {"vocabulary": "gpt2", "text": _part(_DOCUMENT, chance, 1000)}
     return json_request("1 kB", "/v1/encode", body, headers)
 
@@ -69,7 +69,7 @@ def _megabase(chance: random.Random, headers: Mapping[str, str]) -> Request:
 
 
 def huge_text(size: int, headers: Mapping[str, str]) -> Request:
-    """English of so many bytes as one text; its ids come back as they lie in memory."""
+    """Make a request of so many bytes of English as one text, answered by raw bytes of ids."""
     text = (_DOCUMENT.encode() * (size // len(_DOCUMENT) + 1))[:size]
     kind = f"{size // 1_000_000} MB"
     return Request.post(kind, "/v1/encode?vocabulary=gpt2", text, {**OCTETS, **headers})

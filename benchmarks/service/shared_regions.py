@@ -3,7 +3,7 @@
     python -m benchmarks.service.shared_regions --data FOLDER --out FILE.json --megabytes 1024
 
 One service process beside this one. The text is English in rows of 64 KiB; a call names where it
-lies, where its rows begin, which is in a region of the host, and where its ids are wanted. Beside
+lies, where its rows begin, which is in a region of the host, and where its ids go. Beside
 them, in the same run: a copy of the text to the device, the kernels by themselves, and the engine
 from device to device. Calls are timed alone, and while two clients call at once, so that what the
 service does around one call hides behind the other's kernels. All kinds' ids are proved equal, and
@@ -51,7 +51,7 @@ CALLERS, VOLLEY = 2, 4  # That call at once, and how many calls each makes then.
 
 
 def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) -> Bytes:
-    """The ids of a call; those of the first rows are the CPU engine's.
+    """Return the ids of a call, after comparing those of the first rows with the CPU engine's.
 
     Raises:
         SystemExit: they are not.
@@ -62,17 +62,17 @@ def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) 
 
 
 def check(ids: NDArray[Any], rows: Text, vocabulary: str, who: str) -> None:
-    """Exit where the ids of the first rows are not the CPU engine's."""
+    """Exit if the ids of the first rows are not the CPU engine's."""
     count = int(np.searchsorted(rows.offsets, PROVED_BYTES))
     part = rows.offsets[: count + 1]
     batch = Batch(data=rows.data[: part[-1]], offsets=part)
-    wanted = CpuEngine().encode(load(vocabulary), batch).ids
-    if not np.array_equal(ids[: len(wanted)], wanted):
+    expected = CpuEngine().encode(load(vocabulary), batch).ids
+    if not np.array_equal(ids[: len(expected)], expected):
         raise SystemExit(f"{who}: other ids than the CPU engine's")
 
 
 def alone(rows: Text, vocabulary: str, rounds: int) -> dict[str, Any] | None:
-    """The device before the service is there: a copy, and the engine; None without a device."""
+    """Measure a copy and the engine on the device alone; None without a device."""
     from gpu.errors import DeviceUnavailable
     from gpu.runtime.cuda_device import CudaDevice
 
@@ -100,19 +100,19 @@ def alone(rows: Text, vocabulary: str, rounds: int) -> dict[str, Any] | None:
 
 
 def timed(samples: list[float], num_bytes: int) -> dict[str, float]:
-    """Seconds and their spread, and GB/s of text by the median."""
+    """Summarize samples: seconds and their spread, and GB/s of text by the median."""
     return summary(samples) | {"gb_per_s": per_second(num_bytes, samples)}
 
 
 def _front(rows: Text, num_bytes: int) -> tuple[Bytes, Int64s]:
-    """The first rows: a batch in one workspace."""
+    """Return the first rows, as many as fit a workspace."""
     count = int(np.searchsorted(rows.offsets, num_bytes, "right")) - 1
     part = rows.offsets[: count + 1]
     return rows.data[: part[-1]], part
 
 
 def settings(rows: Text, has_device: bool) -> dict[str, object]:
-    """Of the service: as many bytes in a call as there are."""
+    """Return the settings of the service: a call may have all bytes."""
     most = 8 * len(rows.data)
     limits = ("max_body_bytes", "max_queue_bytes", "max_batch_bytes", "max_text_bytes")
     named: dict[str, object] = {"shared_memory": "true", "max_texts": len(rows.offsets)}
@@ -120,7 +120,7 @@ def settings(rows: Text, has_device: bool) -> dict[str, object]:
 
 
 def seconds_a_call(pool: ThreadPoolExecutor, calls: list[Callable[[], object]]) -> float:
-    """What a call takes while others wait for their turn; all write the same ids."""
+    """Measure the seconds of a call while others wait; all write the same ids."""
 
     def volley(call: Callable[[], object]) -> None:
         for _ in range(VOLLEY):
@@ -129,10 +129,12 @@ def seconds_a_call(pool: ThreadPoolExecutor, calls: list[Callable[[], object]]) 
     return clocked(lambda: list(pool.map(volley, calls)))() / (VOLLEY * len(calls))
 
 
-def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device: bool) -> list[Any]:
-    """Every kind of region with every width of ids, in turns."""
+def measure(
+    running: Running, rows: Text, arguments: argparse.Namespace, has_device: bool
+) -> list[Any]:
+    """Time every kind of region with every width of ids, in turns."""
     found: list[dict[str, Any]] = []
-    vocabulary = asked.vocabulary
+    vocabulary = arguments.vocabulary
     dtypes = ("int32", "uint16") if len(load(vocabulary)) <= 1 << 16 else ("int32",)
     clients = [Client(running.port) for _ in range(CALLERS)]
     client = clients[0]
@@ -156,7 +158,7 @@ def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device:
                 alone[p.kind] = clocked(calls[0])
                 at_once[p.kind] = partial(seconds_a_call, pool, calls)
             for callers, runs in ((1, alone), (CALLERS, at_once)):
-                for kind, seconds in take_turns(runs, asked.rounds).items():
+                for kind, seconds in take_turns(runs, arguments.rounds).items():
                     row = {"kind": kind, "dtype": dtype, "callers": callers}
                     row |= {"num_ids": len(same[0])} | timed(seconds, len(rows.data))
                     found.append(row)
@@ -170,26 +172,26 @@ def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of text/")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--vocabulary", default="gpt2")
     parser.add_argument("--rounds", type=int, default=9)
-    asked = parser.parse_args()
-    data = make_corpus("english", asked.data, asked.megabytes << 20).data
+    arguments = parser.parse_args()
+    data = make_corpus("english", arguments.data, arguments.megabytes << 20).data
     rows = cut_rows("english", data, -(-len(data) // ROW_BYTES), ROW_BYTES)
     result: dict[str, Any] = {"machine": machine(["cupy-cuda13x", "uvicorn"])}
-    result["alone"] = alone(rows, asked.vocabulary, asked.rounds)
+    result["alone"] = alone(rows, arguments.vocabulary, arguments.rounds)
     has_device = result["alone"] is not None
     with tempfile.TemporaryDirectory() as folder:
-        named = settings(rows, has_device) | {"preload": asked.vocabulary}
+        named = settings(rows, has_device) | {"preload": arguments.vocabulary}
         with service_process(Path(folder), named) as running:
-            result["regions"] = measure(running, rows, asked, has_device)
+            result["regions"] = measure(running, rows, arguments, has_device)
     print(json.dumps(result["alone"]))
-    if asked.out:
-        asked.out.write_text(json.dumps(result, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

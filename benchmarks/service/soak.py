@@ -78,25 +78,25 @@ class Soak:
         self.batches: Counter[str] = Counter()  # By engine.
 
     def make(self, chance: random.Random) -> Request:
-        """Any kind of request, with either key."""
+        """Make a request of any kind, with either key."""
         names = ["small", *SHARES]
         [name] = chance.choices(names, [SMALL_SHARE, *SHARES.values()])
         headers = chance.choice(self.headers)
         return small_text(chance, headers) if name == "small" else KINDS[name](chance, headers)
 
     def make_small(self, chance: random.Random) -> Request:
-        """1 kB of text with either key."""
+        """Make a request of 1 kB of text, with either key."""
         return small_text(chance, chance.choice(self.headers))
 
     async def traffic(self, seconds: float, make: Make) -> list[Answer]:
-        """Open-loop requests; each is entered into the books."""
+        """Send open-loop requests and count each in the books."""
         answers = await arrivals(self.client, RATE, seconds, make, self.chance)
         for answer in answers:
             self.books.enter(answer.status)
         return answers
 
     async def round(self) -> dict[str, Any]:
-        """One round of traffic beside faults, small requests alone and beside a long text."""
+        """Run a round: traffic beside faults, then small requests alone and beside a long text."""
         half_s = self.args.round_s / 2
         faults = Faults(self.running.port, self.headers, self.books, self.chance.random())
         async with asyncio.TaskGroup() as tasks:
@@ -137,13 +137,13 @@ class Soak:
         self.failures.append(f"still {self._in_progress(counters)} requests after {QUIET_S} s")
 
     def _in_progress(self, counters: dict[Any, float]) -> float:
-        """Received and not answered; the reading of /metrics itself is one."""
+        """Read the requests that are received and not answered; reading /metrics itself is one."""
         answered = sum(n for (name, _), n in counters.items() if name == "warptok_requests_total")
         cancelled = counters["warptok_requests_cancelled_total", ()]
         return counters["warptok_requests_received_total", ()] - answered - cancelled
 
     def _compare(self) -> None:
-        """Both sides' books, and the queue's own."""
+        """Compare the books of both sides, and those of the queue."""
         counters = self.running.counters()
         self.batches.clear()
         for (name, labels), number in counters.items():
@@ -168,7 +168,7 @@ class Soak:
             self.failures.append(f"{self.books.lost} requests got no answer")
 
     async def end(self) -> dict[str, Any]:
-        """SIGTERM into the traffic: all that was accepted is answered, the rest is refused."""
+        """Send SIGTERM during traffic: accepted requests are answered, the others refused."""
         traffic = asyncio.create_task(
             arrivals(self.client, RATE, 3.0, self.make, random.Random(self.args.seed + 1))
         )
@@ -190,7 +190,7 @@ class Soak:
 
 
 async def run(args: argparse.Namespace, running: Running, keys: list[str]) -> dict[str, Any]:
-    """All rounds and the end; the document without the machine."""
+    """Run all rounds and the end; return the results."""
     soak = Soak(running, keys, args)
     rounds = []
     for number in range(args.rounds):
@@ -219,7 +219,7 @@ async def run(args: argparse.Namespace, running: Running, keys: list[str]) -> di
 
 
 def main() -> None:
-    """Command line; exit code 1 where anything was lost, or memory grew."""
+    """Run the command line; exit with 1 if a request was lost or memory grew."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--round-s", type=float, default=55.0)

@@ -21,7 +21,7 @@ make_engine = app.make_engine
 
 
 def make_exhaustible(settings: Settings, *arguments: Any) -> Engine:
-    """The service's engine; it fails as an exhausted one does, for whatever batch holds MARK."""
+    """Make the service's engine fail, as without memory, for every batch that holds MARK."""
     engine = make_engine(settings, *arguments)
     encode = engine.encode
 

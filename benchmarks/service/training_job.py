@@ -41,14 +41,14 @@ WARMUP_S, WINDOW_S = 0.2, 1.0
 
 
 def make_corpus(num_bases: int) -> bytes:
-    """Random DNA, a sequence on each line."""
+    """Make random DNA, a sequence on each line."""
     rows = LETTERS[np.random.default_rng(7).integers(0, 4, (num_bases // LINE, LINE + 1))]
     rows[:, LINE] = ord("\n")
     return rows.tobytes()
 
 
 def start_job(client: httpx.Client, corpus: bytes) -> str:
-    """The id of a job that has begun to merge."""
+    """Start a job; return its id when it has begun to merge."""
     data = {"vocabulary": "measured", "vocabulary_size": "1000000"}
     answer = client.post("/v1/training-jobs", files={"corpus": corpus}, data=data)
     job = str(answer.raise_for_status().json()["id"])
@@ -58,7 +58,7 @@ def start_job(client: httpx.Client, corpus: bytes) -> str:
 
 
 def window(port: int, pid: int, requests: list[bytes], connections: int) -> dict[str, float]:
-    """What one window saw."""
+    """Measure requests during one span of time."""
     before = cpu_seconds(pid)
     load = uvloop.run(measure(port, requests, connections, WARMUP_S, WINDOW_S))
     return summary(load, cpu_seconds(pid) - before)
@@ -67,7 +67,7 @@ def window(port: int, pid: int, requests: list[bytes], connections: int) -> dict
 def rounds_beside(
     client: httpx.Client, port: int, pid: int, requests: list[bytes], args: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    """Pairs of windows, the job halted in the first and running in the second."""
+    """Measure pairs of spans, the job halted in the first and running in the second."""
     job = start_job(client, make_corpus(args.bases))
     (worker,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     for connections in args.connections:
@@ -87,7 +87,7 @@ def rounds_beside(
 
 
 def run(args: argparse.Namespace, directory: Path) -> list[dict[str, Any]]:
-    """All rounds."""
+    """Run all rounds."""
     path = directory / "tokenizer.json"
     path.write_text(tokenizer_json(builtin.load("gpt2")))
     texts, port = make_texts(), free_port()
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace, directory: Path) -> list[dict[str, Any]]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """One round as a person reads it."""
+    """Format a round."""
     parts = [f"{row['connections']:3d} connections"]
     for name in ("alone", "beside"):
         got = row[name]
@@ -123,7 +123,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--rounds", type=int, default=20)

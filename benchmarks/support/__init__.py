@@ -1,4 +1,4 @@
-"""What the benchmarks share, and what their results become.
+"""Modules that all benchmarks share, and the tables and pictures made of their results.
 
 `texts` and `corpora` make the texts, `timing`, `gpu_clock`, `closed_loop` and `open_loop` time,
 `service_process` runs the service, `machine` describes the machine. `results` and `runs` read what

@@ -64,7 +64,7 @@ class Series:
 
 
 def short(value: float) -> str:
-    """Three digits, or two below 1: 0.034, 2.17, 28.4, 106, 45,600."""
+    """Format a number with three digits, two below 1: 0.034, 2.17, 28.4, 106, 45,600."""
     if value == 0:
         return "0"
     digits = (2 if abs(value) >= 1 else 1) - math.floor(math.log10(abs(value)))
@@ -75,14 +75,14 @@ def short(value: float) -> str:
 
 
 def put_title(page: Page, title: str, subtitle: str) -> None:
-    """The head of a page."""
+    """Draw the title and the subtitle of a page."""
     page.text(MARGIN, 32, title, "title")
     page.text(MARGIN, 52, subtitle, "muted")
     page.bottom = 64
 
 
 def put_note(page: Page, words: str) -> None:
-    """A line at the foot of a page."""
+    """Draw a line of text at the foot of a page."""
     page.text(MARGIN, page.bottom + 8, words, "muted small")
     page.bottom += 22
 
@@ -95,13 +95,13 @@ def put_bars(
     value_width: float = 50,
     has_one_scale: bool = True,
 ) -> None:
-    """Columns beside each other that share their rows; figures stand at a column's right edge."""
+    """Draw columns of bars that share their rows, each figure at its column's right edge."""
     top = page.bottom + 14
     has_limits = any(column.limit for column in columns)
     first_row = top + (42 if has_limits else 26)
     last = first_row + ROW_HEIGHT * len(bars)
-    room = page.width - 2 * MARGIN - label_width
-    width = (room - GAP * (len(columns) - 1)) / len(columns)
+    bars_width = page.width - 2 * MARGIN - label_width
+    width = (bars_width - GAP * (len(columns) - 1)) / len(columns)
     for number, bar in enumerate(bars):
         y = first_row + ROW_HEIGHT * number
         page.text(MARGIN + label_width - 10, y + 15, bar.label, "", "end")
@@ -139,7 +139,7 @@ def put_lines(
     height: float,
     label_width: float,
 ) -> None:
-    """Lines over two logarithmic axes that reach from the first tick to the last."""
+    """Draw lines over two logarithmic axes from the first tick to the last."""
     left, right = MARGIN + 60, page.width - MARGIN - label_width
     top, bottom = page.bottom + 10, page.bottom + 10 + height
     x_place = _logarithmic(list(x_ticks), left, right)

@@ -15,7 +15,7 @@ from typing import cast
 
 
 def post(path: str, body: bytes, port: int, key: str | None = None) -> bytes:
-    """One request as it goes over the wire, with a key where one is needed."""
+    """Make the bytes of a POST, with an API key if one is given."""
     fields = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json"]
     if key is not None:
         fields.append(f"Authorization: Bearer {key}")

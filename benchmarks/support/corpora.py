@@ -44,7 +44,7 @@ FILES: dict[str, tuple[str, ...]] = {
 
 
 def numbers(seed: int, count: int, begin: int = 0) -> NDArray[np.uint64]:
-    """uint64[count] by splitmix64, from number `begin` on. Source: Steele, Lea, Flood, 2014."""
+    """Make uint64[count] by splitmix64 from number `begin` on. Source: Steele, Lea, Flood, 2014."""
     first = np.uint64((seed * 0x2545F4914F6CDD1D) % 2**64)
     z = (np.arange(begin + 1, begin + count + 1, dtype=np.uint64) + first) * np.uint64(
         0x9E3779B97F4A7C15
@@ -55,20 +55,20 @@ def numbers(seed: int, count: int, begin: int = 0) -> NDArray[np.uint64]:
 
 
 def _below(seed: int, count: int, limit: int) -> Bytes:
-    """uint8[count] below `limit`."""
+    """Make uint8[count] below `limit`."""
     drawn = numbers(seed, count // 8 + 1).view(np.uint8)[:count].astype(np.uint16)
     return (drawn * np.uint16(limit) >> 8).astype(np.uint8)
 
 
 def paragraphs(content: bytes) -> list[bytes]:
-    """A file in groups of lines."""
+    """Split a file into groups of lines."""
     lines = content.splitlines(keepends=True)
     starts = range(0, len(lines), LINES_A_PARAGRAPH)
     return [b"".join(lines[i : i + LINES_A_PARAGRAPH]) for i in starts]
 
 
 def tiled(parts: Sequence[bytes], size: int, seed: int = 0) -> Bytes:
-    """Paragraphs shuffled, again and again in another order, up to the last whole character."""
+    """Join shuffled paragraphs, each time in another order, to `size` bytes of whole characters."""
     chosen: list[bytes] = []
     total = 0
     while total < size:
@@ -81,7 +81,7 @@ def tiled(parts: Sequence[bytes], size: int, seed: int = 0) -> Bytes:
 
 
 def real_text(folder: Path, names: Sequence[str], size: int, seed: int = 0) -> Bytes:
-    """Files of the data folder's `text`, tiled.
+    """Make a text of files in the data folder's `text`.
 
     Raises:
         FileNotFoundError: one is not there.
@@ -91,7 +91,7 @@ def real_text(folder: Path, names: Sequence[str], size: int, seed: int = 0) -> B
 
 
 def hostile(size: int, long_every: int = 0, seed: int = 0) -> Bytes:
-    """Words of 2 to 14 random letters between signs: nothing repeats, nearly all is merged.
+    """Make words of 2 to 14 random letters between signs: nothing repeats, nearly all is merged.
 
     Where `long_every` is not 0, one word in so many has 32 to 1,055 letters.
     """
@@ -108,7 +108,7 @@ def hostile(size: int, long_every: int = 0, seed: int = 0) -> Bytes:
 
 
 def runs(size: int, seed: int = 0) -> Bytes:
-    """Runs of digits, blanks, line breaks, tabs and several of them, 1 to 128 long; short words."""
+    """Make runs of digits, blanks, line breaks, tabs and mixtures, 1 to 128 long; short words."""
     count = size // 12 + 64
     drawn = numbers(seed + 6, count)
     spread = np.uint64(1) << (drawn % np.uint64(8))
@@ -131,12 +131,12 @@ CORPORA: dict[str, Callable[[Path, int], Bytes]] = {
 
 
 def make_corpus(name: str, folder: Path, size: int) -> Text:
-    """A corpus as one row of about `size` bytes."""
+    """Make a corpus of one row of about `size` bytes."""
     return one_row(name, CORPORA[name](folder, size))
 
 
 def cliffs(size: int) -> dict[str, Bytes]:
-    """Texts of one pretoken, or nothing but white space, that a slow way would show on."""
+    """Make texts of one pretoken or of white space alone, on which a slow path would show."""
     return {
         "letters": _below(9, size, 26) + np.uint8(ord("a")),
         "spaces": np.full(size, BLANK, np.uint8),

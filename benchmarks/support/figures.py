@@ -73,7 +73,7 @@ class Figure:
     competitor: Beside | None = None
 
     def line(self) -> str:
-        """The line as Markdown."""
+        """Write the line as Markdown."""
         factor, unit = _scale(self.ours.value) if self.unit == "s" else (1.0, self.unit)
         ours, spread, limit, competitor = self.ours.times(factor), "", "", ""
         if ours.low != ours.high:
@@ -104,7 +104,7 @@ RUNS_HEAD = """\
 
 
 def figure_table() -> str:
-    """All figures, with a line in bold in front of each group."""
+    """Write the table of all figures, with a line in bold before each group."""
     groups = {
         "Text on the GPU": _text(),
         "One call": _calls(),
@@ -121,7 +121,7 @@ def figure_table() -> str:
 
 
 def run_table() -> str:
-    """The runs that the figures are of."""
+    """Write the table of the runs that measured the figures."""
     lines = [RUNS_HEAD]
     for run in RUNS:
         when = ", ".join(filter(None, (run.date(), run.commit())))
@@ -131,7 +131,7 @@ def run_table() -> str:
 
 
 def filled(page: str) -> str:
-    """The page with both tables written anew.
+    """Return the page with both tables written anew.
 
     Raises:
         ValueError: the page has not both pairs of marks.
@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def _scale(time_s: float) -> tuple[float, str]:
-    """The factor and the unit in which a time is a number that can be read."""
+    """Return the factor and the unit in which a time is a readable number."""
     for factor, unit in ((1e6, "µs"), (1e3, "ms")):
         if factor * time_s < 1000:
             return factor, unit
@@ -338,7 +338,7 @@ def _dna() -> Iterator[Figure]:
 
 
 def _device_to_device(row: Row, copied: float, name: str) -> Figure:
-    """Bases of a result that knows the bytes it moved: its limit is a copy of as many bytes."""
+    """Make the figure of a run from device to device; its limit is a copy of the bytes it moves."""
     # A base is a byte of text; what else is moved are ids of four bytes.
     bases = row["moved"] - 4 * row["num_ids"]
     limit = Beside("copy", bases * copied / row["moved"] / 1e9)

@@ -1,4 +1,4 @@
-"""Time and copies on a device, whatever runs there.
+"""Measures time and copies memory on a device.
 
 On an emulation the wall clock stands in for CUDA events. Knows no engine.
 """
@@ -24,7 +24,7 @@ class Clock:
             self._cupy = cupy
 
     def mark(self, stream: Any) -> Any:
-        """Now, as the stream sees it."""
+        """Mark the current place of the stream."""
         if self._cupy is None:
             return perf_counter()
         event = self._cupy.cuda.Event()
@@ -32,7 +32,7 @@ class Clock:
         return event
 
     def seconds(self, begin: Any, end: Any) -> float:
-        """Between two marks that have passed."""
+        """Return the seconds between two marks that the stream has passed."""
         if self._cupy is None:
             return float(end - begin)
         return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3

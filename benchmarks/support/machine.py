@@ -1,4 +1,4 @@
-"""What figures were measured on, and with what."""
+"""Describes the machine and the versions with which figures were measured."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 def device_facts(info: Any) -> dict[str, Any]:
     """Describe a device: name, memory and drivers; `info` is a gpu.runtime.device.DeviceInfo."""
-    asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
+    command = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
     return {
         "device": info.name,
-        "driver": " ".join(filter(None, (info.driver, _output(*asked)))),
+        "driver": " ".join(filter(None, (info.driver, _output(*command)))),
         "multiprocessors": info.processors,
         "device_bytes": info.total_bytes,
     }

@@ -39,7 +39,7 @@ class Request:
 
     @classmethod
     def post(cls, kind: str, path: str, body: bytes, headers: Mapping[str, str]) -> Request:
-        """A POST to loopback."""
+        """Make a POST to loopback."""
         lines = [f"POST {path} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return cls(kind, ("\r\n".join(lines) + "\r\n\r\n").encode(), body)
@@ -48,7 +48,7 @@ class Request:
 def json_request(
     kind: str, path: str, value: Any, headers: Mapping[str, str] | None = None
 ) -> Request:
-    """A POST of a value as JSON."""
+    """Make a POST of a value as JSON."""
     headers = {"content-type": "application/json", **(headers or {})}
     return Request.post(kind, path, json.dumps(value).encode(), headers)
 
@@ -84,7 +84,7 @@ class Connection:
         return cls(*await asyncio.open_connection("127.0.0.1", port, limit=LIMIT))
 
     async def ask(self, request: Request) -> tuple[int, bytes]:
-        """Status and body of the answer.
+        """Send a request; return status and body of the answer.
 
         Raises:
             OSError, EOFError: the connection ended.
@@ -137,7 +137,7 @@ class Client:
         self._slots = asyncio.Semaphore(max_connections)
 
     async def ask(self, request: Request) -> tuple[int, bytes]:
-        """Status and body; LOST where the connection ended before the answer did."""
+        """Send a request; return status and body, or LOST if the connection ended first."""
         async with self._slots:
             try:
                 connection = self._kept() or await Connection.open(self.port)
@@ -152,7 +152,7 @@ class Client:
             return answer
 
     def _kept(self) -> Connection | None:
-        """An idle connection that the server has not closed meanwhile."""
+        """Return an idle connection that the server has not closed; None if there is none."""
         while self._free:
             connection = self._free.pop()
             if not connection.has_ended():
@@ -173,7 +173,7 @@ async def arrivals(
     make: Callable[[random.Random], Request],
     chance: random.Random,
 ) -> list[Answer]:
-    """What became of a Poisson stream of requests.
+    """Send a Poisson stream of requests and return their answers.
 
     Args:
         client: who asks.
@@ -260,7 +260,7 @@ class Repeated:
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds that 50, 99 and 99.9 of a hundred stay below, and the longest."""
+    """Return the 50th, 99th and 99.9th percentile and the maximum in milliseconds."""
     ordered = sorted(seconds)
     if not ordered:
         return {}

@@ -55,7 +55,7 @@ LOADS = {
 
 
 def throughput() -> str:
-    """GPT-2's ids of three corpora: the GPU's ways beside PCIe and other libraries."""
+    """Draw GPT-2 on three corpora: our engines beside PCIe and other libraries."""
     document = load("engine_h200.json")
     bars = [
         Bar("warptok GPU, stream", "ours"),
@@ -98,7 +98,7 @@ def throughput() -> str:
 
 
 def dna() -> str:
-    """Five DNA vocabularies: our engines beside PCIe and the usual tokenizers."""
+    """Draw five DNA vocabularies: our engines beside PCIe and the usual tokenizers."""
     document = load("dna_h200.json")
     rows = select(document["results"], shape=DNA_SHAPE)
     ways = {
@@ -132,7 +132,7 @@ def dna() -> str:
 
 
 def http() -> str:
-    """Small requests beside a plain FastAPI server, and eight front ends beside one."""
+    """Draw small requests beside a plain FastAPI server, and eight front ends beside one."""
     document = load("http.json")
     bars = [Bar("warptok", "ours"), Bar("FastAPI, tokenizers", "others")]
     columns = []
@@ -179,7 +179,7 @@ def http() -> str:
 
 
 def training() -> str:
-    """The time to learn a vocabulary: its growth with the corpus, and `tokenizers` beside it."""
+    """Draw the time of a training by the size of the corpus, and beside `tokenizers`."""
     host, device = load("training.json"), load("training_gpu.json")
     plain = select(device["growth"], motifs=0)
     series = [
@@ -271,7 +271,7 @@ def _machine(document: Row) -> str:
 
 
 def _described(unit: str, bars: list[Bar], columns: list[Column]) -> str:
-    """The figures as a sentence for each column."""
+    """Write the figures as a sentence for each column."""
     sentences = []
     for column in columns:
         parts = [

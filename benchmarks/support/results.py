@@ -42,20 +42,20 @@ def load(name: str, folder: Path = FOLDER) -> Row:
     return document
 
 
-def select(rows: Iterable[Row], /, **wanted: object) -> list[Row]:
+def select(rows: Iterable[Row], /, **fields: object) -> list[Row]:
     """Select the rows whose fields have these values."""
-    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+    return [row for row in rows if all(row.get(name) == value for name, value in fields.items())]
 
 
-def only(rows: Iterable[Row], /, **wanted: object) -> Row:
+def only(rows: Iterable[Row], /, **fields: object) -> Row:
     """Select the single row whose fields have these values.
 
     Raises:
         LookupError: there is none, or more than one.
     """
-    found = select(rows, **wanted)
+    found = select(rows, **fields)
     if len(found) != 1:
-        raise LookupError(f"{len(found)} rows with {wanted}")
+        raise LookupError(f"{len(found)} rows with {fields}")
     return found[0]
 
 
@@ -71,8 +71,8 @@ def seconds(summary: Row) -> Measured:
 
 def rate(amount: float, summary: Row) -> Measured:
     """Divide an amount by each second of a summary."""
-    taken = seconds(summary)
-    return Measured(amount / taken.value, amount / taken.high, amount / taken.low)
+    time = seconds(summary)
+    return Measured(amount / time.value, amount / time.high, amount / time.low)
 
 
 def gigas(amount: float, summary: Row) -> Measured:

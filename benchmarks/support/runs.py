@@ -27,21 +27,21 @@ class Run:
     beside: str = ""
 
     def document(self) -> Row:
-        """What the run has written."""
+        """Read the results of the run."""
         return load(self.file)
 
     def card(self) -> str:
-        """The GPU and the cores."""
+        """Name the GPU and the cores."""
         cores = card(self.document())
         return f"{self.beside}, {cores}" if self.beside else cores
 
     def date(self) -> str:
-        """The day of the run; "" where it does not say."""
+        """Return the day of the run; "" if the results do not name it."""
         machine = self.document().get("machine", {})
         return str(machine.get("date", ""))[:10]
 
     def commit(self) -> str:
-        """The commit that ran; "" where it does not say."""
+        """Return the commit of the run; "" if the results do not name it."""
         machine = self.document().get("machine", {})
         return str(machine.get("commit", ""))[:7]
 

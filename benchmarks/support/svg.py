@@ -76,31 +76,31 @@ class Page:
         self._elements: list[str] = []
 
     def text(self, x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> None:
-        """Words whose base line is at y."""
+        """Draw words with their base line at y."""
         attributes = f' class="{kind}"' if kind else ""
         if anchor != "start":
             attributes += f' text-anchor="{anchor}"'
         self._elements.append(f'<text x="{x:.1f}" y="{y:.1f}"{attributes}>{escape(words)}</text>')
 
     def bar(self, x: float, y: float, width: float, height: float, fill: str) -> None:
-        """A filled rectangle."""
+        """Draw a filled rectangle."""
         size = f'width="{max(width, 1.0):.1f}" height="{height:.1f}"'
         self._elements.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" {size} rx="1.5" class="fill_{fill}"/>'
         )
 
     def line(self, points: list[tuple[float, float]], colour: str, kind: str = "") -> None:
-        """A line through points."""
+        """Draw a line through points."""
         places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         classes = " ".join(filter(None, ("line", f"line_{colour}", kind)))
         self._elements.append(f'<polyline points="{places}" class="{classes}"/>')
 
     def dot(self, x: float, y: float, fill: str) -> None:
-        """A filled circle."""
+        """Draw a filled circle."""
         self._elements.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="fill_{fill}"/>')
 
     def to_svg(self, title: str, description: str) -> str:
-        """The file, for readers who see it and for those who have it read to them."""
+        """Return the SVG file, with a title and a description for screen readers."""
         height = round(self.bottom)
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{height}" '

@@ -47,7 +47,7 @@ class Text:
 
     @property
     def rows_are_texts(self) -> bool:
-        """Whether a row is encoded as a whole by a witness, too."""
+        """Whether the reference libraries encode each row as a whole, too."""
         return self.borders is self.offsets
 
 
@@ -70,8 +70,8 @@ def borders_in(data: Bytes) -> Int64s:
     """
     letters = ((data[:-1] | CASE) >= ord("a")) & ((data[:-1] | CASE) <= ord("z"))
     places = np.flatnonzero(letters & (data[1:] == BLANK)) + 1
-    wanted = np.arange(BORDER_EVERY, len(data), BORDER_EVERY)
-    found = np.searchsorted(places, wanted)
+    targets = np.arange(BORDER_EVERY, len(data), BORDER_EVERY)
+    found = np.searchsorted(places, targets)
     inner = places[found[found < len(places)]]
     return np.unique(np.concatenate(([0], inner, [len(data)]))).astype(np.int64)
 

@@ -31,18 +31,20 @@ def clocked(work: Callable[[], object]) -> Run:
 def take_turns(
     runs: Mapping[str, Run], rounds: int, slice_s: float = 0.0, warmups: int = 1
 ) -> dict[str, Seconds]:
-    """Seconds of every run by name, each of which gets `rounds` turns after `warmups` others.
+    """Time every run `rounds` times in turns, after `warmups` rounds; return seconds by name.
 
     What is faster than `slice_s` is run again until its turn has lasted so long.
     """
     samples: dict[str, Seconds] = {name: [] for name in runs}
     for number in range(-warmups, rounds):
         for name, run in runs.items():
-            taken: Seconds = []
-            while not taken or (sum(taken) < slice_s and len(taken) < MAX_SAMPLES):
-                taken.append(run())
+            samples_of_turn: Seconds = []
+            while not samples_of_turn or (
+                sum(samples_of_turn) < slice_s and len(samples_of_turn) < MAX_SAMPLES
+            ):
+                samples_of_turn.append(run())
             if number >= 0:
-                samples[name] += taken
+                samples[name] += samples_of_turn
     return samples
 
 

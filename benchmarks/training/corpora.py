@@ -1,4 +1,4 @@
-"""What vocabularies are learnt from: published files, copies of them with changes, their motifs."""
+"""The corpora of the training benchmarks: published files, changed copies of them, and motifs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = 1 << 24  # Letters, each of which takes tens of bytes while it is made
 
 
 def read_files(folder: Path) -> dict[str, Corpus]:
-    """The corpora of FILES, upper case."""
+    """Read the corpora of FILES, in upper case."""
     return {
         name: read_corpus([str(folder / file) for file in files], upper=True).corpus
         for name, files in FILES.items()
@@ -30,7 +30,7 @@ def read_files(folder: Path) -> dict[str, Corpus]:
 
 
 def copies(genome: Corpus, num_bases: int) -> Corpus:
-    """One sequence: the genome repeated, a tenth of each copy changed."""
+    """Make one sequence of copies of the genome, each with a tenth of its bases changed."""
     letters = np.frombuffer(b"ACGT", np.uint8)
     data = np.resize(genome.data, num_bases)
     for begin in range(0, num_bases, AT_ONCE):
@@ -43,7 +43,7 @@ def copies(genome: Corpus, num_bases: int) -> Corpus:
 
 
 def bank_of(genome: Corpus, number: int = NUM_MOTIFS) -> MotifBank:
-    """So many stretches of a corpus, 8 to 16 bases long."""
+    """Make a bank of so many stretches of a corpus, 8 to 16 bases long."""
     found: dict[str, None] = {}
     for drawn in numbers(1, 2 * number).tolist():
         length = SHORTEST_MOTIF + drawn % 9

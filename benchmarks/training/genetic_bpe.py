@@ -71,7 +71,7 @@ def measure(
     num_processes: int = 1,
     is_quick: bool = False,
 ) -> dict[str, Any]:
-    """All figures as one document; `out` keeps the cells that have ended."""
+    """Measure all figures and return them as one document; `out` keeps the cells that are done."""
     begin = perf_counter()
     names = ["GeneticBPE", PRESERVING] if is_quick else [*VARIANTS]
     tokenizers, encoded = _tokenizers(matures, families, names)
@@ -79,8 +79,10 @@ def measure(
     epochs = QUICK if is_quick else FULL
     kept = Kept(out / CELLS, Plan(about["commit"], device, num_seeds, *epochs))
     cells = _cells(names) if num_seeds else []
-    asked = [cell for cell in cells if cell not in kept.cells]
-    for cell, measured in results(asked, matures, encoded, kept.plan, num_processes=num_processes):
+    missing = [cell for cell in cells if cell not in kept.cells]
+    for cell, measured in results(
+        missing, matures, encoded, kept.plan, num_processes=num_processes
+    ):
         kept.add(cell, measured)
         print(f"{len(kept.cells)}/{len(cells)} {perf_counter() - begin:.0f} s {cell}", flush=True)
     return {
@@ -130,13 +132,13 @@ def _tokenizers(
 
 
 def _cells(names: list[str]) -> list[Cell]:
-    """Every tokenizer on the binary task; those that are compared on the other one too."""
+    """List the cells: every tokenizer on the binary task, compared ones on the other, too."""
     return [
-        Cell(name, asked, domain)
-        for asked in TASKS
+        Cell(name, task_name, domain)
+        for task_name in TASKS
         for name in names
         for domain in (EVERYWHERE, HUMAN)
-        if asked == TASKS[0] or name in (*COMPARED, PRESERVING)
+        if task_name == TASKS[0] or name in (*COMPARED, PRESERVING)
     ]
 
 

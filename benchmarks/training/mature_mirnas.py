@@ -73,7 +73,7 @@ def read_matures(path: Path) -> Matures:
 
 
 def read_family_seeds(path: Path) -> MotifBank:
-    """Of MirMachine's table of families the seeds of high confidence.
+    """Read the seeds of high confidence from MirMachine's table of families.
 
     Raises:
         ValueError: the file has no such table.
@@ -90,13 +90,13 @@ def read_family_seeds(path: Path) -> MotifBank:
 
 
 def _family(species: str, gene: str) -> str:
-    """Let-7 of Let-7-P1c; genes that are only numbered, Novel-3, are a family for each species."""
+    """Return the family of a gene: Let-7 of Let-7-P1c; Novel-3 is a family of its own species."""
     family = _MEMBER.sub("", gene)
     return f"{species}-{family}" if family.startswith("Novel") else family
 
 
 def task(matures: Matures, name: str) -> Task:
-    """BurBary: is the family found in more than two species? MultiTop50: which of 50 families?"""
+    """Make a task: BurBary, is the family in more than two species? MultiTop50, which of 50?"""
     if name == "BurBary":
         found = defaultdict(set)
         for species, family in zip(matures.species, matures.families, strict=True):
@@ -111,7 +111,7 @@ def task(matures: Matures, name: str) -> Task:
 
 
 def split(labels: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
-    """80/10/10 of each class: places for training, validation and test, each shuffled."""
+    """Split each class 80/10/10 into shuffled places for training, validation and test."""
     chance = np.random.default_rng(seed)
     parts: tuple[list[Ints], list[Ints], list[Ints]] = ([], [], [])
     for label in np.unique(labels):

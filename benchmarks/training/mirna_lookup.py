@@ -1,6 +1,6 @@
-"""What needs no classifier: one class for all, or the class of what looks the same in training.
+"""Baselines without a classifier: the most frequent class, or the class of the same seed.
 
-It stands beside the classifiers: what they learn more than this, they learnt.
+They stand beside the classifiers: only accuracy above them is learnt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 def lookups(matures: Matures, seeds: list[int]) -> Iterator[dict[str, Any]]:
-    """Of every task, domain and test four shares of its sequences, one for each split.
+    """Yield four shares of the sequences for every task, domain and test, one for each split.
 
     - majority: of the class that is most frequent in training;
     - known: whose class is in training at all;
@@ -38,10 +38,10 @@ def lookups(matures: Matures, seeds: list[int]) -> Iterator[dict[str, Any]]:
     )
     regions = np.array([sequence[begin:end] for sequence in whole])
     for name in TASKS:
-        asked = task(matures, name)
-        labels = labels_of(matures, asked)
+        chosen = task(matures, name)
+        labels = labels_of(matures, chosen)
         for domain in (EVERYWHERE, HUMAN):
-            train, _, tests = parts(matures, asked, domain, labels, seeds)
+            train, _, tests = parts(matures, chosen, domain, labels, seeds)
             for test, places in tests.items():
                 shares = [
                     _shares(whole, regions, labels, *rows)
@@ -58,7 +58,7 @@ def _shares(
     for region, label in zip(regions[train].tolist(), labels[train].tolist(), strict=True):
         found[region][label] += 1
     [(majority, _)] = Counter(labels[train].tolist()).most_common(1)
-    said = [
+    predictions = [
         found[region].most_common(1)[0][0] if region in found else majority
         for region in regions[test].tolist()
     ]
@@ -66,6 +66,6 @@ def _shares(
         "majority": labels[test] == majority,
         "known": np.isin(labels[test], labels[train]),
         "same": np.isin(whole[test], whole[train]),
-        "seed": labels[test] == said,
+        "seed": labels[test] == predictions,
     }
     return {key: float(values.mean()) for key, values in of_tests.items()}

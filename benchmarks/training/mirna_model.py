@@ -24,7 +24,7 @@ class Classifiers(nn.Module):
     def __init__(
         self, chances: list[torch.Generator], num_ids: int, max_length: int, num_classes: int
     ) -> None:
-        """`num_ids`: without the padding, whose id is 0."""
+        """Draw the weights; `num_ids` does not count the padding, whose id is 0."""
         super().__init__()
         self.tokens = _normal(chances, num_ids + 1, WIDTH)
         self.places = _normal(chances, max_length, WIDTH)
@@ -32,7 +32,7 @@ class Classifiers(nn.Module):
         self.out = _Linear(chances, WIDTH, num_classes)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Of ids int64[M, B, L], 0 behind the end of a row, float32[M, B, classes] logits."""
+        """Return logits, float32[M, B, classes], of ids int64[M, B, L], padded with 0."""
         models, rows, length = ids.shape
         first = torch.arange(models, device=ids.device) * self.tokens.shape[1]
         found = functional.embedding(ids + first[:, None, None], self.tokens.flatten(0, 1))
@@ -60,7 +60,7 @@ class _Layer(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, found: Tensor, mask: Tensor) -> Tensor:
-        """float32[M, B * L, W] to the same; mask: bool[M * B, 1, 1, L], where tokens are."""
+        """Apply the layer to float32[M, B * L, W]; mask: bool[M * B, 1, 1, L], True for tokens."""
         found = self.norms[0](found + self._dropped(self._attended(found, mask)))
         wide = self._dropped(functional.relu(self.wide(found)))
         return self.norms[1](found + self._dropped(self.narrow(wide)))

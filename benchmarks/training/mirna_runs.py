@@ -1,6 +1,7 @@
-"""The classifiers that the tables need: cells, several processes at a time, kept as they end.
+"""Trains the classifiers of the tables in several processes, and keeps each result as it ends.
 
-A cell is a tokenizer, a task and whose sequences are trained on; its seeds are trained together.
+A cell is a tokenizer, a task and the domain of its training sequences; its seeds are trained
+together.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def results(
     *,
     num_processes: int,
 ) -> Iterator[tuple[Cell, Measured]]:
-    """What each seed of each cell measured, in whatever order they end; the longest begin first."""
+    """Yield the results of all seeds of each cell as it ends; the longest start first."""
     longest = sorted(cells, key=lambda cell: -_work(cell, matures, encoded))
     if not longest:
         return
@@ -92,13 +93,13 @@ def results(
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num_processes, context, _begin, (matures, encoded, plan)) as pool:
-        asked = {pool.submit(_measure, cell): cell for cell in longest}
-        for done in as_completed(asked):
-            yield asked[done], done.result()
+        futures = {pool.submit(_measure, cell): cell for cell in longest}
+        for done in as_completed(futures):
+            yield futures[done], done.result()
 
 
 def _work(cell: Cell, matures: Matures, encoded: dict[str, Encoded]) -> int:
-    """Rows times tokens in the longest: in proportion to the time of an epoch."""
+    """Estimate the time of an epoch: the rows times the tokens of the longest."""
     rows = _rows(matures, task(matures, cell.task), cell.domain)
     return len(rows) * int(np.diff(encoded[cell.tokenizer].offsets).max())
 
@@ -117,22 +118,24 @@ def _measure(cell: Cell) -> Measured:
     from benchmarks.training.mirna_training import Places, Rows, Schedule, fit
 
     matures, encoded, plan = _COMMON
-    asked, tokens = task(matures, cell.task), encoded[cell.tokenizer]
-    labels = labels_of(matures, asked)
+    chosen, tokens = task(matures, cell.task), encoded[cell.tokenizer]
+    labels = labels_of(matures, chosen)
     seeds = [*range(plan.num_seeds)]
-    train, validation, tests = parts(matures, asked, cell.domain, labels, seeds)
+    train, validation, tests = parts(matures, chosen, cell.domain, labels, seeds)
     outcomes = fit(
         Rows.of(tokens.ids, tokens.offsets, labels, plan.device),
         Places(train, validation, tuple(tests.values())),
         num_ids=tokens.num_ids,
-        num_classes=asked.num_classes,
+        num_classes=chosen.num_classes,
         seeds=seeds,
         schedule=Schedule(plan.max_epochs, plan.patience),
     )
     measured = []
     for seed, found in zip(seeds, outcomes, strict=True):
-        own, said = labels[tests["own"][seed]], found.predictions
-        shares = {label: float((said[own == label] == label).mean()) for label in {*own.tolist()}}
+        own, predictions = labels[tests["own"][seed]], found.predictions
+        shares = {
+            label: float((predictions[own == label] == label).mean()) for label in {*own.tolist()}
+        }
         measured.append(
             {
                 "seed": seed,
@@ -141,23 +144,23 @@ def _measure(cell: Cell) -> Measured:
                 "epochs": found.epochs,
             }
         )
-        if asked.num_classes == 2:
+        if chosen.num_classes == 2:
             measured[-1]["true_positives"] = shares[CONSERVED]
     return measured
 
 
-def labels_of(matures: Matures, asked: Task) -> Ints:
-    """The class of each sequence of the file; 0 where it takes no part."""
+def labels_of(matures: Matures, chosen: Task) -> Ints:
+    """Return the class of each sequence of the file; 0 for those outside the task."""
     labels = np.zeros(len(matures), np.int64)
-    labels[asked.rows] = asked.labels
+    labels[chosen.rows] = chosen.labels
     return labels
 
 
 def parts(
-    matures: Matures, asked: Task, domain: str, labels: Ints, seeds: list[int]
+    matures: Matures, chosen: Task, domain: str, labels: Ints, seeds: list[int]
 ) -> tuple[Ints, Ints, dict[str, Ints]]:
-    """int64[M, n]: rows for training, validation and tests: the domain's own, other species'."""
-    rows = _rows(matures, asked, domain)
+    """Split rows into training, validation and tests, int64[M, n]: the domain's, other species'."""
+    rows = _rows(matures, chosen, domain)
     train, validation, test = (
         np.stack([rows[part] for part in drawn])
         for drawn in zip(*(split(labels[rows], seed) for seed in seeds), strict=True)
@@ -166,12 +169,12 @@ def parts(
     if domain == HUMAN:
         for name in SPECIES:
             if name != HUMAN:
-                tests[name] = np.tile(_rows(matures, asked, name), (len(seeds), 1))
+                tests[name] = np.tile(_rows(matures, chosen, name), (len(seeds), 1))
     return train, validation, tests
 
 
-def _rows(matures: Matures, asked: Task, domain: str) -> Ints:
-    """The task's rows of a species, or of all."""
+def _rows(matures: Matures, chosen: Task, domain: str) -> Ints:
+    """Return the task's rows of a species, or of all species."""
     if domain == EVERYWHERE:
-        return asked.rows
-    return asked.rows[np.array(matures.species)[asked.rows] == SPECIES[domain]]
+        return chosen.rows
+    return chosen.rows[np.array(matures.species)[chosen.rows] == SPECIES[domain]]

@@ -29,7 +29,7 @@ class" give it to every held-out human sequence; their accuracies are the shares
 
 
 def tables(document: Document) -> str:
-    """Markdown."""
+    """Write the tables as Markdown."""
     tasks = document["tasks"]
     head = (
         f"{document['sequences']} sequences of {document['species']} species; "
@@ -86,7 +86,7 @@ def _motifs(document: Document) -> str:
 
 
 def _published_measures(name: str) -> tuple[float | None, float | None, float | None]:
-    """Compression, distortion, and motifs preserved in per cent, where the paper has them."""
+    """Return the paper's compression, distortion and preserved motifs in per cent, or None."""
     if name in paper.OVERALL:
         *_, distortion, compression, preserved = paper.OVERALL[name]
         return compression, distortion, preserved

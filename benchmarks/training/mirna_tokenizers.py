@@ -60,7 +60,7 @@ class Tokenized:
 
 
 def seed_bank(corpus: Corpus) -> MotifBank:
-    """Every seed of the corpus."""
+    """Make a bank of every seed in the corpus."""
     begin, end = SEED_REGION[0] - 1, SEED_REGION[1]
     rows = corpus.offsets[:-1][corpus.lengths >= end]
     return MotifBank.of(corpus.data[row + begin : row + end].tobytes().decode() for row in rows)
@@ -88,7 +88,7 @@ def _characters(_corpus: Corpus, _families: MotifBank) -> tuple[int, Encoder]:
 
 
 def _kmers(k: int) -> tuple[int, Encoder]:
-    """K-mers side by side; the letters that are left at the end are tokens of their own."""
+    """Make k-mers side by side; each letter behind the last k-mer is a token of its own."""
     words = ["".join(letters) for letters in product(LETTERS, repeat=k)]
     tokens = (UNKNOWN, *words, *LETTERS)
     letter_ids = tuple((letter, 1 + len(words) + i) for i, letter in enumerate(LETTERS))
@@ -132,7 +132,7 @@ def _bpe(size: int = SIZE) -> Maker:
 
 
 def _genetic(motif_weight: float = LAMBDA, penalty_weight: float = MU, size: int = SIZE) -> Maker:
-    """Equation 9, with the seed of each sequence as its motif."""
+    """Train by Equation 9, with the seed of each sequence as its motif."""
     options = TrainingOptions(
         size,
         motif_weight=motif_weight,
@@ -143,7 +143,7 @@ def _genetic(motif_weight: float = LAMBDA, penalty_weight: float = MU, size: int
 
 
 def _of_families(options: TrainingOptions) -> Maker:
-    """With the seeds of MirMachine's families, wherever they stand."""
+    """Train with the seeds of MirMachine's families as motifs, at any place."""
     return lambda corpus, families: _of_vocabulary(
         train(corpus, options, motifs=families).vocabulary
     )
@@ -177,7 +177,7 @@ VARIANTS: dict[str, Maker] = {
 
 
 def cut_out(corpus: Corpus) -> Spans:
-    """The spans that the rule `motifs` cuts out with the tokens of "spans preserved"."""
+    """Find the spans that the rule `motifs` cuts out with the tokens of "spans preserved"."""
     learnt = train(corpus, _PRESERVING, motifs=seed_bank(corpus)).vocabulary
     bank = MotifBank.of(learnt.motifs)
     return choose_spans(find_spans(bank, corpus.data, corpus.offsets))

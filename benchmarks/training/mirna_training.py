@@ -38,7 +38,7 @@ class Rows:
 
     @classmethod
     def of(cls, ids: Ints, offsets: Ints, labels: Ints, device: str) -> Rows:
-        """The rows of ids int64[T] with offsets int64[B + 1], padded."""
+        """Make padded rows of ids int64[T] with offsets int64[B + 1]."""
         lengths = np.diff(offsets)
         padded = np.zeros((len(lengths), max(1, lengths.max(initial=0))), np.int64)
         padded[np.arange(padded.shape[1]) < lengths[:, None]] = ids + 1
@@ -111,7 +111,7 @@ class _Best:
         return cls(np.full(num_models, -1.0), np.zeros(num_models, np.int64), weights)
 
     def is_rising(self, epoch: int, patience: int) -> NDArray[np.bool_]:
-        """bool[M]: which models did not go without a better epoch for too long."""
+        """Return bool[M]: which models had a better epoch within the last `patience` ones."""
         return epoch - self.epochs < patience
 
     def note(
@@ -129,7 +129,7 @@ class _Best:
 
 
 def _shuffled(train: Tensor, chances: list[torch.Generator]) -> Tensor:
-    """Each model's rows in an order that its own generator draws."""
+    """Shuffle each model's rows by its own generator."""
     num_rows = train.shape[1]
     orders = [torch.randperm(num_rows, generator=chance) for chance in chances]
     return train.gather(1, torch.stack(orders))
@@ -149,7 +149,7 @@ def _train(
 
 @torch.no_grad()
 def _tested(models: Classifiers, rows: Rows, places: Tensor) -> tuple[NDArray[np.float64], Ints]:
-    """Accuracies, float64[M], and predictions, int64[M, n]."""
+    """Test the models; return accuracies, float64[M], and predictions, int64[M, n]."""
     models.eval()
     found = [models(rows.ids[some]).argmax(2) for some in places.split(TEST_BATCH, dim=1)]
     predictions = torch.cat(found, dim=1)

@@ -57,7 +57,7 @@ def main() -> None:
         rounds = arguments.rounds or 5
         document = {
             "machine": machine(("numpy", "tokenizers", "ahocorasick-rs")),
-            "asked": [*_asked(corpora, rounds)],
+            "asked": [*_with_limits(corpora, rounds)],
             "beside": [*_beside(corpora, rounds)],
             "growth": [*_growth(corpora["genomes"], arguments.largest or 64)],
         }
@@ -66,8 +66,8 @@ def main() -> None:
     out.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _asked(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
-    """The figures with limits."""
+def _with_limits(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
+    """Time the trainings that have a limit of time."""
     region = TrainingOptions(512, seed_region=(2, 8))
     yield _timed("matures, seeds as motifs", corpora["matures"], region, None, rounds, limit_s=2)
     bank = bank_of(corpora["genomes"])
@@ -89,7 +89,7 @@ def _timed(
     rounds: int,
     **more: float,
 ) -> Row:
-    """A rehearsal and some rounds; where one round is wanted, it alone."""
+    """Time some rounds of a training after a warm-up; a single round has none."""
     cpu: list[float] = []
     learnt: list[Training] = []
     work = _with_cpu(lambda: learnt.append(train(corpus, options, motifs=bank)), cpu)
@@ -109,7 +109,7 @@ def _timed(
         "cpu": summary(cpu[-rounds:]),
         **more,
     }
-    return _told(row)
+    return _print_row(row)
 
 
 def _with_cpu(work: Callable[[], object], cpu: list[float]) -> Callable[[], None]:
@@ -121,7 +121,7 @@ def _with_cpu(work: Callable[[], object], cpu: list[float]) -> Callable[[], None
     return run
 
 
-def _told(row: Row) -> Row:
+def _print_row(row: Row) -> Row:
     figures = {
         name: f"{value['median_s']:.3f} s ({value['min_s']:.3f} to {value['max_s']:.3f})"
         for name, value in row.items()
@@ -132,7 +132,7 @@ def _told(row: Row) -> Row:
 
 
 def _beside(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
-    """Plain BPE of sequences that nothing splits, and the same by `tokenizers` on all cores."""
+    """Time plain BPE of unsplit sequences beside `tokenizers` on all cores."""
     genome = corpora["genomes"]
     # More would take hours: the other trainer moves the whole sequence for each occurrence.
     front = 100_000
@@ -151,7 +151,7 @@ def _beside(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
         training = train(corpus, options)
         tokens = [token.decode() for token in training.vocabulary.tokens if token is not None]
         merges = [(tokens[merge.left], tokens[merge.right]) for merge in training.merges]
-        if (tokens, merges) != _theirs(sequences, size):
+        if (tokens, merges) != _learnt_by_tokenizers(sequences, size):
             raise SystemExit(f"{name}, {size}: other merges than tokenizers'")
         cpu: dict[str, list[float]] = {"ours": [], "tokenizers": []}
         works = {
@@ -159,11 +159,11 @@ def _beside(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
             "tokenizers": lambda s=sequences, n=size: _learn(s, n),
         }
         runs = {key: clocked(_with_cpu(work, cpu[key])) for key, work in works.items()}
-        taken = take_turns(runs, rounds)
+        samples = take_turns(runs, rounds)
         row: Row = {"corpus": name, "bases": corpus.num_bases, "ids": size, "equal": True}
         for key in works:
-            row |= {f"{key}_wall": summary(taken[key]), f"{key}_cpu": summary(cpu[key][1:])}
-        yield _told(row)
+            row |= {f"{key}_wall": summary(samples[key]), f"{key}_cpu": summary(cpu[key][1:])}
+        yield _print_row(row)
 
 
 def _learn(sequences: list[str], size: int) -> Tokenizer:
@@ -175,14 +175,16 @@ def _learn(sequences: list[str], size: int) -> Tokenizer:
     return tokenizer
 
 
-def _theirs(sequences: list[str], size: int) -> tuple[list[str], list[tuple[str, str]]]:
+def _learnt_by_tokenizers(
+    sequences: list[str], size: int
+) -> tuple[list[str], list[tuple[str, str]]]:
     model = json.loads(_learn(sequences, size).to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     return tokens, [(left, right) for left, right in model["merges"]]
 
 
 def _growth(genome: Corpus, largest: int) -> Iterator[Row]:
-    """4,096 tokens of ever more bases: the genomes repeated, a tenth of each copy changed."""
+    """Time 4,096 tokens of ever more bases: copies of the genomes, a tenth of each changed."""
     bank = bank_of(genome)
     millions = 1
     while millions <= largest:

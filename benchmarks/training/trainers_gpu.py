@@ -121,7 +121,7 @@ class _Times:
 def learn_on(
     watch: Watch, corpus: Corpus, options: TrainingOptions, bank: MotifBank | None, times: _Times
 ) -> Training:
-    """One call of `train`."""
+    """Train once on the device."""
     begin = perf_counter()
     training = train(corpus, options, motifs=bank, make_merger=watch)
     end = perf_counter()
@@ -150,7 +150,7 @@ def run(device: Device, corpora: dict[str, Corpus], plan: Plan = FULL) -> Row:
 def _cases(
     corpora: dict[str, Corpus], plan: Plan
 ) -> Iterator[tuple[str, Corpus, TrainingOptions, MotifBank | None]]:
-    """Corpora with options of every kind."""
+    """List corpora with options of every kind."""
     genomes, ids = corpora["genomes"], plan.ids
     bank = bank_of(genomes, plan.motifs)
     yield "matures", corpora["matures"], TrainingOptions(512, seed_region=(2, 8)), None
@@ -177,7 +177,7 @@ def _cases(
 
 
 def _proofs(device: Device, corpora: dict[str, Corpus], plan: Plan) -> Iterator[Row]:
-    """The merges of every case, with all figures, on both; and each going on with the other's."""
+    """Compare the merges of every case on both processors, also each continued by the other."""
     watch = Watch(device)
     for name, corpus, options, bank in _cases(corpora, plan):
         begin = perf_counter()
@@ -217,7 +217,7 @@ def _compare(name: str, training: Training, expected: Training) -> None:
 
 
 def _continued(watch: Watch, corpus: Corpus, plan: Plan) -> Row:
-    """Half of the merges on the one, the rest on the other."""
+    """Make half of the merges on one processor and the rest on the other."""
     options = TrainingOptions(plan.ids)
     expected = train(corpus, options)
     makers: dict[str, Any] = {"cpu": {}, "gpu": {"make_merger": watch}}
@@ -234,13 +234,13 @@ def _continued(watch: Watch, corpus: Corpus, plan: Plan) -> Row:
 
 
 def _after(number: int) -> Callable[[], bool]:
-    """Whether it was asked so many times before."""
-    asked = iter(range(number))
-    return lambda: next(asked, None) is None
+    """Whether it was calls so many times before."""
+    calls = iter(range(number))
+    return lambda: next(calls, None) is None
 
 
 def _growth(device: Device, genome: Corpus, plan: Plan) -> Iterator[Row]:
-    """The same number of tokens of ever more bases."""
+    """Time the same number of tokens for ever more bases."""
     watch, bank = Watch(device), bank_of(genome, plan.motifs)
     for num_bases in plan.bases:
         corpus = copies(genome, num_bases)

@@ -1,4 +1,4 @@
-"""The DNA benchmark: witnesses are the reference's, ids are proved before they are timed."""
+"""The DNA benchmark: fast references equal the reference, ids are compared before timing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.dna import __main__, proofs
 from benchmarks.dna import engines as dna_ways
+from benchmarks.dna.fast_references import find_fast_reference, prove_fast_reference
 from benchmarks.dna.proofs import Prover
 from benchmarks.dna.sequences import Shape, proof_rows, sequences
-from benchmarks.dna.witnesses import prove_witness, witness_of
 from benchmarks.engine.gpu_calls import GpuWays
 from service.engines.cpu.engine import CpuEngine
 from tests.support.emulation.device import EmulatedDevice
@@ -23,11 +23,11 @@ FEW += ["--slice-s", "0", "--prove-bases", "3e4", "--processes", "1"]
 
 
 @pytest.mark.parametrize("name", __main__.VOCABULARIES)
-def test_witnesses_are_those_of_the_reference_on_every_kind_of_row(name):
+def test_fast_references_equal_the_reference_on_every_kind_of_row(name):
     (rows,) = proof_rows(None, 20_000, 3, 20_000)
-    _, witness = witness_of(load(name))
+    _, fast_reference = find_fast_reference(load(name))
     short = [text for text in rows.texts if len(text) < 6000]
-    assert prove_witness(load(name), witness, short) > 1000
+    assert prove_fast_reference(load(name), fast_reference, short) > 1000
 
 
 def test_the_command_proves_and_times(tmp_path, monkeypatch):

@@ -6,11 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.engine import __main__, competitors, gpu_calls, witnesses
+from benchmarks.engine import __main__, competitors, gpu_calls, reference_libraries
 from benchmarks.engine.proofs import Differs, NotProved, Proofs
 from benchmarks.engine.published_vocabularies import read_published
+from benchmarks.engine.reference_libraries import (
+    GroupDigests,
+    counts_digest,
+    ids_digest,
+    reference_ids,
+)
 from benchmarks.engine.session import TINY
-from benchmarks.engine.witnesses import Part, counts_digest, ids_digest, witness_ids
 from benchmarks.support.corpora import FILES, make_corpus
 from benchmarks.support.texts import cut_rows, one_row
 from tests.support.data_files import ids_digest as expected_digest
@@ -101,7 +106,7 @@ def test_the_document_says_what_was_measured_on_what(document, folder):
     assert document["corpora_sha256"] == digests
 
 
-def test_every_text_is_proved_and_witnesses_are_named(document):
+def test_every_text_is_proved_and_its_reference_library_named(document):
     proofs = {proof["text"]: proof for proof in document["proofs"]}
     assert {proof["vocabulary"] for proof in document["proofs"]} == {"gpt2"}
     timed = {row["corpus"] for row in document["kernels"] + document["corpora"]}
@@ -113,7 +118,7 @@ def test_every_text_is_proved_and_witnesses_are_named(document):
         assert proof["num_bytes"] == sum(proof["witnesses"].values()) > 0, name
         assert proof["num_ids"] > 0 and proof["num_rows"] > 0
         libraries = {"expected.json"} if name == "expected.json" else {"tiktoken", "tokenizers"}
-        assert {witness.split()[0] for witness in proof["witnesses"]} <= libraries
+        assert {library.split()[0] for library in proof["witnesses"]} <= libraries
 
 
 def test_every_figure_has_a_spread(document):
@@ -228,41 +233,41 @@ LIMITS = {"tiktoken": ValueError("limit"), "tokenizers": PanicException("limit")
     ("given_up", "answers"),
     [((), "tiktoken"), (("tiktoken",), "tokenizers"), (("tiktoken", "tokenizers"), "fastokens")],
 )
-def test_the_first_witness_that_does_not_give_up_answers(
+def test_the_first_library_that_does_not_give_up_gives_the_ids(
     given_up, answers, folder, tmp_path, monkeypatch
 ):
     def gives_up(library):
-        def ids(witness, text):
+        def ids(files, text):
             raise LIMITS[library]
 
         return ids
 
     for library in given_up:
-        monkeypatch.setattr(witnesses, f"_{library}_ids", gives_up(library))
+        monkeypatch.setattr(reference_libraries, f"_{library}_ids", gives_up(library))
     timed = read_published("gpt2", folder, tmp_path)
-    library, rows = witness_ids(timed.witness, [PROSE, "ab"])
+    library, rows = reference_ids(timed.files, [PROSE, "ab"])
     options = EncodeOptions(add_special_tokens=False)
     assert library == answers
     assert [row.tolist() for row in rows] == [encode(GPT2, t, options).ids for t in (PROSE, "ab")]
 
 
-def test_a_witness_that_breaks_is_no_witness_that_gives_up(folder, tmp_path, monkeypatch):
-    def breaks(witness, text):
+def test_an_error_of_a_library_is_no_giving_up(folder, tmp_path, monkeypatch):
+    def breaks(files, text):
         raise KeyError("ranks")
 
-    monkeypatch.setattr(witnesses, "_tiktoken_ids", breaks)
+    monkeypatch.setattr(reference_libraries, "_tiktoken_ids", breaks)
     with pytest.raises(KeyError):
-        witness_ids(read_published("gpt2", folder, tmp_path).witness, ["ab"])
+        reference_ids(read_published("gpt2", folder, tmp_path).files, ["ab"])
 
 
-class OneWitness:
+class OneReference:
     """Says of every text, in one part, what it is told to."""
 
     def __init__(self, ids, counts):
         digests = ids_digest(ids), counts_digest(counts)
-        self.part = Part(0, len(counts), len(ids), *digests, "a witness")
+        self.part = GroupDigests(0, len(counts), len(ids), *digests, "a library")
 
-    def ask(self, witness, text):
+    def submit(self, files, text):
         return iter([self.part])
 
 
@@ -293,11 +298,11 @@ ROWS = cut_rows("rows", np.frombuffer(b"ab cd", np.uint8), 2, 2)
 def test_the_proof_sees(ids, offsets, folder, tmp_path):
     timed = read_published("gpt2", folder, tmp_path)
     right, counts = np.array([1, 2, 3], np.int32), np.array([1, 2], np.int64)
-    proofs = Proofs(OneWitness(right, counts), FixedEngine(right, [0, 1, 3]))
+    proofs = Proofs(OneReference(right, counts), FixedEngine(right, [0, 1, 3]))
     proofs.prove([(timed, ROWS)])
     proofs.require(timed, ROWS, right)
-    assert proofs.records[0].witnesses == {"a witness": 4}
-    wrong = Proofs(OneWitness(right, counts), FixedEngine(ids, offsets))
+    assert proofs.records[0].witnesses == {"a library": 4}
+    wrong = Proofs(OneReference(right, counts), FixedEngine(ids, offsets))
     with pytest.raises(Differs, match="gpt2 on rows"):
         wrong.prove([(timed, ROWS)])
 
@@ -305,7 +310,7 @@ def test_the_proof_sees(ids, offsets, folder, tmp_path):
 def test_what_was_not_proved_is_not_timed(folder, tmp_path):
     timed = read_published("gpt2", folder, tmp_path)
     right, counts = np.array([1, 2, 3], np.int32), np.array([1, 2], np.int64)
-    proofs = Proofs(OneWitness(right, counts), FixedEngine(right, [0, 1, 3]))
+    proofs = Proofs(OneReference(right, counts), FixedEngine(right, [0, 1, 3]))
     proofs.prove([(timed, ROWS)])
     with pytest.raises(Differs):
         proofs.require(timed, ROWS, np.array([1, 2, 4], np.int32))

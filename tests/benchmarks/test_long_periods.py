@@ -23,9 +23,9 @@ def test_merges_give_the_period_in_order(make):
 
 @pytest.mark.parametrize("way", ["halves", "letters"])
 def test_tokenizers_and_the_reference_say_the_same(way):
-    vocabulary, witness = vocabulary_of(UNIT, way)
+    vocabulary, reference = vocabulary_of(UNIT, way)
     text = (UNIT * 21 + UNIT[:5]).decode()
-    assert witness.encode(text).ids == encode(vocabulary, text).ids
+    assert reference.encode(text).ids == encode(vocabulary, text).ids
     assert max(map(len, vocabulary.tokens)) == 8 * len(UNIT)
 
 

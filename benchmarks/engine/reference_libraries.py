@@ -1,8 +1,8 @@
-"""Asks tiktoken for ids on all cores, and other libraries where it gives up.
+"""Encodes texts with tiktoken on all cores, or with another library where it gives up.
 
-These are Hugging Face tokenizers and, where its regular expressions give up, too, fastokens.
-A text goes to the processes as a file that all of them read, its answers come back as digests.
-Knows no engine of ours.
+tiktoken's regular expressions give up on some texts; then Hugging Face tokenizers encodes them,
+or fastokens where tokenizers gives up, too. The processes read a text from a file and return
+digests of its ids. Knows no engine of ours.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MAX_GROUP_BYTES, MIN_GROUPS = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """What the libraries need to know of a vocabulary.
+class ReferenceFiles:
+    """The files and facts of a vocabulary that the libraries read.
 
     Attributes:
-        ranks: tiktoken's file.
-        pattern: as tiktoken or the model's own code has it.
+        ranks: tiktoken's rank file.
+        pattern: the pretokenizer's pattern of tiktoken or the model's own code.
         special_tokens: content and id.
-        tokenizer_json: a file for tokenizers.
+        tokenizer_json: the file for tokenizers and fastokens.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a library says of the texts first to end, by their borders.
+class GroupDigests:
+    """The digests of a library's ids for a group of texts, numbers first to end - 1.
 
     Attributes:
-        ids_sha256: of all ids as little-endian int32.
-        counts_sha256: of each text's number of ids as int64.
-        library: the library that answered, with its version.
+        ids_sha256: the hash of all ids as little-endian int32.
+        counts_sha256: the hash of each text's number of ids as int64.
+        library: the library that encoded them, with its version.
     """
 
     first: int
@@ -66,57 +66,57 @@ class Part:
 
 
 def ids_digest(ids: NDArray[Any]) -> str:
-    """Of ids as little-endian int32."""
+    """Hash ids as little-endian int32."""
     return hashlib.sha256(np.ascontiguousarray(ids, "<i4").data).hexdigest()
 
 
 def counts_digest(counts: Int64s) -> str:
-    """Of each text's number of ids."""
+    """Hash the number of ids of each text."""
     return hashlib.sha256(np.ascontiguousarray(counts, "<i8").data).hexdigest()
 
 
 @functools.cache
-def tiktoken_encoding(witness: Witness) -> Any:
-    """The encoding that tiktoken makes of a rank file."""
+def tiktoken_encoding(files: ReferenceFiles) -> Any:
+    """Make tiktoken's encoding of a rank file."""
     import tiktoken
 
-    lines = (line.split() for line in witness.ranks.read_bytes().splitlines() if line)
+    lines = (line.split() for line in files.ranks.read_bytes().splitlines() if line)
     return tiktoken.Encoding(
-        witness.name,
-        pat_str=witness.pattern,
+        files.name,
+        pat_str=files.pattern,
         mergeable_ranks={base64.b64decode(token): int(rank) for token, rank in lines},
-        special_tokens=dict(witness.special_tokens),
+        special_tokens=dict(files.special_tokens),
     )
 
 
 @functools.cache
-def _tokenizers(witness: Witness) -> Any:
+def _tokenizers(files: ReferenceFiles) -> Any:
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_file(str(witness.tokenizer_json))
+    return Tokenizer.from_file(str(files.tokenizer_json))
 
 
-def _tiktoken_ids(witness: Witness, text: str) -> Ids:
-    """Special tokens are matched; raises ValueError where the pattern's engine gives up."""
-    encoding = tiktoken_encoding(witness)
+def _tiktoken_ids(files: ReferenceFiles, text: str) -> Ids:
+    """Encode with tiktoken and match special tokens; ValueError where its regex engine gives up."""
+    encoding = tiktoken_encoding(files)
     ids: NDArray[np.uint32] = encoding.encode_to_numpy(text, allowed_special="all")
     return ids.astype(np.int32)
 
 
-def _tokenizers_ids(witness: Witness, text: str) -> Ids:
-    encoded = _tokenizers(witness).encode(text, add_special_tokens=False)
+def _tokenizers_ids(files: ReferenceFiles, text: str) -> Ids:
+    encoded = _tokenizers(files).encode(text, add_special_tokens=False)
     return np.array(encoded.ids, np.int32)
 
 
 @functools.cache
-def _fastokens(witness: Witness) -> Any:
+def _fastokens(files: ReferenceFiles) -> Any:
     import fastokens
 
-    return fastokens.Tokenizer.from_json_str(witness.tokenizer_json.read_text())
+    return fastokens.Tokenizer.from_json_str(files.tokenizer_json.read_text())
 
 
-def _fastokens_ids(witness: Witness, text: str) -> Ids:
-    ids: bytes = _fastokens(witness).encode_batch_flat([text], False, False)[0]
+def _fastokens_ids(files: ReferenceFiles, text: str) -> Ids:
+    ids: bytes = _fastokens(files).encode_batch_flat([text], False, False)[0]
     return np.frombuffer(ids, np.int32)
 
 
@@ -125,39 +125,39 @@ def _gives_up(error: BaseException) -> bool:
     return isinstance(error, ValueError) or type(error).__name__ == "PanicException"
 
 
-def witness_ids(witness: Witness, texts: Sequence[str]) -> tuple[str, list[Ids]]:
-    """Each text's ids, and which library says so: the first that does not give up."""
+def reference_ids(files: ReferenceFiles, texts: Sequence[str]) -> tuple[str, list[Ids]]:
+    """Return the first library that does not give up, and its ids of each text."""
     for library, ids in (("tiktoken", _tiktoken_ids), ("tokenizers", _tokenizers_ids)):
         try:
-            return library, [ids(witness, text) for text in texts]
+            return library, [ids(files, text) for text in texts]
         except BaseException as error:
             if not _gives_up(error):
                 raise
-    return "fastokens", [_fastokens_ids(witness, text) for text in texts]
+    return "fastokens", [_fastokens_ids(files, text) for text in texts]
 
 
-def _ask(witness: Witness, path: Path, borders: Int64s, first: int) -> Part:
-    """In another process: a part's digests."""
+def _digests_of(files: ReferenceFiles, path: Path, borders: Int64s, first: int) -> GroupDigests:
+    """Encode a group of texts in another process; return the digests of its ids."""
     begin = int(borders[0])
     data = np.fromfile(path, np.uint8, int(borders[-1]) - begin, offset=begin).tobytes()
     places = (borders - begin).tolist()
     texts = [data[a:b].decode() for a, b in itertools.pairwise(places)]
-    library, rows = witness_ids(witness, texts)
+    library, rows = reference_ids(files, texts)
     ids, counts = np.concatenate(rows), np.array([len(row) for row in rows], np.int64)
     named, end = f"{library} {version(library)}", first + len(texts)
-    return Part(first, end, len(ids), ids_digest(ids), counts_digest(counts), named)
+    return GroupDigests(first, end, len(ids), ids_digest(ids), counts_digest(counts), named)
 
 
 def _begin(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-class Witnesses:
-    """The processes, which start at the first question, and the files they read.
+class ReferenceProcesses:
+    """Processes that encode texts with the libraries, started at the first text.
 
     Args:
-        folder: for those files.
-        num_processes: how many.
+        folder: the folder for the files that the processes read.
+        num_processes: the number of processes.
     """
 
     def __init__(self, folder: Path, num_processes: int) -> None:
@@ -169,13 +169,13 @@ class Witnesses:
             ({"TOKENIZERS_PARALLELISM": "false"},),
         )
 
-    def ask(self, witness: Witness, text: Text) -> Iterator[Part]:
-        """What the witness says, part by part; the work begins now."""
+    def submit(self, files: ReferenceFiles, text: Text) -> Iterator[GroupDigests]:
+        """What the files says, part by part; the work begins now."""
         path = self.folder / f"{text.sha256}.txt"
         if not path.exists():
             text.data.tofile(path)
         futures = [
-            self._pool.submit(_ask, witness, path, text.borders[a : b + 1], a)
+            self._pool.submit(_digests_of, files, path, text.borders[a : b + 1], a)
             for a, b in _groups(text.borders)
         ]
         return (future.result() for future in futures)
@@ -190,7 +190,7 @@ class Witnesses:
 
 
 def _groups(borders: Int64s) -> Iterator[tuple[int, int]]:
-    """Neighbouring texts for one process at a time."""
+    """Yield the first text and the end of each group that a process encodes at once."""
     size = min(MAX_GROUP_BYTES, max(1, int(borders[-1]) // MIN_GROUPS))
     marks = np.arange(int(borders[0]), int(borders[-1]), size)
     cuts = np.unique(np.append(np.searchsorted(borders, marks), len(borders) - 1)).tolist()

@@ -1,7 +1,7 @@
-"""Who says what the ids of DNA are: a few lines of plain Python, or Hugging Face tokenizers.
+"""Encodes DNA by a few lines of Python or by Hugging Face tokenizers, to compare engines with.
 
-None of it is ours or shares code with an engine, but for the tables that a vocabulary is; each is
-compared with the reference first, which is too slow for a thousand million bases.
+These share no code with the engines, only the tokens of a vocabulary. Each is compared with the
+reference first, which is too slow for a thousand million bases.
 """
 
 from __future__ import annotations
@@ -21,19 +21,24 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
 
 Rows = list[NDArray[np.int32]]
-Witness = Callable[[Sequence[str]], Rows]
+FastReference = Callable[[Sequence[str]], Rows]
 OWN = EncodeOptions(add_special_tokens=False)
 
 
-def witness_of(vocabulary: Vocabulary, *, all_cores: bool = True) -> tuple[str, Witness]:
-    """Return the name of a witness, and its function: ids of rows without begin and end tokens.
+def find_fast_reference(
+    vocabulary: Vocabulary, *, all_cores: bool = True
+) -> tuple[str, FastReference]:
+    """Find the fast reference of a vocabulary: its name, and a function from rows to their ids.
 
     Args:
-        vocabulary: whose ids these are.
-        all_cores: let a library take more than one for the rows of a call.
+        vocabulary: the vocabulary.
+        all_cores: let a library use more than one core for the rows of a call.
+
+    Returns:
+        The name, and a function that returns the ids of rows without begin and end tokens.
 
     Raises:
-        ValueError: nobody here knows the vocabulary.
+        ValueError: there is no fast reference for the vocabulary.
     """
     model = vocabulary.model
     if isinstance(model, Bpe):
@@ -44,22 +49,24 @@ def witness_of(vocabulary: Vocabulary, *, all_cores: bool = True) -> tuple[str, 
         return "a regular expression", _by_pattern(vocabulary, model)
     if isinstance(model, Kmers):
         return "a dictionary of words", _by_words(vocabulary, model)
-    raise ValueError("no witness for this vocabulary")
+    raise ValueError("no fast reference for this vocabulary")
 
 
-def prove_witness(vocabulary: Vocabulary, witness: Witness, texts: Sequence[str]) -> int:
-    """Compare a witness with the reference; return the bases compared.
+def prove_fast_reference(
+    vocabulary: Vocabulary, fast_reference: FastReference, texts: Sequence[str]
+) -> int:
+    """Compare a fast reference with the reference; return the bases compared.
 
     Raises:
         SystemExit: they differ.
     """
-    for text, ids in zip(texts, witness(texts), strict=True):
+    for text, ids in zip(texts, fast_reference(texts), strict=True):
         if ids.tolist() != reference.encode(vocabulary, text, OWN).ids:
-            raise SystemExit(f"the witness differs from the reference on {text[:60]!r}...")
+            raise SystemExit(f"the fast reference differs from the reference on {text[:60]!r}...")
     return sum(map(len, texts))
 
 
-def _by_tokenizers(vocabulary: Vocabulary, all_cores: bool) -> Witness:
+def _by_tokenizers(vocabulary: Vocabulary, all_cores: bool) -> FastReference:
     tokenizer = Tokenizer.from_str(tokenizer_json(vocabulary))
     os.environ["TOKENIZERS_PARALLELISM"] = str(all_cores).lower()
 
@@ -70,7 +77,7 @@ def _by_tokenizers(vocabulary: Vocabulary, all_cores: bool) -> Witness:
     return encode
 
 
-def _by_bytes(vocabulary: Vocabulary) -> Witness:
+def _by_bytes(vocabulary: Vocabulary) -> FastReference:
     """Encode by a table of bytes: sequences are ASCII without special tokens."""
     ids = np.zeros(128, np.int32)
     for byte in range(128):
@@ -88,7 +95,7 @@ def _words(vocabulary: Vocabulary, size: int) -> dict[str, int]:
     return {token.decode(): i for i, token in tokens if token and len(token) == size}
 
 
-def _by_pattern(vocabulary: Vocabulary, model: Kmers) -> Witness:
+def _by_pattern(vocabulary: Vocabulary, model: Kmers) -> FastReference:
     """Encode by a pattern: ACGTACGNNxy is ACGTAC, G, N, N and one unknown."""
     known, letters = "".join(letter for letter, _ in model.letter_ids), model.letters
     pattern = re.compile(f"[{letters}]{{{model.k}}}|[{known}]|[^{known}]+")
@@ -101,7 +108,7 @@ def _by_pattern(vocabulary: Vocabulary, model: Kmers) -> Witness:
     return encode
 
 
-def _by_words(vocabulary: Vocabulary, model: Kmers) -> Witness:
+def _by_words(vocabulary: Vocabulary, model: Kmers) -> FastReference:
     k, stride, unknown = model.k, model.stride, model.unknown_id
     ids = {w: i for w, i in _words(vocabulary, k).items() if set(w) <= set(model.letters)}
 
