@@ -164,7 +164,7 @@ def time_kernels(
                 samples.append(clock.seconds(begin, end))
         num_ids = int(status_of(workspace)[STATUS["NUM_IDS"]])
     moved = len(data) + num_ids * bits // 8
-    return {"seconds": summary(samples), "num_ids": num_ids, "moved": moved, "fallback": fallback}
+    return {"seconds": summary(samples), "num_ids": num_ids, "moved": moved, "rare": fallback}
 
 
 def copy_rate(device: Device, clock: Clock, size: int) -> float:

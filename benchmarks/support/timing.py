@@ -38,13 +38,13 @@ def take_turns(
     samples: dict[str, Seconds] = {name: [] for name in runs}
     for number in range(-warmups, rounds):
         for name, run in runs.items():
-            samples_of_turn: Seconds = []
-            while not samples_of_turn or (
-                sum(samples_of_turn) < slice_s and len(samples_of_turn) < MAX_SAMPLES
+            turn_seconds: Seconds = []
+            while not turn_seconds or (
+                sum(turn_seconds) < slice_s and len(turn_seconds) < MAX_SAMPLES
             ):
-                samples_of_turn.append(run())
+                turn_seconds.append(run())
             if number >= 0:
-                samples[name] += samples_of_turn
+                samples[name] += turn_seconds
     return samples
 
 
