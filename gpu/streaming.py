@@ -49,7 +49,7 @@ def _stream(
 ) -> StreamAnswer:
     data, offsets, resources = batch.data, batch.offsets, pipeline.resources
     work = Work(resident, data, resources.device.is_pinned(data), id_bits=id_bits)
-    way = PageableOutput(resources.leases, resources.staging) if out.is_ordinary else None
+    way = PageableOutput(resources.leases, resources.staging) if out.is_pageable else None
 
     def answer() -> StreamAnswer:
         return StreamAnswer(out, len(offsets) - 1, way)
@@ -148,7 +148,7 @@ def _encode_small(
     """
     size, bits = (len(batch.data), len(batch)), 8 * out.item_bytes
     has_room = len(batch.data) * out.item_bytes <= out.num_bytes
-    reached = has_room and not out.is_ordinary
+    reached = has_room and not out.is_pageable
     if not resources.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
     try:

@@ -1,10 +1,10 @@
-"""Memory of the device and pinned memory of the host, lent and given back.
+"""Device memory and pinned (page-locked) host memory, in pools.
 
-`workspace` is memory and a stream for one batch, `workspace_layout` says where its fields lie, and
-`workspace_pool` lends workspaces within a cap. `pinned_pool` lends memory for answers until nobody
-holds it; `caller_pinned` pins memory of the caller's; `output_buffer` describes where ids are
-wanted; `ipc` opens memory of other processes.
+`workspace` has the memory and the stream that encode one batch, `workspace_layout` computes the
+places of its fields, and `workspace_pool` lends workspaces within a cap. `pinned_pool` lends pinned
+memory for answers, `caller_pinned` pins memory that the caller allocates, `output_buffer` describes
+the caller's memory for ids, and `ipc` opens memory of other processes.
 
-Batches of all sizes come here. Nothing is allocated while batches fit. No module knows a vocabulary
-or a kernel.
+Batches of all sizes use these modules. Nothing is allocated while batches fit into what is there.
+Nothing here depends on vocabularies or kernels.
 """

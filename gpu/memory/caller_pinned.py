@@ -1,4 +1,4 @@
-"""Pinned memory that lies where the caller wants it: memory of the caller's, page-locked."""
+"""Page-locks memory that the caller allocates, such as shared memory, for use as pinned memory."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from gpu.runtime.device import Device
 
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
-"""Gives uint8 of so many bytes or more that begin with a page and belong to whoever holds them."""
+"""Allocates uint8[n] for at least n bytes, from the beginning of a page on; references keep it."""
 
 
 class CallerPinned:
-    """Gives pinned blocks as a device does.
+    """A source of pinned blocks, with the methods that a Device has for them.
 
     Args:
-        device: that reaches them.
-        take: gives the memory.
+        device: the device for which memory is page-locked.
+        take: allocates the memory.
     """
 
     def __init__(self, device: Device, take: Take) -> None:
         self.device, self.take = device, take
 
     def allocate_pinned(self, num_bytes: int) -> Bytes:
-        """Host memory that the device reaches under the same address.
+        """Allocate host memory that the device accesses at the same address.
 
         Raises:
             OutOfMemory: it cannot be page-locked.
@@ -36,5 +36,5 @@ class CallerPinned:
         return block
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Let a block be ordinary memory again; it goes back when nobody holds it any more."""
+        """End the page lock of a block; the memory is freed when no reference to it is left."""
         self.device.unpin(memory.ctypes.data)

@@ -1,11 +1,11 @@
-"""Memory of other processes that the device reads and writes: its own, and the host's.
+"""Memory of other processes that the device reads and writes: device memory and host memory.
 
-Device memory is opened by the handle that its owner sent. Host memory is a part of a file, mapped
-and page-locked: only the device goes through the mapping, and what we must see ourselves is read
-from the file, so that a client that cuts its file short cannot end this process with SIGBUS.
+Device memory is opened by the handle that its owner has sent. Host memory is a range of a file,
+mapped and page-locked. Only the device uses the mapping. The host reads the file instead, so that a
+client that truncates its file cannot end this process with SIGBUS.
 
-Bounds are checked here before the device sees an address. A process that ends or frees its memory
-while we hold it leaves ours mapped until `close`.
+Bounds are checked here before the device gets an address. If the other process ends or frees its
+memory, the mapping here stays valid until `close`.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ Bytes = NDArray[np.uint8]
 HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
 
 
-class _Held:
-    """Memory that is let go of when nobody is at work on it any more; for several threads."""
+class _Region:
+    """Memory that is released after `close`, once no call uses it any more; thread-safe."""
 
     def __init__(self) -> None:
-        self._lock, self._users, self._is_wanted = Lock(), 0, True
+        self._lock, self._users, self._is_open = Lock(), 0, True
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """For a `with` block, in which the memory stays.
+        """Keep the memory open during a `with` block.
 
         Raises:
-            ValueError: it was let go of.
+            ValueError: it is closed.
         """
         with self._lock:
-            if not self._is_wanted:
-                raise ValueError("the memory was let go of")
+            if not self._is_open:
+                raise ValueError("the memory is closed")
             self._users += 1
         try:
             yield
         finally:
             with self._lock:
                 self._users -= 1
-                is_last = not self._users and not self._is_wanted
+                is_last = not self._users and not self._is_open
             if is_last:
                 self._release()
 
     def close(self) -> None:
-        """Let go of it, now or behind what is at work on it."""
+        """Release the memory now, or when the last call that uses it has finished."""
         with self._lock:
-            is_last = not self._users and self._is_wanted
-            self._is_wanted = False
+            is_last = not self._users and self._is_open
+            self._is_open = False
         if is_last:
             self._release()
 
@@ -64,16 +64,16 @@ class _Held:
         raise NotImplementedError
 
 
-class SharedDeviceMemory(_Held):
-    """The memory behind one handle.
+class SharedDeviceMemory(_Region):
+    """The device memory behind one handle.
 
     Args:
-        device: where it lies.
+        device: the device that has the memory.
         handle: cudaIpcMemHandle_t as bytes.
-        num_bytes: how many of it may be touched, as the client says: a handle does not tell.
+        num_bytes: the bytes that may be accessed. The client says this; the handle does not.
 
     Raises:
-        BadHandle: it is none, or the memory is gone, or of another device.
+        BadHandle: the handle is invalid, its memory was freed, or it is of another device.
     """
 
     on_device = True
@@ -84,14 +84,14 @@ class SharedDeviceMemory(_Held):
         self.address = device.open_shared(handle)
 
     def read(self, offset: int, out: Bytes) -> None:
-        """Copy the bytes from `offset` on to host memory, as many as there is room for."""
+        """Fill `out`, host memory, with the bytes from `offset` on."""
         check_bounds(self, offset, len(out))
         stream = self.device.stream()
         stream.copy_out(out.ctypes.data, self.address + offset, len(out))
         stream.synchronize()
 
     def write(self, offset: int, data: Bytes) -> None:
-        """Copy host memory there; it is there when this returns."""
+        """Copy host memory to the bytes from `offset` on, and wait for the copy."""
         check_bounds(self, offset, len(data))
         stream = self.device.stream()
         stream.copy_in(self.address + offset, data.ctypes.data, len(data))
@@ -101,13 +101,14 @@ class SharedDeviceMemory(_Held):
         self.device.close_shared(self.address)
 
 
-class SharedHostMemory(_Held):
-    """A part of a file of memory, page-locked for the device.
+class SharedHostMemory(_Region):
+    """A range of a file in memory, page-locked for the device.
 
     Args:
-        device: that reads and writes it.
-        file: its descriptor, which stays the caller's.
-        offset, num_bytes: the part.
+        device: the device that reads and writes it.
+        file: the descriptor of the file, which the caller closes.
+        offset: the first byte of the range.
+        num_bytes: the length of the range.
 
     Raises:
         ValueError: the file is shorter.
@@ -131,10 +132,10 @@ class SharedHostMemory(_Held):
         self._file = os.dup(file)
 
     def read(self, offset: int, out: Bytes) -> None:
-        """Copy the bytes from `offset` on to other memory, as many as there is room for.
+        """Fill `out` with the bytes from `offset` on, read from the file.
 
         Raises:
-            IndexError: the file was cut short meanwhile.
+            IndexError: the file has been truncated meanwhile.
         """
         check_bounds(self, offset, len(out))
         size = os.preadv(self._file, [out.data], self._offset + offset) if len(out) else 0

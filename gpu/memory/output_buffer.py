@@ -1,4 +1,4 @@
-"""Memory of the caller's for ids: the device's, or the host's, which the device may reach."""
+"""Describes the caller's memory for ids: device memory, pinned or pageable host memory."""
 
 from __future__ import annotations
 
@@ -19,26 +19,32 @@ class OutputBuffer:
     """Memory for ids.
 
     Attributes:
-        address, num_bytes: where it lies.
-        item_bytes: of an id.
-        host: uint8[num_bytes], the same memory; None: it is the device's.
-        is_ordinary: the device does not reach it.
+        address: the address of the first byte.
+        num_bytes: its size.
+        item_bytes: the bytes of an id.
+        host: uint8[num_bytes], the same memory; None if it is device memory.
+        is_pageable: whether it is host memory that is not pinned, so that kernels cannot write it.
     """
 
     address: int
     num_bytes: int
     item_bytes: int
     host: Bytes | None = None
-    is_ordinary: bool = False
+    is_pageable: bool = False
 
     @classmethod
     def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> OutputBuffer:
-        """That of an array of the device, whose stream is waited for, or of the host, by DLPack.
+        """Describe the memory of an array.
+
+        Args:
+            array: an array of the device, for whose stream this waits, or of the host (by DLPack).
+            device: the device.
+            types: the dtypes that are allowed, as `dtype.str`.
 
         Raises:
-            ValueError: it is not one flat piece of writable memory of one of the types.
+            ValueError: the array is not flat, contiguous, writable and of one of the types.
         """
-        is_numpy = type(array) is np.ndarray  # Asking it for what it has not takes longer.
+        is_numpy = type(array) is np.ndarray  # Looking for a missing attribute takes longer.
         shown = None if is_numpy else getattr(array, "__cuda_array_interface__", None)
         if shown is None:
             return cls._of_host(array, device, types)
@@ -61,21 +67,25 @@ class OutputBuffer:
         if host.dtype.str not in types or not is_flat or not flags.writeable:
             raise _refused(types)
         data = host.view(np.uint8)
-        is_ordinary = not device.is_pinned(data)
-        return cls(address_of(data), len(data), host.itemsize, data, is_ordinary)
+        is_pageable = not device.is_pinned(data)
+        return cls(address_of(data), len(data), host.itemsize, data, is_pageable)
 
     @property
     def on_device(self) -> bool:
-        """Whether it is memory of the device."""
+        """Whether it is device memory."""
         return self.host is None
 
     def part(self, begin: int, num_bytes: int) -> Bytes:
-        """uint8[num_bytes] from a byte of the host's memory on."""
+        """Return uint8[num_bytes], a view of the host memory from byte `begin` on."""
         assert self.host is not None
         return self.host[begin : begin + num_bytes]
 
     def check_room(self, num_bytes: int) -> None:
-        """Raises ValueError where so many bytes of ids do not fit."""
+        """Check that so many bytes of ids fit.
+
+        Raises:
+            ValueError: they do not fit.
+        """
         if num_bytes > self.num_bytes:
             raise ValueError(f"more ids than there is room for: {self.num_bytes} bytes")
 

@@ -1,8 +1,8 @@
-"""Pinned host memory for answers, lent until nobody holds it any more.
+"""Pinned host memory for answers, leased until the last reference to it is gone.
 
-A lent block is the base of an ordinary array. When the last view of it is garbage, whoever held it,
-the block goes back and is lent again: answers need neither a second copy nor, in the steady state,
-an allocation. Knows neither batches nor kernels.
+A leased block is the base of an ordinary array. When its last view is garbage-collected, the block
+returns to the pool and is leased again. So answers need no second copy and, in the steady state, no
+allocation. Nothing here knows of batches or kernels.
 """
 
 from __future__ import annotations
@@ -23,38 +23,39 @@ SMALLEST = 1 << 16
 
 
 class Pinned(Protocol):
-    """A device, or what gives pinned memory as one does; see gpu.runtime.device.Device."""
+    """A source of pinned memory, such as a device; see gpu.runtime.device.Device."""
 
     def allocate_pinned(self, num_bytes: int) -> Bytes:
-        """Host memory that the device reaches; raises OutOfMemory."""
+        """Allocate host memory that the device can access; raises OutOfMemory."""
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Give it back."""
+        """Free it."""
 
 
 class PinnedPool:
     """Pinned blocks of one device, in powers of two, together within a cap.
 
     Args:
-        source: of the blocks.
-        cap_bytes: of all blocks, lent or not.
+        source: allocates the blocks.
+        cap_bytes: the most bytes of all blocks, leased or free.
 
     Attributes:
-        used_bytes, num_allocations: of blocks that are there now; ever made.
+        used_bytes: the bytes of all blocks now.
+        num_allocations: the number of blocks ever allocated.
     """
 
     def __init__(self, source: Pinned, cap_bytes: int) -> None:
         self.source, self.cap_bytes = source, cap_bytes
         self.used_bytes = self.num_allocations = 0
-        self._free: dict[int, list[Bytes]] = {}  # By size, that asked for last at the end.
+        self._free: dict[int, list[Bytes]] = {}  # By size, the most recently used size last.
         self._returned: deque[Bytes] = deque()
         self._changing = Lock()
         self._has_failed = False
 
     def take(self, num_bytes: int) -> Bytes | None:
-        """uint8[num_bytes] or somewhat more of pinned memory; None where the cap leaves no room.
+        """Lease pinned memory of at least `num_bytes`, uint8[n]; None if the cap leaves no room.
 
-        It belongs to whoever holds it or a view of it.
+        The lease ends with the last reference to the array or to a view of it.
         """
         size = max(SMALLEST, 1 << max(0, num_bytes - 1).bit_length())
         with self._changing:
@@ -64,7 +65,7 @@ class PinnedPool:
         return None if block is None else np.asarray(_Lease(block, self._returned))
 
     def _collect(self) -> None:
-        """Blocks that came back since the last time; they come at any moment, so without a lock."""
+        """Put returned blocks back; finalizers append them at any moment, without the lock."""
         while self._returned:
             block = self._returned.popleft()
             self._free.setdefault(len(block), []).append(block)
@@ -77,7 +78,7 @@ class PinnedPool:
             block = self.source.allocate_pinned(size)
         except OutOfMemory as error:
             if not self._has_failed:
-                _log.warning("some answers lie in ordinary memory and take longer: %s", str(error))
+                _log.warning("some answers are in pageable memory and take longer: %s", str(error))
             self._has_failed = True
             return None
         self.used_bytes += size
@@ -85,7 +86,7 @@ class PinnedPool:
         return block
 
     def _drop(self, size: int) -> None:
-        """Give blocks back that nobody holds until so many bytes fit, of forgotten sizes first."""
+        """Free unused blocks, least recently used sizes first, until `size` more bytes fit."""
         for blocks in self._free.values():
             while blocks and self.used_bytes + size > self.cap_bytes:
                 block = blocks.pop()
@@ -93,7 +94,7 @@ class PinnedPool:
                 self.source.free_pinned(block)
 
     def close(self) -> None:
-        """Give all blocks back that nobody holds; the others stay their holders'."""
+        """Free all unused blocks; leased blocks stay valid as long as they are referenced."""
         with self._changing:
             self._collect()
             self.cap_bytes = 0
@@ -101,7 +102,7 @@ class PinnedPool:
 
 
 class _Lease:
-    """What an answer's arrays have as their base; its end gives the block back."""
+    """The base of a leased array; its finalizer returns the block to the pool."""
 
     __slots__ = ("__array_interface__", "_block", "_returned")
 

@@ -1,7 +1,7 @@
-"""A workspace: the device and pinned host memory and the stream that one batch at a time uses.
+"""A workspace: device memory, pinned host memory and a stream, for one batch at a time.
 
-Two blocks of memory, cut once for its capacity; nothing is allocated while batches fit.
-Knows no vocabulary and no kernel.
+It has one block of device memory and one of pinned memory, each divided once into fields. Nothing
+is allocated while batches fit. Nothing here depends on vocabularies or kernels.
 """
 
 from __future__ import annotations
@@ -33,29 +33,34 @@ class Workspace:
     """Memory and a stream for one batch at a time.
 
     Attributes:
-        capacity: the largest batch it holds.
-        job: one JOB record in pinned memory, every workspace field set.
-        words: its 8-byte words by `job.WORD`, which are written faster one by one.
-        host_job: its address.
-        text, row_begins, row_flags, row_max_length: uint8[...], int64[...], uint8[...], uint32[...]
-            in pinned memory, where a batch is packed.
-        text_place: address of `text`.
-        status: uint64[8] in pinned memory, what a batch's kernels report.
-        reported: the same words, which are read faster one by one.
-        offsets, errors: int64[...], uint32[...] in pinned memory, where each row's ids begin and
-            its first bad byte.
-        ids, ids_place: int32[...] in pinned memory and its address, the ids of a batch where
-            `is_small`.
-        device_job: address of the job on the device.
-        resident: the vocabulary whose fields the job holds.
-        launcher: writes what the Job says of a batch, and launches small ones in one call.
-        recordings: recorded launches, by whatever key the engine gives them.
-        shelf: whose it is while nobody uses it, see `WorkspacePool`.
-        clock: times the batch that is in here; None for most of them.
+        capacity: the largest batch that fits.
+        job: one JOB record in pinned memory; the addresses of all fields are set.
+        words: a view of `job` as 8-byte words, indexed by `job.WORD`; faster for single words.
+        host_job: the address of `job`.
+        text: uint8[...] in pinned memory, where the text of a batch is packed.
+        row_begins, row_flags, row_max_length: int64[...], uint8[...] and uint32[...] in pinned
+            memory, where the rows of a batch and their options are packed.
+        text_place: the address of `text`.
+        status: uint64[8] in pinned memory, the report of a batch's kernels.
+        reported: a view of `status`; faster for single words.
+        offsets: int64[...] in pinned memory, where each row's ids begin.
+        errors: uint32[...] in pinned memory, the first faulty byte of each row.
+        ids: int32[...] in pinned memory, the ids of a batch; only if `is_small`.
+        ids_place: the address of `ids`.
+        device_job: the address of the Job on the device.
+        resident: the vocabulary whose fields the Job holds.
+        launcher: writes a batch into the Job, and launches small batches in one call.
+        recordings: recorded launches; the caller chooses the keys.
+        shelf: the shelf that it returns to, see `WorkspacePool`.
+        clock: the clock of the batch; None for most batches, which are not timed.
     """
 
     def __init__(self, device: Device, capacity: Capacity) -> None:
-        """Raises OutOfMemory where there is not so much of either memory."""
+        """Allocate both blocks.
+
+        Raises:
+            OutOfMemory: there is too little device memory or pinned memory.
+        """
         self.device, self.capacity = device, capacity
         places, cleared_end, size = field_places(capacity)
         n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
@@ -107,7 +112,7 @@ class Workspace:
     clock: Clock | None = None
 
     def _set_fields(self, places: dict[str, int], cleared_end: int) -> None:
-        self.job.view(np.uint8)[:] = 0  # A family does not use all fields.
+        self.job.view(np.uint8)[:] = 0  # Fields that the layout does not have stay null.
         job = self.job[0]
         names = set(JOB.names or ())
         for name, place in places.items():
@@ -130,14 +135,14 @@ class Workspace:
             job["host_ids"] = self.ids_place
 
     def answer_in(self, framed: bool) -> None:
-        """Say which fields hold the answer."""
+        """Choose the fields that hold the answer: ids with begin and end tokens, or without."""
         self.launcher.answer_in(framed)
 
     def reserve(self, field: str, num_bytes: int) -> None:
-        """Make room for a field that few batches need; kept from then on.
+        """Allocate memory for a field that most batches do not need; it is kept from then on.
 
         Raises:
-            OutOfMemory: there is not so much.
+            OutOfMemory: there is too little device memory.
         """
         if num_bytes <= self.reserved.get(field, 0):
             return
@@ -148,9 +153,9 @@ class Workspace:
         self.stream.copy_in(self.device_job, self.job.ctypes.data, self.job.nbytes)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free all memory."""
         self.recordings.clear()
-        del self.launcher  # It has views of the pinned memory.
+        del self.launcher  # It holds views of the pinned memory.
         for field in self.reserved:
             self.device.free(self.fields[field])
         self.device.free(self.block)
@@ -158,7 +163,7 @@ class Workspace:
 
 
 def _host_sizes(n: int, rows: int) -> dict[str, int]:
-    """Bytes of what lies in pinned memory, for n bytes of text (whole tiles) and rows."""
+    """Return the bytes of each field in pinned memory, for n bytes of text and for rows."""
     sizes = {
         "job": JOB.itemsize,
         "status": 64,
@@ -169,5 +174,6 @@ def _host_sizes(n: int, rows: int) -> dict[str, int]:
         "offsets": 8 * (rows + 1),
         "errors": 4 * rows,
     }
-    # Begin and end tokens are few: MAX_TEMPLATE a row, and a row takes BYTES_A_ROW.
+    # 8 bytes a byte of text are enough for begin and end tokens: a row has at most MAX_TEMPLATE
+    # of them and counts as BYTES_A_ROW bytes.
     return sizes | ({"ids": 8 * n} if n <= SMALL_BYTES else {})

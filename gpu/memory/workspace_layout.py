@@ -1,6 +1,7 @@
-"""Where the fields of a batch lie in a workspace's device memory: sizes in, places out.
+"""Computes the places of a batch's fields in the device memory of a workspace.
 
-Plain arithmetic; knows no device. Sizes follow bytes of text and rows, never rows x longest row.
+Plain arithmetic, without a device. Sizes depend on the bytes of text and the number of rows, never
+on rows x longest row.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from gpu.kernels.job import JOB, constant
 ALIGNMENT = 256
 TEXT_PADDING = 64
 SMALL_BYTES = 1 << 22
-"""Text of a batch whose answer a kernel writes straight into pinned memory."""
+"""The most text of a small batch, whose answer a kernel writes directly into pinned memory."""
 BYTES_A_ROW = 16
-"""Room for a row in a workspace; rows beyond the usual number count as bytes."""
+"""Bytes of text for which a workspace has room for one row; more rows count as more text."""
 FITTED_BYTES, FITTED_BYTES_A_ROW = 1 << 17, 64
-"""Workspaces of fitted layouts for more text are made for a batch, with rows of so many bytes."""
+"""From this much text on, workspaces of fitted layouts are made to measure; bytes a row in them."""
 MAX_TEMPLATE = 6
-"""Begin and end tokens at most that ids of letters have room for, a row."""
+"""The most begin and end tokens of a row for which the layouts of letters have room."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 LEAST_LETTERS, PARTS = constant("LEAST_LETTERS"), constant("SMALL_PARTS")
 CHUNKS = tuple(constant(f"{size}_CHUNK") for size in ("SMALL", "LARGE"))
 REPAIR_ROUNDS, FINISH_ROUNDS = constant("REPAIR_ROUNDS"), constant("FINISH_ROUNDS")
 SMALL_CHUNK_TEXT = 3 << 24
-"""Text of DNA up to which chunks are small, at most: as long as that is faster."""
+"""The most text of DNA for which small chunks are faster; vocabularies may set a lower limit."""
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that text/lookup/lookup.cuh fills."""
 
@@ -48,13 +49,15 @@ class Layout:
     Attributes:
         cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.
         scratch: the other fields.
-        shared: fields that lie where others do which nobody reads any more, or yet.
-        is_fitted: a large workspace is made for a batch instead of for the largest of its size.
+        aliases: fields that share the memory of another field, because their lifetimes do not
+            overlap.
+        is_fitted: whether large workspaces are made to measure for a batch, instead of for the
+            largest batch of a size class.
     """
 
     cleared: Callable[[int, int], dict[str, int]]
     scratch: Callable[[int, int], dict[str, int]]
-    shared: Mapping[str, str]
+    aliases: Mapping[str, str]
     is_fitted: bool = False
 
 
@@ -139,7 +142,7 @@ def _kmers_scratch(n: int, rows: int) -> dict[str, int]:
     tiles = n // LETTER_TILE
     return {
         "turned": n + TEXT_PADDING,
-        "letters": 2 * n + 64,  # With the places behind them room for one and a half ids a byte.
+        "letters": 2 * n + 64,  # Aliased ids continue in letter_places: 1.5 ids a byte in all.
         "letter_places": 4 * n + 64,
         "letter_rows": 8 * (rows + 1),
         "row_has_words": 4 * rows,
@@ -177,12 +180,12 @@ def _dna_scratch(n: int, rows: int) -> dict[str, int]:
         "window_ranks": 16 * windows,
         "turned": n + TEXT_PADDING,
     }
-    framed = 4 * (n + MAX_TEMPLATE * rows) + 64  # These ids lie where the paths were.
+    framed = 4 * (n + MAX_TEMPLATE * rows) + 64  # framed_ids share the memory of all paths.
     return paths | {"behind_paths": framed - sum(paths.values()), "row_not_ascii": 4 * rows}
 
 
 def _window_words(chunk: int) -> int:
-    """Words of 32 borders of a window."""
+    """Return the number of words, of 32 borders each, of a window."""
     return (chunk + constant("OVERLAP") + constant("MAX_LETTERS")) // 32
 
 
@@ -191,12 +194,21 @@ LAYOUTS = {
         _text_cleared,
         _text_scratch,
         {
+            # find_special writes, accept_special reads last; then last_pieces or look_up write
+            # records.
             "special_matches": "records",
+            # map_tiles writes, redo_tiles reads last; then windows write merged_ids.
             "chunk_before": "merged_ids",
+            # map_tiles writes, redo_tiles reads last; then compact writes ids.
             "chunk_pending": "ids",
+            # compact reads merged_ids last; then frame_ids writes.
             "framed_ids": "merged_ids",
-            "narrow_ids": "misses0",  # And those behind it, 6 bytes a byte in all.
+            # merge reads misses last; then compact16 or narrow_ids write. The alias continues in
+            # the other lists of misses, which have 6 bytes a byte of text in all.
+            "narrow_ids": "misses0",
+            # compact reads records last; then span_begins writes, and frame_spans reads last.
             "span_begins": "records",
+            # Decoding uses none of the fields of encoding.
             "decode_ids": "merged_ids",
             "decode_offsets": "row_begins",
             "decoded": "ids",
@@ -206,9 +218,14 @@ LAYOUTS = {
         _kmers_cleared,
         _kmers_scratch,
         {
+            # find_special writes, accept_special reads last; then expand_letters writes
+            # letter_places.
             "special_matches": "letter_places",
+            # write_places reads letters and letter_places last; then frame_ids or narrow_ids
+            # write. The plain kernels write narrow_ids, too, and do not use letters.
             "framed_ids": "letters",
             "narrow_ids": "letters",
+            # Decoding uses none of the fields of encoding.
             "decode_ids": "letters",
             "decode_offsets": "row_begins",
             "decoded": "ids",
@@ -218,12 +235,20 @@ LAYOUTS = {
         _dna_cleared,
         _dna_scratch,
         {
+            # find_special writes, accept_special reads last; then forward_windows, repairs and
+            # write_letter_ids write ids.
             "special_matches": "ids",
+            # turn_rows reads it last; then frame_rows writes framed_offsets.
             "sent_begins": "framed_offsets",
+            # forward_windows writes, walk_windows reads last; then repairs write window_ranks.
             "deferred_windows": "window_ranks",
+            # Only encode_bases uses it; where that falls back, all other kernels come after it.
             "part_states": "window_ranks",
-            "framed_ids": "base_words",  # And those behind it.
+            # write_letter_ids reads the paths last; then frame_ids or narrow_ids write. The aliases
+            # continue in all fields of paths, up to the end of behind_paths.
+            "framed_ids": "base_words",
             "narrow_ids": "base_words",
+            # Decoding uses none of the fields of encoding.
             "decode_ids": "base_words",
             "decode_offsets": "row_begins",
             "decoded": "ids",
@@ -231,25 +256,26 @@ LAYOUTS = {
         is_fitted=True,
     ),
 }
-"""By the name that a family says, see families.Family."""
+"""The layouts by name, see `Family.layout`."""
 
 
 def capacity_for(num_bytes: int, num_rows: int, most_bytes: int, layout: str) -> Capacity:
-    """Of a workspace for a batch; those of one size hold `most_bytes`, unless they are fitted.
+    """Return the capacity of a new workspace for a batch.
 
-    Then they are at most a quarter larger than what they were made for.
+    Workspaces of a size class hold `most_bytes`. A workspace that is made to measure is at most a
+    quarter larger than its batch.
     """
     if most_bytes <= FITTED_BYTES or not LAYOUTS[layout].is_fitted:
         return Capacity(most_bytes, most_bytes // BYTES_A_ROW, layout)
-    wanted = max(num_bytes, num_rows * BYTES_A_ROW)
-    step = 1 << (wanted - 1).bit_length() - 3
-    size = -(-wanted // step) * step
+    needed = max(num_bytes, num_rows * BYTES_A_ROW)
+    step = 1 << (needed - 1).bit_length() - 3
+    size = -(-needed // step) * step
     are_long = num_rows * FITTED_BYTES_A_ROW <= size
     return Capacity(size, size // (FITTED_BYTES_A_ROW if are_long else BYTES_A_ROW), layout)
 
 
 def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
-    """Where each field lies from `begin` on, and the end."""
+    """Return the place of each field from `begin` on, and the end of the last one."""
     places = {}
     for name, size in sizes.items():
         places[name] = begin
@@ -258,18 +284,19 @@ def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
 
 
 def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
-    """Where each field lies in the device block; where the cleared ones end; the block's size."""
+    """Return each field's place in the device block, the end of the cleared ones, and the size."""
     n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
     layout = LAYOUTS[capacity.layout]
     begin = -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT
     places, end = cut(_cleared(n, rows) | layout.cleared(n, rows), begin)
     scratch, size = cut(_scratch(n, rows) | layout.scratch(n, rows), end)
     places |= scratch
-    shared = {**layout.shared, "decoded_offsets": "framed_offsets"}
-    return places | {name: places[other] for name, other in shared.items()}, end, size
+    # Only decoding uses decoded_offsets, only encoding framed_offsets.
+    aliases = {**layout.aliases, "decoded_offsets": "framed_offsets"}
+    return places | {name: places[other] for name, other in aliases.items()}, end, size
 
 
 @functools.cache
 def device_bytes(capacity: Capacity) -> int:
-    """Device memory of a workspace."""
+    """Return the bytes of device memory of a workspace."""
     return field_places(capacity)[2]

@@ -1,4 +1,4 @@
-"""Workspaces in a few sizes, lent to one call each, together within a cap."""
+"""A pool of workspaces in several size classes, within a cap of device memory."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from gpu.memory.workspace_layout import (
 from gpu.runtime.device import Device
 
 LARGE_BYTES = 1 << 24
-MAX_BYTES = 1 << 29  # Records count misses, of 2 bytes or more, in 28 bits.
+MAX_BYTES = 1 << 29  # Records number misses, each of 2 bytes or more, by 28 bits.
 
 
 @dataclass(slots=True, eq=False)
 class _Shelf:
-    """The workspaces of one size and layout.
+    """The workspaces of one size class and layout.
 
     Attributes:
-        size: bytes of the largest batch that may take one.
-        num_made: lent and free ones.
-        free: those that nobody uses.
-        given: when one was given back last, by a clock that counts.
+        size: bytes of the largest batch of the class.
+        num_made: the number of workspaces, lent or free.
+        free: the free ones.
+        last_given: the time when one was last given back, counted in returns.
     """
 
     size: int
     num_made: int = 0
     free: list[Workspace] = field(default_factory=list)
-    given: int = 0
+    last_given: int = 0
 
 
 class WorkspacePool:
-    """Workspaces in a few sizes, lent to one call each, together within a cap.
+    """Workspaces in several size classes, each lent to one call at a time.
 
-    Where the cap or the memory leaves no room for another, those that nobody uses make room.
+    Where the cap or the memory leaves no room for a new workspace, free ones are closed.
 
     Args:
-        device: whose memory.
-        cap_bytes: device memory for all of them.
-        each: how many of one size there are at most.
+        device: the device.
+        cap_bytes: the most device memory of all workspaces.
+        each: the most workspaces of a size class.
     """
 
     SIZES = (1 << 13, 1 << 17, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 28)
@@ -60,14 +60,15 @@ class WorkspacePool:
         self._shelves: dict[tuple[int, str], _Shelf] = {}  # By bytes and layout.
         self._chunk_sizes: dict[tuple[int, str], list[int]] = {}  # By bytes and layout, too.
         self._clock = count(1)
-        self._num_waiting = 0  # Waking nobody takes as long as the rest of giving back.
+        self._num_waiting = 0  # A notification takes as long as the rest of `give`.
         self._lock = Lock()
         self._changed = Condition(self._lock)
 
     def chunk_sizes(self, chunk_bytes: int, layout: str = "text") -> list[int]:
-        """Bytes of chunks to try in turn: the largest of which two fit first, the smallest last.
+        """Return the sizes of chunks to try, in bytes, the largest first.
 
-        Two large ones leave half of the cap, so that calls in turn do not drop each other's.
+        Two chunks of the size fit under the cap; two large ones take at most half of it, so that
+        alternating calls do not close each other's workspaces.
         """
         known = self._chunk_sizes.get((chunk_bytes, layout))
         if known is None:
@@ -81,16 +82,16 @@ class WorkspacePool:
         return (4 if chunk_bytes > LARGE_BYTES else 2) * device_bytes(largest) <= self.cap_bytes
 
     def is_small(self, num_bytes: int, num_rows: int) -> bool:
-        """Whether a batch gets a workspace with room for its answer in pinned memory."""
+        """Whether the workspace of a batch has pinned memory for the answer."""
         return num_bytes <= SMALL_BYTES and num_rows * BYTES_A_ROW <= SMALL_BYTES
 
     def _shelf(self, num_bytes: int, num_rows: int, layout: str) -> _Shelf:
-        """Of the smallest size for a batch; rows beyond the usual number count as bytes."""
-        wanted = max(num_bytes, num_rows * BYTES_A_ROW)
-        if wanted > self.SIZES[-1]:  # As it will be when it is given back.
-            size = capacity_for(num_bytes, num_rows, wanted, layout).num_bytes
+        """Return the shelf of the smallest size class for a batch."""
+        needed = max(num_bytes, num_rows * BYTES_A_ROW)
+        if needed > self.SIZES[-1]:  # A class of its own.
+            size = capacity_for(num_bytes, num_rows, needed, layout).num_bytes
         else:
-            size = self.SIZES[bisect_left(self.SIZES, wanted)]
+            size = self.SIZES[bisect_left(self.SIZES, needed)]
         shelf = self._shelves.get((size, layout))
         if shelf is not None:
             return shelf
@@ -100,7 +101,7 @@ class WorkspacePool:
 
     @contextmanager
     def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Iterator[Workspace]:
-        """A workspace for a batch and a `with` block; waits while all of its size are in use.
+        """Lend a workspace during a `with` block; wait while all of its size class are in use.
 
         Raises:
             OutOfMemory: no workspace of this size fits under the cap or into memory.
@@ -112,21 +113,21 @@ class WorkspacePool:
             self.give(workspace)
 
     def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
-        """As `lend`, until it is given back."""
+        """Lend a workspace as `lend` does, until `give`."""
         workspace = self._take(num_bytes, num_rows, layout, wait=True)
         assert workspace is not None
         return workspace
 
     def try_take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace | None:
-        """As `take`, but None where all of the size are in use."""
+        """Lend a workspace as `take` does, or return None if all of its class are in use."""
         return self._take(num_bytes, num_rows, layout, wait=False)
 
     def give(self, workspace: Workspace) -> None:
-        """Give a workspace back; nothing of it may still be at work."""
+        """Take a workspace back; all work on its stream must be done."""
         shelf: _Shelf = workspace.shelf
         with self._lock:
             shelf.free.append(workspace)
-            shelf.given = next(self._clock)
+            shelf.last_given = next(self._clock)
             if self._num_waiting:
                 self._changed.notify_all()
 
@@ -138,7 +139,7 @@ class WorkspacePool:
                     capacity = shelf.free[place].capacity
                     if num_bytes <= capacity.num_bytes and num_rows <= capacity.num_rows:
                         return shelf.free.pop(place)
-                if shelf.free:  # A larger one takes the place of one that is too small.
+                if shelf.free:  # A larger one replaces a free one that is too small.
                     small = self._drop(shelf)
                     num_bytes = max(num_bytes, small.num_bytes)
                     num_rows = max(num_rows, small.num_rows)
@@ -157,7 +158,7 @@ class WorkspacePool:
                     self._num_waiting -= 1
 
     def _make(self, shelf: _Shelf, capacity: Capacity) -> Workspace | None:
-        """A new one, or None where there is no room even without those that nobody uses."""
+        """Make a workspace; None if there is no room even after all free ones are closed."""
         size = device_bytes(capacity)
         while True:
             if self.used_bytes + size <= self.cap_bytes:
@@ -172,15 +173,15 @@ class WorkspacePool:
                 return None
 
     def _drop_one(self) -> bool:
-        """Give up a workspace that nobody uses, of the size that was longest ago; False: none."""
+        """Close a free workspace of the least recently used class; return whether there was one."""
         shelves = [shelf for shelf in list(self._shelves.values()) if shelf.free]
         if not shelves:
             return False
-        self._drop(min(shelves, key=lambda shelf: shelf.given))
+        self._drop(min(shelves, key=lambda shelf: shelf.last_given))
         return True
 
     def _drop(self, shelf: _Shelf) -> Capacity:
-        """Give up the first one of those that nobody uses; what it held."""
+        """Close the first free workspace of a shelf; return its capacity."""
         workspace = shelf.free.pop(0)
         workspace.close()
         self.used_bytes -= device_bytes(workspace.capacity)
@@ -188,7 +189,7 @@ class WorkspacePool:
         return workspace.capacity
 
     def close(self) -> None:
-        """Give all free workspaces back."""
+        """Close all free workspaces."""
         with self._lock:
             while self._drop_one():
                 pass

@@ -257,7 +257,7 @@ def encode_to(
         return None
     num_bytes, num_rows = len(data), len(offsets) - 1
     has_room = num_bytes * out.item_bytes <= out.num_bytes
-    if not has_room or out.is_ordinary or not resources.workspaces.is_small(num_bytes, num_rows):
+    if not has_room or out.is_pageable or not resources.workspaces.is_small(num_bytes, num_rows):
         return None
     resident = resources.residents.take(digest)
     if resident is None:

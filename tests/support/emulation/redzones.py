@@ -133,17 +133,17 @@ class RedzoneDevice(EmulatedDevice):
 
 
 class _Layouts(dict[str, layout.Layout]):
-    """Layouts in which shared fields have memory of their own."""
+    """Layouts in which aliases have memory of their own."""
 
     def __missing__(self, name: str) -> layout.Layout:
-        shared = _LAYOUTS[name].shared
+        aliases = _LAYOUTS[name].aliases
 
         def scratch(n: int, rows: int) -> dict[str, int]:
             fields = _LAYOUTS[name].scratch(n, rows)
             sizes = layout._cleared(n, rows) | layout._scratch(n, rows) | fields
-            return fields | {field: _size(sizes, other) for field, other in shared.items()}
+            return fields | {field: _size(sizes, other) for field, other in aliases.items()}
 
-        return replace(_LAYOUTS[name], scratch=scratch, shared={})
+        return replace(_LAYOUTS[name], scratch=scratch, aliases={})
 
 
 _LAYOUTS = layout.LAYOUTS
