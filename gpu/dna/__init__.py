@@ -1,10 +1,10 @@
-"""Tables of byte-pair encoding of letters (DNABERT-2, GENA-LM).
+"""Tables for byte-pair encoding of DNA letters (DNABERT-2, GENA-LM).
 
-`tables` makes all of them for a vocabulary: its alphabet and normalizers, which tokens are
-compatible, the longest token of each prefix, and what the latest letters leave as last tokens.
-`one_launch_tables` has those of small batches. `gpu/vocabulary` calls `prepare_dna` when a
-vocabulary is loaded; the kernels of `cuda/dna` read the tables.
+`tables` makes all tables of a vocabulary with the other modules: its alphabet and normalizers, the
+pairs of tokens that may be neighbours, the longest token at each place, and the possible last
+tokens of a text. `one_launch_tables` adds those for small batches.
 
-NumPy only: nothing here knows a device. A vocabulary that the kernels cannot compute exactly is
-refused with `NotCovered`.
+`gpu/vocabulary` calls `prepare_dna` when a vocabulary is loaded, and the kernels of `cuda/dna` read
+the tables. NumPy only, without a device. A vocabulary that the kernels cannot encode exactly raises
+`NotCovered`.
 """

@@ -1,11 +1,12 @@
-"""A character-level BPE vocabulary as the tables of cuda/dna/tokens.cuh.
+"""Makes the tables of a character-level BPE vocabulary for cuda/dna/tokens.cuh.
 
-NumPy only: made once when a vocabulary is loaded and then copied to the device.
+NumPy only. The tables are made once, when a vocabulary is loaded, and copied to the device.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,27 +37,31 @@ PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 LETTER_MIXED = constant("LETTER_MIXED")
 MAX_PAIR_BYTES, LEFT_CLASSES = 64 << 20, constant("LEFT_CLASSES")
-UNCOPIED_TEXT = 1 << 24  # The same of vocabularies whose tables are not copied.
+UNCOPIED_TEXT = 1 << 24  # Text up to which chunks are small where the tables are not copied.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DnaTables:
-    """What the kernels read; see cuda/dna/tokens.cuh. A token is known by its id.
+    """The tables of a vocabulary; see cuda/dna/tokens.cuh.
+
+    A token is mixed if it has a letter other than the four bases.
 
     Attributes:
-        letters: what bytes mean.
-        k: letters that the tables `longest` and `spelled` are indexed by; the first one's two bits
-            are the lowest.
-        longest: of bases, by first letters.
+        letters: the classes and ids of single letters.
+        k: the number of letters that index `longest` and `spelled`; the first one has the lowest
+            two bits.
+        longest: the longest token at each place, by the next letters.
         spelled: uint16[...], the token that 1 .. k letters spell, from (4**length - 4) / 3 on.
-        tokens: uint64[ids], length, longest shorter token that it begins with, classes.
-        pairs: uint32[...], see dna_pairs.Pairs; `pair_words` words a row.
-        mixed_bytes: uint8[mixed tokens, 64], those with a letter beyond the four bases, in order.
+        tokens: uint64[ids], for each id its length, its longest proper prefix that is a token, and
+            its classes.
+        pairs: uint32[...], see compatible_pairs.Pairs.
+        pair_words: words of a row of `pairs`.
+        mixed_bytes: uint8[mixed tokens, 64], sorted.
         mixed_ids: uint32[mixed tokens], length << 16 | id.
-        reach: bases at most before the first such letter in a token.
-        whole: tokens that merges do not reach, which a stretch between two borders may be.
-        endings: the tables of the tokens that end at a place; None where these do not serve.
-        bases: those of batches of bases that are one launch; None where there are none such.
+        reach: the most bases before the first other letter of a mixed token.
+        whole: tokens that merges do not reach; they match the whole text between two borders.
+        endings: the tables of last tokens; None if the vocabulary has none.
+        bases: the tables of the one-launch kernel; None if the vocabulary has none.
     """
 
     letters: Letters
@@ -74,7 +79,7 @@ class DnaTables:
     bases: Bases | None
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """By Job field."""
+        """Return the arrays by Job field."""
         own: dict[str, NDArray[np.generic]] = {
             "complement": np.ascontiguousarray(COMPLEMENT),
             "dna_spelled": self.spelled,
@@ -87,7 +92,7 @@ class DnaTables:
         return own | {name: a for each in others if each for name, a in each.arrays().items()}
 
     def numbers(self) -> dict[str, int]:
-        """By Job field."""
+        """Return the numbers by Job field."""
         own = {
             "dna_k": self.k,
             "dna_pair_words": self.pair_words,
@@ -100,18 +105,32 @@ class DnaTables:
         return own | {name: n for each in others if each for name, n in each.numbers().items()}
 
     def _small_bytes(self) -> int:
-        """Text up to which chunks are small; SMALL_CHUNK_TEXT has the most."""
+        """Return the most text for which chunks are small."""
         is_copied = self.endings is not None and self.endings.is_copied
         return SMALL_CHUNK_TEXT if is_copied else min(SMALL_CHUNK_TEXT, UNCOPIED_TEXT)
 
 
-def prepare_dna(
-    vocabulary: Vocabulary,
-) -> tuple[Family, dict[str, NDArray[np.generic]], dict[str, int], dict[bytes, int]]:
-    """The family of a vocabulary of letters with its tables, by Job field, and its whole tokens.
+class PreparedDna(NamedTuple):
+    """The family and the tables of a vocabulary of DNA letters.
+
+    Attributes:
+        family: the kernels that encode it.
+        arrays: the arrays for the device, by Job field.
+        numbers: the values of other Job fields.
+        whole_tokens: ids of the tokens that match only the whole text between two borders.
+    """
+
+    family: Family
+    arrays: dict[str, NDArray[np.generic]]
+    numbers: dict[str, int]
+    whole_tokens: dict[bytes, int]
+
+
+def prepare_dna(vocabulary: Vocabulary) -> PreparedDna:
+    """Make the tables of a vocabulary and choose its kernels.
 
     Raises:
-        NotCovered: the kernels cannot compute it.
+        NotCovered: the kernels do not support the vocabulary.
     """
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
@@ -122,11 +141,11 @@ def prepare_dna(
         walk=_walk(tables),
         bases=_bases(tables),
     )
-    return family, tables.arrays(), tables.numbers(), tables.whole
+    return PreparedDna(family, tables.arrays(), tables.numbers(), tables.whole)
 
 
 def _walk(tables: DnaTables) -> tuple[str, ...]:
-    """The kernels that find paths through windows."""
+    """Return the kernels that find paths through windows."""
     if tables.endings is None:
         return ("walk_windows",)
     forward = "forward_windows_copied" if tables.endings.is_copied else "forward_windows"
@@ -134,7 +153,7 @@ def _walk(tables: DnaTables) -> tuple[str, ...]:
 
 
 def _bases(tables: DnaTables) -> str:
-    """The kernel of batches of bases that end soon, "" where there is none."""
+    """Return the one-launch kernel for batches of bases, or ""."""
     if tables.endings is None or tables.bases is None:
         return ""
     if len(tables.pairs) // tables.pair_words > LEFT_CLASSES:
@@ -143,10 +162,10 @@ def _bases(tables: DnaTables) -> str:
 
 
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
-    """The tables of a vocabulary; `k` is chosen where it is not given.
+    """Make the tables of a vocabulary; without `k`, a suitable one is chosen.
 
     Raises:
-        NotCovered: the kernels cannot compute it.
+        NotCovered: the kernels do not support the vocabulary.
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.byte_level:
@@ -183,23 +202,26 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
 
 
 def _indexed_letters(num_tokens: int, has_mixed: bool) -> int:
-    """Letters that tables of so many tokens are indexed by.
+    """Return the number of letters by which tables of so many tokens are indexed.
 
-    One more where mixed letters merge: bases soon behind one are looked up by all of them.
+    It is one more where other letters than bases merge.
     """
     most = SMALL_K if num_tokens <= SMALL_VOCABULARY else LARGE_K
     return min(most, 2 + num_tokens.bit_length() // 2 + has_mixed)
 
 
 def _padded(tokens: list[bytes]) -> NDArray[np.uint8]:
-    """uint8[tokens * MAX_LETTERS], one behind the other."""
+    """Return uint8[tokens * MAX_LETTERS]: each token, padded with zeros."""
     return np.frombuffer(b"".join(token.ljust(MAX_LETTERS, b"\0") for token in tokens), np.uint8)
 
 
 def _reached(
     vocabulary: Vocabulary,
 ) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, Run]]:
-    """Ids of letters; ids and runs of the tokens that merges give for their own letters."""
+    """Return the ids of letters, and the ids and runs of the tokens that merges reach.
+
+    Merges reach a token if they make it from its own letters.
+    """
     model, rules = vocabulary.model, make_bpe_rules(vocabulary)
     assert isinstance(model, Bpe)
     letter_ids = {
@@ -221,7 +243,7 @@ def _pure(token: bytes, letters: Letters) -> bool:
 
 
 def _first_mixed(token: bytes, letters: Letters) -> int:
-    """The place of the first letter that is no base."""
+    """Return the place of the first letter that is not a base."""
     return next(place for place, letter in enumerate(token) if letter not in letters.bases)
 
 
@@ -232,7 +254,7 @@ def _records(
     letter_ids: dict[bytes, int],
     letters: Letters,
 ) -> tuple[UInt64s, Pairs]:
-    """The record of each id, and which of `kept` are compatible."""
+    """Return the record of each id, and the relation of compatible tokens among `kept`."""
     records = np.zeros(max(1, len(vocabulary)), np.uint64)
     if not kept:
         none = np.zeros(0, np.uint16)

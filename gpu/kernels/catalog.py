@@ -1,6 +1,7 @@
-"""The kernels: their sources joined by module, and their launch shapes.
+"""Lists the kernels: the sources of each module, and each kernel's launch shape.
 
-Knows no CuPy: `device` compiles a module when the first of its kernels is launched.
+Nothing here compiles: `runtime.module_loader` compiles a module when one of its kernels is first
+launched.
 """
 
 from __future__ import annotations
@@ -34,28 +35,29 @@ SOURCES = {
     "dna_parts": ("dna/parts/kernels.cu",),
     "training": ("training/kernels.cu",),
 }
-"""The files of each module, which has the name of its folder or file.
+"""The files of each module; a module is named after its folder or file.
 
-`text` has the kernels that all families share. Modules are compiled side by side: the first answer
-waits for the longest.
+`text` has the kernels that all families share. Modules are compiled in parallel, so the first
+answer waits for the slowest of them.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """How a kernel is launched; all of them walk over their work in steps of the whole grid.
+    """The launch shape of a kernel; every kernel strides over its work by the whole grid.
 
     Attributes:
-        threads: of a block.
-        bytes_a_block: text that one block takes in one step.
-        blocks_a_processor: blocks at most for each multiprocessor.
-        shared_bytes: of shared memory that the launch asks for, beside what the kernel declares.
-        module: of `SOURCES`, that it is compiled with.
-        takes_job: the Job comes with the launch, from host memory; others read it on the device.
-        cluster: blocks that run side by side; all of a launch.
-        is_grid: the blocks of a launch wait for each other, so that all must run at a time.
-        bytes_a_small_block: the same as `bytes_a_block` in small batches; 0: there, too.
-        stage: of a batch, under which its time is counted; see `runtime.stage_timer`.
+        threads: the threads of a block.
+        bytes_a_block: the text that a block processes in one stride.
+        blocks_a_processor: the most blocks for each multiprocessor.
+        shared_bytes: the dynamic shared memory of a block.
+        module: the module of `SOURCES` that has the kernel.
+        takes_job: whether the Job comes with the launch, from host memory; other kernels read it
+            in device memory.
+        cluster: the blocks of a cluster, which is the whole launch.
+        is_grid: whether the blocks wait for each other, so that all must run at the same time.
+        bytes_a_small_block: `bytes_a_block` in small batches; 0: the same.
+        stage: the stage under which its time is counted, see `runtime.stage_timer`.
     """
 
     threads: int
@@ -72,19 +74,19 @@ class Kernel:
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 SMALL_BATCH_BYTES = constant("SMALL_BATCH_TILES") * _TILE
-"""Text of a small batch at most: `is_small_batch` of common/job.cuh."""
+"""The most text of a small batch: `is_small_batch` of common/job.cuh."""
 _CERTAIN_BLOCK, _MERGE_THREADS = constant("CERTAIN_BLOCK"), constant("MERGE_THREADS")
-_STRIDE = constant("WINDOW_STEP")  # From window to window of a long piece.
-_CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
+_STRIDE = constant("WINDOW_STEP")  # From one window of a long piece to the next.
+_CHUNKS = 64 * _BLOCK  # Each thread processes 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
 _LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
 _SCAN_THREADS = constant("SCAN_THREADS")
-_AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles have.
+_AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that neighbouring tiles share.
 
 
 def _kmer_kernels() -> dict[str, Kernel]:
-    """Those of characters and k-mers; the ones that write ids do so in three widths."""
+    """Return the kernels of characters and k-mers; those that write ids exist for three widths."""
     pretokenize = {
         "augment_rows": Kernel(_BLOCK, 16 * _BLOCK, 8),
         "begin_letters": Kernel(_BLOCK, _CHUNKS, 8),
@@ -108,9 +110,9 @@ def _kmer_kernels() -> dict[str, Kernel]:
         "decode_kmers_again": Kernel(_BLOCK, _TILE, 8),
         "cut_windows": Kernel(_BLOCK, 4 * _BLOCK, 8),
     }
-    fused = {}  # Over PCIe, which few threads keep busy.
+    fused = {}  # They read over PCIe, which two blocks a multiprocessor keep busy.
     for bits, id_bytes in (("", 4), ("16", 2), ("8", 1)):
-        # Blocks that come and go: fewer that go on to other text took 5 to 10 % longer.
+        # One block for each piece of text; fewer blocks that stride took 5 to 10 % longer.
         each = constant("LETTER_ROUNDS") * _BLOCK * 16 // id_bytes
         compact[f"write_letters{bits}"] = Kernel(_BLOCK, each, 1 << 20)
         letters = constant("STAGED_BYTES") // id_bytes
@@ -131,7 +133,7 @@ def _kmer_kernels() -> dict[str, Kernel]:
 
 
 def _dna_kernels() -> dict[str, Kernel]:
-    """Those of byte-pair encoding of letters; a window is SMALL_CHUNK letters or more."""
+    """Return the kernels of BPE over DNA letters; a window is SMALL_CHUNK letters or more."""
     walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
     forward, bases = constant("FORWARD_THREADS"), constant("BASES_THREADS")
     at_once = Kernel(
@@ -164,7 +166,7 @@ def _dna_kernels() -> dict[str, Kernel]:
 
 
 def _training_kernels() -> dict[str, Kernel]:
-    """Those that learn a vocabulary; for bytes they have tokens, or ids of a table of pairs."""
+    """Return the kernels that learn a vocabulary; their "bytes" are tokens, or rows of pairs."""
     tile = constant("TRAIN_TILE")
     shapes = {
         "count_pairs": (_BLOCK, tile, 8),
@@ -208,7 +210,7 @@ KERNELS = {
         stage="pretokenize",
     ),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="split", stage="pretokenize"),
-    # A warp a window; of a small batch spread over all multiprocessors.
+    # A warp processes a window; those of a small batch are spread over all multiprocessors.
     "windows": Kernel(
         _MERGE_THREADS,
         _MERGE_THREADS // 32 * _STRIDE,
@@ -275,7 +277,7 @@ KERNELS = {
 
 
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:
-    """Blocks of a launch for up to `num_bytes` of text on a device of so many multiprocessors."""
+    """Return the blocks of a launch for up to `num_bytes` of text and so many multiprocessors."""
     kernel = KERNELS[name]
     if kernel.cluster > 1:
         return kernel.cluster
@@ -286,18 +288,18 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
 
 
 def modules_of(names: Iterable[str]) -> tuple[str, ...]:
-    """The modules of these kernels, and that of those that all families share."""
+    """Return the modules of these kernels and the module that all families share."""
     own = {"text", *(KERNELS[name].module for name in names)}
     return tuple(module for module in SOURCES if module in own)
 
 
 def joined_source(module: str) -> str:
-    """A module as one source without includes, so that a cache of compiled code sees it all."""
+    """Return the source of a module with all includes inserted, so that caches see every change."""
     return source_of(*SOURCES[module])
 
 
 def source_of(*names: str) -> str:
-    """Files of gpu/cuda as one source without includes."""
+    """Return files of gpu/cuda as one source with all includes inserted."""
     done: set[str] = set()
     return "\n".join(_with_includes(name, done) for name in names)
 

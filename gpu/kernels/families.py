@@ -1,6 +1,6 @@
-"""Families of vocabularies: which kernels make ids of a text, and in which order they run.
+"""Families of vocabularies: the kernels that encode for each kind, in the order they run.
 
-Knows no shapes and no tables; gpu/vocabulary/device_tables.py says which family a vocabulary is of.
+gpu/vocabulary/device_tables.py chooses the family of a vocabulary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SPECIAL = (
     ("find_special", "enter_special", "accept_special"),
     ("find_special_again", "enter_special_again", "accept_special_again"),
 )
-"""By round: special tokens in the text, and in what these leave of it."""
+"""The kernels of each round: special tokens in the text, then those in the text between them."""
 
 PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
@@ -31,32 +31,33 @@ COUNT = ("count_tiles", "sum_tiles", "row_offsets")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """The kernels of one kind of vocabulary, between those that all of them share.
+    """The kernels of one kind of vocabulary; other kernels are shared by all families.
 
     Attributes:
-        name: of the family.
-        layout: of its workspaces (`workspace_layout.LAYOUTS`).
-        between: those between the two rounds of special tokens.
-        content: from text, hard bits and accepted special tokens to id_offsets.
-        write: from there to ids.
-        write16: the same to ids of 16 bits in `narrow_ids`; () where a kernel narrows those of
-            `write`.
-        spans: from framed rows to spans.
-        decode: from ids to bytes.
-        fused: kernels that do all of it in one launch, unless STATUS_FALLBACK: of one block, of a
-            cluster, and of a grid; () where there are none.
-        bases: a kernel that is tried before `fused`, for batches that ask for nothing but ids;
-            where it sets STATUS_FALLBACK the others follow. "" where there is none.
-        plain: from rows to id_offsets and ids, for most batches; where they set STATUS_FALLBACK all
-            others follow. () where there are none such.
-        even: instead of `plain`, for rows of one length (`equal_length_rows`).
-        rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
-        fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
-            "" where there is none.
-        augments_rows: rows may ask for the other strand or a circle.
-        takes_bytes: a letter is a byte, whatever it is, so rows need not be UTF-8.
-        answered: kernels that `compact_to_host` replaces in a small batch without framing: from the
-            ids of each tile's parts to the answer. () where it replaces none.
+        name: the name of the family.
+        layout: the layout of its workspaces (`workspace_layout.LAYOUTS`).
+        between: kernels between the two rounds of special tokens.
+        content: kernels from text, hard bits and accepted special tokens to id_offsets.
+        write: kernels from id_offsets to ids.
+        write16: kernels from id_offsets to ids of 16 bits in `narrow_ids`; () where those of
+            `write` are narrowed instead.
+        spans: kernels from framed rows to spans.
+        decode: kernels from ids to bytes.
+        fused: kernels that run all stages in one launch: of one block, of a cluster, and of a grid.
+            Where they set STATUS_FALLBACK, other kernels finish the batch. () if there are none.
+        bases: the kernel that encodes batches of bases in one launch, if only ids are needed. Where
+            it sets STATUS_FALLBACK, all other kernels follow. "" if there is none.
+        plain: kernels from rows to id_offsets and ids that encode most batches. Where they set
+            STATUS_FALLBACK, `content` and `write` follow. () if there are none.
+        even: kernels in place of `plain` for rows of one length (`equal_length_rows`).
+        rewrite: the kernels of `content` that rewrite the text as letters; they are left out where
+            every byte is a letter.
+        fetch: the kernel from text in pinned memory to ids, where every letter is an id; "" if
+            there is none.
+        augments_rows: whether rows may be circular or of the other strand.
+        takes_bytes: whether every byte is a letter, so that rows need not be UTF-8.
+        answered: the kernels that `compact_to_host` replaces in a small batch that is not
+            framed; () if it replaces none.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Family:
 
     @property
     def kernels(self) -> set[str]:
-        """Those of its own, whatever a batch asks for."""
+        """All kernels of the family."""
         names = {"augment_rows"} if self.augments_rows else set()
         values = (getattr(self, field.name) for field in fields(self))
         names.update(*(value if isinstance(value, tuple) else [value] for value in values))
@@ -98,7 +99,7 @@ TEXT = Family(
 )
 """Byte-level BPE behind a pretokenizer."""
 COMPOSED = replace(TEXT, name="composed", between=("check_composed",))
-"""The same behind NFC, of batches that it leaves as they are."""
+"""Byte-level BPE behind NFC, for batches that NFC does not change."""
 
 REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
 PLACES = (
@@ -120,9 +121,9 @@ CHARACTERS = Family(
     fetch="fetch_letters",
     augments_rows=True,
 )
-"""An id for each letter."""
+"""One id for each letter."""
 BYTES = replace(CHARACTERS, takes_bytes=True)
-"""The same where each byte is a letter; the workspaces are the same."""
+"""One id for each byte; its workspaces are those of CHARACTERS."""
 KMERS = replace(
     CHARACTERS,
     name="kmers",
@@ -131,14 +132,14 @@ KMERS = replace(
     even=("write_even_kmers",),
     decode=("decode_kmers", "decode_kmers_again"),
 )
-"""An id for each letter and those behind it."""
+"""One id for the k letters at every letter."""
 STRIDED_KMERS = replace(
     KMERS,
     name="strided_kmers",
     plain=("place_rows", "write_strided"),
     even=("write_even_strided",),
 )
-"""An id for every so many letters."""
+"""One id for the k letters at every stride-th letter."""
 
 DNA = Family(
     "dna",
@@ -157,20 +158,20 @@ DNA = Family(
     spans=("frame_own_spans",),
     augments_rows=True,
 )
-"""BPE over letters, which nothing cuts but motifs."""
+"""BPE over letters; only motifs and special tokens split the text."""
 FAMILIES = {
     family.name: family for family in (TEXT, COMPOSED, CHARACTERS, KMERS, STRIDED_KMERS, DNA)
 }
 
 
 def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str = "") -> Family:
-    """DNA with what a vocabulary needs; the workspaces are the same.
+    """Return the family DNA with the kernels that a vocabulary needs.
 
     Args:
-        has_whole: a stretch may be a token that merges do not reach.
-        maps: letters become others.
+        has_whole: whether a whole stretch may be a token that merges do not reach.
+        maps: whether some letters are replaced by others first.
         walk: the kernels that find paths through windows.
-        bases: the kernel of batches of bases, "" where there is none.
+        bases: the kernel of batches of bases, "" if there is none.
     """
     at = DNA.content.index("walk_windows")
     content = (*DNA.content[:at], *walk, *DNA.content[at + 1 :])
@@ -192,39 +193,32 @@ def encode_kernels(
     augmented: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
-    """From text and row_begins on the device to ids and id_offsets.
+    """Return the kernels from text and row_begins on the device to ids and id_offsets.
 
     Args:
-        family: of the vocabulary.
+        family: the family of the vocabulary.
         num_rounds: rounds of special tokens, see gpu/vocabulary/special_tokens.py.
-        validate: whether rows may not be UTF-8.
-        count_only: id_offsets without ids.
-        augmented: whether rows are not encoded as they were sent.
-        id_bits: of an id; those of fewer than 32 are in `narrow_ids`.
+        validate: whether rows must be checked for UTF-8.
+        count_only: whether only id_offsets are computed.
+        augmented: whether rows are augmented before they are encoded.
+        id_bits: the bits of an id; ids of fewer than 32 bits are written to `narrow_ids`.
     """
-    first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
-    special = (*first, *family.between, *again)
-    kernels = (
-        *(("augment_rows",) if augmented else ()),
-        "mark_rows",
-        *(("validate",) if validate else ()),
-        *special,
-        *(name for name in family.content if num_rounds or name != "clear_special"),
-        *(() if count_only else write_kernels(family, id_bits)),
-    )
-    return kernels
+    kernels = ["augment_rows"] if augmented else []
+    kernels += ["mark_rows"]
+    kernels += ["validate"] if validate else []
+    kernels += SPECIAL[0] if num_rounds > 0 else ()
+    kernels += family.between
+    kernels += SPECIAL[1] if num_rounds > 1 else ()
+    kernels += [name for name in family.content if num_rounds or name != "clear_special"]
+    kernels += () if count_only else write_kernels(family, id_bits)
+    return tuple(kernels)
 
 
 def write_kernels(family: Family, id_bits: int) -> tuple[str, ...]:
-    """From id_offsets to ids; to `narrow_ids` where they have fewer bits than 32."""
+    """Return the kernels from id_offsets to ids, or to `narrow_ids` for fewer than 32 bits."""
     if id_bits == 16 and family.write16:
         return family.write16
     return family.write if id_bits == 32 else (*family.write, "narrow_ids")
-
-
-def _writing(kernel: str, id_bits: int) -> tuple[str, ...]:
-    """A kernel that writes ids of so many bits."""
-    return (kernel if id_bits == 32 else f"{kernel}{id_bits}",)
 
 
 def plain_kernels(
@@ -234,21 +228,25 @@ def plain_kernels(
     augmented: bool = False,
     even: bool = False,
 ) -> tuple[str, ...]:
-    """What a family tries first; ids of fewer bits than 32 go to `narrow_ids`."""
+    """Return the plain kernels of a family; they write ids of fewer than 32 bits to `narrow_ids`.
+
+    `even`: those for rows of one length.
+    """
+    turn = ("augment_rows",) if augmented else ()
     *first, write = family.even if even else family.plain
-    return (*(("augment_rows",) if augmented else ()), *first, *_writing(write, id_bits))
+    return (*turn, *first, write if id_bits == 32 else f"{write}{id_bits}")
 
 
 def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
-    """As encode_kernels, for a batch whose bytes are letters: it needs not be rewritten."""
-    content = (name for name in family.content if name not in family.rewrite)
+    """Return the kernels that encode a batch whose bytes are letters, so that none is rewritten."""
+    content = tuple(name for name in family.content if name not in family.rewrite)
     return ("clear_faults", *content, *write_kernels(family, id_bits))
 
 
 def frame_kernels(
     family: Family = TEXT, *, spans: bool, count_only: bool = False
 ) -> tuple[str, ...]:
-    """Begin and end tokens and truncation, behind encode_kernels."""
+    """Return the kernels that add begin and end tokens and truncate, after `encode_kernels`."""
     if count_only:
         return ("frame_rows",)
     return ("frame_rows", "frame_ids", *(family.spans if spans else ()))
@@ -256,9 +254,10 @@ def frame_kernels(
 
 @lru_cache
 def answer_kernels(family: Family, encode: tuple[str, ...], *, framed: bool) -> tuple[str, ...]:
-    """Those of a small batch: to ids (`encode`), and from there to the answer in pinned memory."""
+    """Return the kernels of a small batch: those of `encode`, and those that store the answer."""
     if framed:
         return (*encode, *frame_kernels(family, spans=False), "store_answer")
     if not family.answered:
         return (*encode, "store_answer")
-    return (*(name for name in encode if name not in family.answered), "compact_to_host")
+    replaced = family.answered
+    return (*[name for name in encode if name not in replaced], "compact_to_host")

@@ -1,9 +1,8 @@
-"""The one argument of every kernel as NumPy knows it; the only definitions are in cuda/.
+"""Reads the argument of all kernels, the Job, from the CUDA headers as a NumPy record.
 
-That of the kernels that learn a vocabulary is cuda/training/job.cuh, that of all others
-cuda/common/job.cuh. The latter consists of structs, by what their fields are for; no two of them
-have a field of one name, so that a field is known here by its own name: `job.text.short_tokens` of
-a kernel is `JOB["short_tokens"]`.
+cuda/training/job.cuh defines it for the kernels that learn a vocabulary, cuda/common/job.cuh for
+all others. The latter is made of structs whose field names are unique across all of them. So the
+host uses the name alone: `job.text.short_tokens` of a kernel is `JOB["short_tokens"]` here.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @functools.cache
 def constant(name: str) -> int:
-    """The value of a `constexpr` number in a header of cuda/.
+    """Return the value of a `constexpr` number in a header of cuda/.
 
     Raises:
-        LookupError: there is none of this name.
+        LookupError: no header defines it.
     """
     for path in sorted(CUDA.rglob("*.cuh")):
         found = re.search(rf"constexpr \w+ {name} = ([^;]+);", path.read_text())
@@ -43,7 +42,7 @@ def constant(name: str) -> int:
 
 
 def _value(term: ast.expr) -> int:
-    """The value of numbers and other constants with + - * / and <<."""
+    """Evaluate an expression of numbers and constants with + - * / and <<."""
     match term:
         case ast.Constant(value=int(number)):
             return number
@@ -55,13 +54,13 @@ def _value(term: ast.expr) -> int:
 
 
 def _body(text: str, struct: str) -> str:
-    """What stands between the braces of a struct."""
+    """Return the text between the braces of a struct."""
     body = text[text.index(f"struct {struct} {{") :]
     return body[: body.index("\n};")]
 
 
 def _record(file: str, struct: str) -> np.dtype[np.void]:
-    """A struct of 8-byte fields, those of the structs in it by their own names."""
+    """Return a struct of 8-byte fields as a NumPy record; nested structs are flattened."""
     text = (CUDA / file).read_text()
     fields = []
     for kind, name, count in _FIELD.findall(_body(text, struct)):
@@ -80,7 +79,7 @@ def _record(file: str, struct: str) -> np.dtype[np.void]:
 JOB = _record("common/job.cuh", "Job")
 TRAIN_JOB = _record("training/job.cuh", "TrainJob")
 WORD = {name: place // 8 for name, (_, place, *_) in (JOB.fields or {}).items()}
-"""Which of the 8-byte words of JOB each field begins with."""
+"""The number of the 8-byte word of JOB at which each field begins."""
 STATUS = {
     name: constant(f"STATUS_{name}")
     for name in (
@@ -94,4 +93,4 @@ STATUS = {
         "ROWS",
     )
 }
-"""Which of the 8-byte words of the status says what."""
+"""The number of the 8-byte word of the status that reports each thing."""

@@ -1,7 +1,6 @@
-"""K-mers of rows of one length, by all that a sample tells; cuda/kmers/equal_rows.cuh serves them.
+"""Guesses from a sample whether all rows have one length; then faster kernels make their k-mers.
 
-Knows no device. The kernels look at every row, so that a sample which deceives costs
-time and nothing else.
+The kernels (cuda/kmers/equal_rows.cuh) check every row, so a wrong guess costs only time.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ ROW_CIRCLE = constant("ROW_CIRCLE")
 
 @dataclass(frozen=True, slots=True)
 class KmerRule:
-    """Which ids a row of letters has that does not wrap.
+    """The rule for the number of ids of a row that is not circular.
 
     Attributes:
-        k: letters of a k-mer.
-        stride: letters from one k-mer to the next, at most k.
-        keeps_remainder: letters that no k-mer covers have ids of their own.
+        k: the letters of a k-mer.
+        stride: the letters from one k-mer to the next, at most k.
+        keeps_remainder: whether letters behind the last k-mer have ids of their own.
     """
 
     k: int
@@ -34,11 +33,11 @@ class KmerRule:
     keeps_remainder: bool
 
     def kmers(self, length: int) -> int:
-        """K-mers of a row of so many letters."""
+        """Return the number of k-mers of a row of so many letters."""
         return 0 if length < self.k else (length - self.k) // self.stride + 1
 
     def ids(self, length: int) -> int:
-        """K-mers and, where these are kept, the letters behind them."""
+        """Return the number of ids of a row of so many letters."""
         kmers = self.kmers(length)
         if not self.keeps_remainder:
             return kmers
@@ -46,10 +45,12 @@ class KmerRule:
 
 
 def even_length(offsets: NDArray[np.int64]) -> int:
-    """The length of all rows but the last one, which may be shorter and not empty; 0: they vary.
+    """Return the length of all rows but the last, which may be shorter; 0 if lengths vary.
+
+    Only a sample of the rows is compared. The last row must not be empty.
 
     Args:
-        offsets: int64[B + 1], where rows begin, from 0 on, and the end.
+        offsets: int64[B + 1], from 0 on.
 
     Example: rows of 5, 5 and 2 letters are rows of 5; rows of 5, 5 and 6 vary.
     """
@@ -62,9 +63,9 @@ def even_length(offsets: NDArray[np.int64]) -> int:
 
 
 def even_numbers(rule: KmerRule, offsets: NDArray[np.int64]) -> dict[str, int]:
-    """The fields of the Job that say how long rows are; `row_length` alone, 0, where that varies.
+    """Return the Job's fields for rows of one length; only `row_length`, 0, if lengths vary.
 
-    K-mers side by side that fill every row are those of one row.
+    Where k-mers do not overlap and fill every row, all rows count as one row.
     """
     count, total, length = len(offsets) - 1, int(offsets[-1]), even_length(offsets)
     row_ids = rule.ids(length)
@@ -89,15 +90,15 @@ def even_numbers(rule: KmerRule, offsets: NDArray[np.int64]) -> dict[str, int]:
 def set_even_rows(
     job: np.void, family: Family, flags: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> None:
-    """Put the numbers into a Job; `row_length` is 0 where no kernel is for such rows.
+    """Write the fields of `even_numbers` into a Job; `row_length` is 0 if no kernel supports them.
 
-    None is for circles, nor for letters that are not four.
+    There are no such kernels for circular rows and for alphabets of other than four letters.
 
     Args:
-        job: with the fields of a vocabulary of the family.
-        family: of the vocabulary.
-        flags: uint8[B] or longer, row_flags; not read where the job has none.
-        offsets: int64[B + 1], where rows begin, from 0 on, and the end.
+        job: a Job with the fields of the vocabulary.
+        family: the family of the vocabulary.
+        flags: uint8[B] or longer, row_flags; not read where the Job has none.
+        offsets: int64[B + 1], from 0 on.
     """
     job["row_length"] = 0
     wraps = bool(job["wraps"])

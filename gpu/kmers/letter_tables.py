@@ -1,6 +1,6 @@
-"""Characters and k-mers as the tables of cuda/kmers/letters.cuh: a letter's class, code and id.
+"""Makes the tables of characters and k-mers: the class, code and id of each letter.
 
-NumPy only; knows no batch.
+cuda/kmers/letters.cuh reads them. NumPy only.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,18 +66,32 @@ NOTHING: Numbers = dict.fromkeys(
     ),
     0,
 )
-"""What characters do without; a workspace that served k-mers before must not keep theirs."""
+"""Zeros for the fields that characters do not use, in place of those of earlier k-mers."""
 MIN_PIECE = 64
 PAGE, SURROGATES = 128, range(0xD800, 0xE000)
 _HAS_ASCII = re.compile("[\0-\x7f]").search
-MAX_TEMPLATE = 6  # Workspaces have room for so many a row and a piece.
+MAX_TEMPLATE = 6  # Begin and end tokens of a row or a piece for which workspaces have room.
 
 
-def symbol_tables(vocabulary: Vocabulary) -> tuple[Family, Arrays, Numbers] | None:
-    """The family of a vocabulary of characters or k-mers with its tables; None for any other.
+class LetterTables(NamedTuple):
+    """The family and the tables of a vocabulary of characters or k-mers.
+
+    Attributes:
+        family: the kernels that encode it.
+        arrays: the arrays for the device, by Job field.
+        numbers: the values of other Job fields.
+    """
+
+    family: Family
+    arrays: Arrays
+    numbers: Numbers
+
+
+def letter_tables_of(vocabulary: Vocabulary) -> LetterTables | None:
+    """Make the tables of a vocabulary of characters or k-mers; return None for any other.
 
     Raises:
-        NotCovered: the kernels cannot compute it.
+        NotCovered: the kernels do not support the vocabulary.
     """
     if len(vocabulary) > MAX_IDS:
         raise NotCovered(f"{len(vocabulary)} ids; a letter's entry has room for {MAX_IDS}")
@@ -86,7 +101,7 @@ def symbol_tables(vocabulary: Vocabulary) -> tuple[Family, Arrays, Numbers] | No
     return None if table is None else _characters(vocabulary, table)
 
 
-def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Numbers]:
+def _kmers(vocabulary: Vocabulary, model: Kmers) -> LetterTables:
     if vocabulary.normalizers or vocabulary.pretokenizer != "none":
         raise NotCovered("k-mers of a text that is rewritten or cut first")
     if model.frame == "run" and model.whitespace == "words":
@@ -94,16 +109,16 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
     _check_template(vocabulary, model.max_piece_tokens)
     _check_kmers(vocabulary, model)
     table, is_run = kmer_table(vocabulary), model.frame == "run"
-    has_words, apart = model.whitespace == "words", model.whitespace != "letter"
+    has_words, splits = model.whitespace == "words", model.whitespace != "letter"
     is_other = table.codes >= table.num_kmers
     codes = np.where(is_other, NOT_A_CODE, table.codes).astype(np.uint32)
     outside = OTHER if is_run else BASE
     classes = table.classes if is_run else np.full(NUM_BYTES, BASE, np.uint8)
-    if apart:
+    if splits:
         classes = np.where(table.is_space, SPACE, classes)
-    space = SPACE if apart else outside
+    space = SPACE if splits else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
-    # What takes words apart is the CPU engine's: gpu.batch.plan.fallback_kernels.
+    # Characters that split words are left to the CPU engine, see gpu.batch.plan.fallback_kernels.
     marks = table.needs_reference if has_words else mark_special_bytes(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)
@@ -129,10 +144,11 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
     }
     wide = _wide_letters(change, lambda character: character.isspace())
     family = KMERS if model.stride == 1 else STRIDED_KMERS
-    return family, _arrays(entries, letter_ids, wide), numbers | {"num_wide": len(wide)}
+    numbers |= {"num_wide": len(wide)}
+    return LetterTables(family, _arrays(entries, letter_ids, wide), numbers)
 
 
-def _characters(vocabulary: Vocabulary, table: CharacterTable) -> tuple[Family, Arrays, Numbers]:
+def _characters(vocabulary: Vocabulary, table: CharacterTable) -> LetterTables:
     _check_template(vocabulary, None)
     model, unknown = vocabulary.model, int(table.ids[-1])
     is_bpe = isinstance(model, Bpe)
@@ -161,7 +177,8 @@ def _characters(vocabulary: Vocabulary, table: CharacterTable) -> tuple[Family, 
         **four_characters(entries),
     }
     family = BYTES if table.by_byte else CHARACTERS
-    return family, _arrays(entries, np.zeros(NUM_LETTERS, np.uint32), wide), numbers
+    arrays = _arrays(entries, np.zeros(NUM_LETTERS, np.uint32), wide)
+    return LetterTables(family, arrays, numbers)
 
 
 def _has_wide_ids(vocabulary: Vocabulary, table: CharacterTable, unknown: int) -> bool:
@@ -182,7 +199,7 @@ def _check_template(vocabulary: Vocabulary, piece_ids: int | None) -> None:
 
 
 def _check_kmers(vocabulary: Vocabulary, model: Kmers) -> None:
-    """The kernels spell k-mers, and share their letters, by their numbers."""
+    """Check that the ids of k-mers follow the order of their letters, as the kernels assume."""
     first, count = model.first_id, len(model.letters) ** model.k
     tokens = vocabulary.tokens[first : first + count]
     special = any(first <= token_id < first + count for token_id in vocabulary.special_ids)
@@ -200,7 +217,10 @@ def _check_kmers(vocabulary: Vocabulary, model: Kmers) -> None:
 def _entries(
     values: UInt32s, classes: NDArray[np.integer], other: tuple[int, int], space: tuple[int, int]
 ) -> UInt32s:
-    """uint32[NUM_LETTERS] from those of bytes, and (value, class) of what is not ASCII."""
+    """Return uint32[NUM_LETTERS], the value and class of each byte and of characters beyond ASCII.
+
+    `other` and `space` are the (value, class) of such a character and of wide white space.
+    """
     entries = np.zeros(NUM_LETTERS, np.uint32)
     entries[:NUM_BYTES] = values | classes.astype(np.uint32) << np.uint32(CLASS_SHIFT)
     entries[OTHER_LETTER] = other[0] | other[1] << CLASS_SHIFT
@@ -210,7 +230,7 @@ def _entries(
 
 
 def _add_flags(entries: UInt32s, marks: NDArray[np.bool_], *, is_wide: bool) -> None:
-    """Mark the bytes that the plain kernels leave to others."""
+    """Mark the bytes that the plain kernels leave to the fallback kernels."""
     of_bytes = entries[:NUM_BYTES]
     of_bytes[of_bytes >> np.uint32(CLASS_SHIFT) != BASE] |= np.uint32(BREAK)
     of_bytes[marks] |= np.uint32(MARK)
@@ -232,16 +252,16 @@ def _is_rust_space(character: str) -> bool:
 
 
 def _normalized(steps: tuple[Normalizer, ...], character: str) -> str:
-    """A character in the normalizers' case; Python's says which ones have to be asked."""
+    """Return a normalized character; only those that lower() changes need the normalizers."""
     if not steps or character.lower() == character:
         return character
     return normalize(character, steps)[0]
 
 
 def _wide_letters(change: Callable[[str], str], is_space: Callable[[str], bool]) -> UInt32s:
-    """uint32[W, 4]: the characters beyond ASCII that are not one OTHER_LETTER, in order.
+    """Return uint32[W, 4]: the characters beyond ASCII that do not become one OTHER_LETTER, sorted.
 
-    A character's number, how many letters it becomes, two of these in one word, the third.
+    The columns: code point, number of letters that it becomes, the first two letters, the third.
 
     Example: in upper case, U+00DF becomes two letters, S and S.
     """
@@ -260,7 +280,10 @@ def _wide_letters(change: Callable[[str], str], is_space: Callable[[str], bool])
 
 @functools.cache
 def _candidates() -> tuple[int, ...]:
-    """The characters beyond ASCII that are white space, or in some case not one such character."""
+    """Return the characters beyond ASCII that are white space or change in some unusual way.
+
+    In upper or lower case, these become several characters or an ASCII character.
+    """
 
     def is_usual(text: str) -> bool:
         cases = text.upper(), text.lower()

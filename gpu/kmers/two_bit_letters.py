@@ -1,4 +1,6 @@
-"""Four letters at once by their bits 1 and 2: FourLetters of cuda/kmers/plain_rows.cuh.
+"""Tables for alphabets of four letters that differ in bits 1 and 2 of their ASCII codes.
+
+cuda/kmers/plain_rows.cuh (FourLetters) reads them to map several letters at once.
 
 Example: these bits of A, C, T and G are 0, 1, 2 and 3.
 """
@@ -20,11 +22,11 @@ FALLBACK = sum(
 )
 ANY_CASE, OWN_CASE = 0xDFDFDFDF, 0xFFFFFFFF
 NO_LETTERS = 0x06
-"""Four letters of which none stands in the slot that its bits 1 and 2 name."""
+"""A value of `four_letters` that no letter matches."""
 
 
 def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
-    """Of k-mers, with the letters' codes; `four_letters` is 0 where they are no such letters."""
+    """Return the fields for k-mers, with the letters' codes; `four_letters` is 0 if none apply."""
     letters, is_upper = model.letters.encode(), model.case == "upper"
     slots = {letter >> 1 & 3: letter for letter in letters}
     any_case = letters + letters.lower() if is_upper else letters
@@ -46,7 +48,7 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
 
 
 def four_characters(entries: UInt32s) -> Numbers:
-    """Of characters, with the ids of A, C, G and T; none of the four where these are not plain."""
+    """Return the fields for characters, with the ids of A, C, G and T if these have plain ids."""
     upper, lower = list(b"ACGT"), list(b"acgt")
     if (entries[upper] >= NUM_BYTES).any():
         return {"four_letters": NO_LETTERS, "four_fold": OWN_CASE}

@@ -238,7 +238,7 @@ LAYOUTS = {
             # find_special writes, accept_special reads last; then forward_windows, repairs and
             # write_letter_ids write ids.
             "special_matches": "ids",
-            # turn_rows reads it last; then frame_rows writes framed_offsets.
+            # augment_rows reads it last; then frame_rows writes framed_offsets.
             "sent_begins": "framed_offsets",
             # forward_windows writes, walk_windows reads last; then repairs write window_ranks.
             "deferred_windows": "window_ranks",

@@ -24,7 +24,7 @@ from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import Family
 from gpu.kernels.job import WORD
 from gpu.runtime.device import Device
-from gpu.vocabulary.device_tables import Prepared, prepare
+from gpu.vocabulary.device_tables import DeviceTables, prepare
 from vocabularies.model.vocabulary import Vocabulary
 
 ALIGNMENT = 256
@@ -101,7 +101,7 @@ class VocabularyCache:
         self,
         device: Device,
         budget_bytes: int,
-        prepare: Callable[[Vocabulary, int], Prepared] = prepare,
+        prepare: Callable[[Vocabulary, int], DeviceTables] = prepare,
     ) -> None:
         self.device, self.budget_bytes = device, budget_bytes
         self.used_bytes = self.num_evicted = 0
@@ -189,7 +189,7 @@ class VocabularyCache:
                 self._making.discard(digest)
                 self._changed.notify_all()
 
-    def _upload(self, prepared: Prepared) -> Resident:
+    def _upload(self, prepared: DeviceTables) -> Resident:
         """Copy the arrays of a vocabulary to the device; it has one user and is not yet cached."""
         places, size = {}, 0
         for name, array in prepared.arrays.items():

@@ -1,6 +1,6 @@
-"""A vocabulary's tokens as the table that cuda/decode/spell_ids.cuh spells ids from.
+"""Makes the table from which cuda/decode/spell_ids.cuh spells ids: the bytes of each token.
 
-NumPy only; knows no batch.
+NumPy only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ NO_BYTES, IS_SPECIAL = constant("NO_BYTES"), constant("IS_SPECIAL")
 
 
 def decode_table(vocabulary: Vocabulary) -> NDArray[np.uint32]:
-    """uint32[V, 4]: flags and length of each id, and its bytes, or where they begin.
+    """Return uint32[V, 4]: the flags and length of each id, then its bytes or their place.
 
-    Places are those of the tokens joined, as BpeTables.token_bytes and TokenTable.data are.
+    Places count in the joined tokens, BpeTables.token_bytes and TokenTable.data.
 
     Raises:
-        NotCovered: ids stand for more than their bytes, one after another.
+        NotCovered: the decoder does more than join the bytes of the ids.
 
     Example: id 5 is "abc", which gives the words 3, 0x636261, 0, 0.
     """

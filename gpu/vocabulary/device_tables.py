@@ -1,6 +1,6 @@
-"""A vocabulary as everything that the kernels look up: the tables of all stages, by Job field.
+"""Makes the tables of a vocabulary for all kernels, by Job field.
 
-NumPy only; knows no device and no batch.
+NumPy only, without devices and batches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.dna.tables import prepare_dna
 from gpu.errors import NotCovered
 from gpu.kernels.families import COMPOSED, TEXT, Family
-from gpu.kmers.letter_tables import symbol_tables
+from gpu.kmers.letter_tables import letter_tables_of
 from gpu.text.bpe_tables import PAIRS_A_BUCKET, SHORT_A_BUCKET, BpeTables, bpe_tables, shift_of
 from gpu.text.nfc_check import composed_leads, composed_tables, only_composes
 from gpu.text.pretokenizer_automaton import automaton
@@ -26,13 +26,14 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """What a vocabulary has on the device, by the Job field it is for.
+class DeviceTables:
+    """The tables of a vocabulary.
 
     Attributes:
         family: the kernels that compute it.
-        arrays, numbers: by that field.
-        num_rounds: rounds of special tokens.
+        arrays: the arrays that are copied to the device, by Job field.
+        numbers: the values of other Job fields.
+        num_rounds: the number of rounds in which special tokens are matched.
     """
 
     family: Family
@@ -41,20 +42,20 @@ class Prepared:
     num_rounds: int
 
 
-MAX_TEMPLATE = 16  # The workspaces have room for so many a row.
+MAX_TEMPLATE = 16  # Begin and end tokens of a row for which workspaces have room.
 TOKEN_PADDING = 16  # Readable bytes behind the tokens, see cuda/common/job.cuh.
 
 
-def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
-    """The tables of a vocabulary: those of its family, and those that all families have.
+def prepare(vocabulary: Vocabulary, seed: int) -> DeviceTables:
+    """Make the tables of a vocabulary; `seed` is the key of the hash functions.
 
     Raises:
-        NotCovered: the kernels cannot compute the vocabulary.
+        NotCovered: the kernels do not support the vocabulary.
     """
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
-    own, whole = _own_tables(vocabulary, seed)
-    special = special_tables(vocabulary, seed, whole, is_rewritten=bool(own.family.between))
+    own, whole_tokens = _family_tables(vocabulary, seed)
+    special = special_tables(vocabulary, seed, whole_tokens, is_rewritten=bool(own.family.between))
     arrays = {
         **own.arrays,
         **_arrays_of(special),
@@ -70,36 +71,39 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
         "num_suffix": len(vocabulary.suffix),
         "seed": seed,
     }
-    # Special tokens that are words among k-mers are no borders of the text.
+    # Where k-mers stand in words, a special token is a word and does not split the text.
     num_rounds = 0 if numbers.get("has_words") else special.num_rounds
-    return Prepared(own.family, arrays, numbers, num_rounds)
+    return DeviceTables(own.family, arrays, numbers, num_rounds)
 
 
-def _own_tables(vocabulary: Vocabulary, seed: int) -> tuple[Prepared, dict[bytes, int]]:
-    """What a vocabulary's own kernels read; and the tokens that only a whole stretch is."""
-    whole: dict[bytes, int] = {}
-    symbols = symbol_tables(vocabulary)
-    if symbols is None and isinstance(vocabulary.model, Bpe) and not vocabulary.model.byte_level:
-        family, arrays, numbers, whole = prepare_dna(vocabulary)
-        symbols = family, arrays, numbers
-    if symbols is None:
-        return prepare_text(vocabulary, seed), whole
-    family, arrays, numbers = symbols
-    tokens = token_table(vocabulary)
-    return Prepared(family, arrays | {"token_bytes": _padded(tokens.data)}, numbers, 0), whole
+def _family_tables(vocabulary: Vocabulary, seed: int) -> tuple[DeviceTables, dict[bytes, int]]:
+    """Make the tables of a vocabulary's family; also return the tokens that only match whole."""
+    letters = letter_tables_of(vocabulary)
+    if letters is not None:
+        arrays = letters.arrays | _token_bytes(vocabulary)
+        return DeviceTables(letters.family, arrays, letters.numbers, 0), {}
+    if isinstance(vocabulary.model, Bpe) and not vocabulary.model.byte_level:
+        dna = prepare_dna(vocabulary)
+        arrays = dna.arrays | _token_bytes(vocabulary)
+        return DeviceTables(dna.family, arrays, dna.numbers, 0), dna.whole_tokens
+    return prepare_text(vocabulary, seed), {}
 
 
-def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
-    """The tables of the family `text`.
+def _token_bytes(vocabulary: Vocabulary) -> dict[str, NDArray[np.generic]]:
+    return {"token_bytes": _padded(token_table(vocabulary).data)}
+
+
+def prepare_text(vocabulary: Vocabulary, seed: int) -> DeviceTables:
+    """Make the tables of a vocabulary of the family `text`.
 
     Raises:
-        NotCovered: its kernels cannot compute the vocabulary.
+        NotCovered: its kernels do not support the vocabulary.
     """
     composes = only_composes(vocabulary)
     if vocabulary.normalizers and not composes:
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     try:
-        # Motifs are cut out with the special tokens; what they leave is one pretoken.
+        # Motifs are matched with the special tokens; the text between them is one pretoken.
         rule = automaton("none" if vocabulary.motifs else vocabulary.pretokenizer)
     except ValueError as error:
         raise NotCovered(str(error)) from error
@@ -124,16 +128,16 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
         "num_classes": rule.num_classes,
         "composed_leads": composed_leads() if composes else 0,
     }
-    return Prepared(COMPOSED if composes else TEXT, arrays, numbers, 0)
+    return DeviceTables(COMPOSED if composes else TEXT, arrays, numbers, 0)
 
 
 def _padded(token_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """With the bytes behind them that kernels read beside the last token's."""
+    """Append the bytes that kernels read behind the last token."""
     return np.concatenate([token_bytes, np.zeros(TOKEN_PADDING, np.uint8)])
 
 
 def _arrays_of(tables: BpeTables | SpecialTables) -> dict[str, NDArray[np.generic]]:
-    """The arrays among the attributes, by name."""
+    """Return the attributes that are arrays, by name."""
     values = {name: getattr(tables, name) for name in tables.__slots__}
     return {
         name: np.ascontiguousarray(value)

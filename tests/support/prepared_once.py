@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from gpu.kernels.families import TEXT
-from gpu.vocabulary.device_tables import Prepared, prepare
+from gpu.vocabulary.device_tables import DeviceTables, prepare
 from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["prepare_once"]
 
 LARGE, MOST = 10_000, 6  # Ids that take long, a second or two; vocabularies of some 40 MB each.
-_kept: OrderedDict[str, Prepared] = OrderedDict()  # Least recently used first.
+_kept: OrderedDict[str, DeviceTables] = OrderedDict()  # Least recently used first.
 
 
-def prepare_once(vocabulary: Vocabulary, seed: int) -> Prepared:
+def prepare_once(vocabulary: Vocabulary, seed: int) -> DeviceTables:
     """What `device_tables.prepare` gives; for a large vocabulary of text what it gave before.
 
     The tables have the seed of the first call, and nobody may write into them.

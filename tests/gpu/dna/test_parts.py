@@ -161,13 +161,13 @@ def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     data, places = engine.device.allocate_pinned(TAKE_IN_BYTES + 1), []
     data[:] = np.frombuffer(bases(1, len(data)).encode(), np.uint8)
-    take_text = call.SmallCall.take_text
+    stage_text = call.SmallCall.stage_text
 
-    def taken(self, fused):
-        take_text(self, fused)
+    def staged(self, fused):
+        stage_text(self, fused)
         places.append(self.text.address)
 
-    monkeypatch.setattr(call.SmallCall, "take_text", taken)
+    monkeypatch.setattr(call.SmallCall, "stage_text", staged)
     offsets = np.array([0, len(data)], np.int64)
     pinned, other = (
         engine.encode(vocabulary, Batch(data=text, offsets=offsets, options=PLAIN)).ids.tolist()
@@ -279,7 +279,7 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, adds):
 
 
 def kernel_of(vocabulary: Vocabulary) -> str:
-    return dna_tables.prepare_dna(vocabulary)[0].bases
+    return dna_tables.prepare_dna(vocabulary).family.bases
 
 
 @pytest.mark.slow

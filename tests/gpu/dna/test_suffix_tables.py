@@ -139,7 +139,7 @@ def test_which_kernels_find_paths(monkeypatch):
 
 
 def kernels_of(vocabulary: Vocabulary) -> list[str]:
-    content = dna_tables.prepare_dna(vocabulary)[0].content
+    content = dna_tables.prepare_dna(vocabulary).family.content
     return [name for name in content if name.startswith(("forward_", "walk_"))]
 
 

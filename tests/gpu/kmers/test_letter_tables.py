@@ -207,7 +207,7 @@ def test_what_the_kernels_cannot_do_they_say():
         (swapped, "something else"),
     ):
         with pytest.raises(NotCovered, match=why):
-            letter_tables.symbol_tables(vocabulary)
+            letter_tables.letter_tables_of(vocabulary)
 
 
 @pytest.mark.parametrize("name", ["hyenadna", "nt_v2", "mtdna6"])

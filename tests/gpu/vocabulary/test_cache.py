@@ -14,7 +14,7 @@ import pytest
 from gpu.errors import OutOfMemory
 from gpu.kernels.families import TEXT
 from gpu.vocabulary.cache import VocabularyCache
-from gpu.vocabulary.device_tables import Prepared, prepare
+from gpu.vocabulary.device_tables import DeviceTables, prepare
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
@@ -28,9 +28,11 @@ def vocabulary(name: str, size: int = SIZE) -> Any:
     return SimpleNamespace(digest=name, size=size)
 
 
-def arrays(wanted: Any, seed: int) -> Prepared:
+def arrays(wanted: Any, seed: int) -> DeviceTables:
     numbers = {"has_whole_only": 0, "seed": ord(wanted.digest)}
-    return Prepared(TEXT, {"pairs": np.full(wanted.size, ord(wanted.digest), np.uint8)}, numbers, 1)
+    return DeviceTables(
+        TEXT, {"pairs": np.full(wanted.size, ord(wanted.digest), np.uint8)}, numbers, 1
+    )
 
 
 A, B, C, D = map(vocabulary, "abcd")
@@ -140,7 +142,7 @@ def test_one_that_is_idle_leaves_before_one_that_is_in_use() -> None:
 def test_many_threads_make_one_resident_and_nobody_waits_for_another_vocabulary() -> None:
     gate, made = threading.Event(), []
 
-    def slowly(wanted: Any, seed: int) -> Prepared:
+    def slowly(wanted: Any, seed: int) -> DeviceTables:
         made.append(wanted.digest)
         assert wanted is not A or gate.wait(60)
         return arrays(wanted, seed)

@@ -27,7 +27,7 @@ from gpu.memory.workspace_layout import BYTES_A_ROW, TILE, Capacity
 from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Bytes
 from gpu.vocabulary.cache import Resident, VocabularyCache
-from gpu.vocabulary.device_tables import Prepared
+from gpu.vocabulary.device_tables import DeviceTables
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 
 __all__ = ["redzones"]
@@ -183,7 +183,7 @@ def redzones() -> Iterator[RedzoneDevice]:
         size = max(TILE, num_bytes, BYTES_A_ROW * num_rows)
         return Workspace(self.device, Capacity(size, max(1, num_rows), layout))
 
-    def upload(self: VocabularyCache, prepared: Prepared) -> Resident:
+    def upload(self: VocabularyCache, prepared: DeviceTables) -> Resident:
         fields.clear()
         places, size = cut({name: array.nbytes for name, array in prepared.arrays.items()}, 0)
         address = self._allocate(size)
