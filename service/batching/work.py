@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,3 +249,25 @@ class Result(Generic[Output]):
 
 AnyWork = WorkItem[Any]
 AnyResult = Result[Any]
+
+
+class CostKey(NamedTuple):
+    """What the cost of a byte depends on: a vocabulary and an operation."""
+
+    digest: str
+    operation: str
+
+
+class QueueKey(NamedTuple):
+    """What all work items of one queue have in common, so that they can be one batch."""
+
+    cost_key: CostKey
+    skip_special_tokens: bool
+    is_long: bool
+
+
+def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
+    """Make the key of the queue that a work item belongs to."""
+    is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
+    skip = isinstance(work, DecodeWork) and work.skip_special_tokens
+    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, is_long)

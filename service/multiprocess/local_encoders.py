@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from time import perf_counter
 from typing import Any
 
-from service.batching.batch import join_texts
+from service.batching.runner import join_texts
 from service.batching.work import TextWork
 from service.engines.base import Engine
 from service.engines.eviction import choose_evicted

@@ -19,16 +19,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from service.batching.batch import (
+from service.batching.batcher import NUM_PREPARED
+from service.batching.runner import (
+    MAX_INLINE_S,
     BatchResults,
+    Finish,
+    LocalRunner,
     join_id_rows,
     join_texts,
     split_counted,
     split_decoded,
     split_encoded,
 )
-from service.batching.queues import NUM_PREPARED, QueueKey
-from service.batching.runner import MAX_INLINE_S, Finish, LocalRunner
 from service.batching.work import (
     AnyResult,
     AnyWork,
@@ -36,6 +38,7 @@ from service.batching.work import (
     DecodeWork,
     EncodeWork,
     IdRows,
+    QueueKey,
     TextWork,
 )
 from service.core.errors import DeadlinePassed, EngineLost, ServiceError

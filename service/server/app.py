@@ -21,9 +21,8 @@ from service.apis.native import training_jobs as training_routes
 from service.apis.native import vocabularies as vocabulary_routes
 from service.apis.oip import http_routes
 from service.apis.oip.state import OipState, make_oip_state
-from service.batching.batch import PlaceIds
 from service.batching.batcher import Batcher
-from service.batching.runner import LocalRunner
+from service.batching.runner import LocalRunner, PlaceIds
 from service.batching.work import GONE
 from service.core.call import get_call
 from service.core.errors import ServiceError

@@ -10,9 +10,8 @@ from time import perf_counter
 import pytest
 
 from service.batching.batcher import Batcher
-from service.batching.queues import CostKey
 from service.batching.runner import CostModel, LocalRunner
-from service.batching.work import ClientGone, DecodeWork, EncodeWork, Result
+from service.batching.work import ClientGone, CostKey, DecodeWork, EncodeWork, Result
 from service.core.errors import DeadlinePassed, Draining, QueueFull
 from service.core.settings import Settings
 from service.observability.metrics import Metrics

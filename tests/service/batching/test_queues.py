@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.batching.queues import QUANTUM, Queue
+from service.batching.batcher import QUANTUM, Queue
 from service.batching.work import EncodeWork
 from tests.support.fake_engine import byte_vocabulary
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from service.batching.queues import CostKey
-from service.batching.work import EncodeWork
+from service.batching.work import CostKey, EncodeWork
 from service.core.errors import EngineLost
 from service.core.settings import Settings
 from service.multiprocess.front_end import FrontEnd

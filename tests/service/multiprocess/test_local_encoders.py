@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.batching.queues import CostKey
-from service.batching.work import EncodeWork
+from service.batching.work import CostKey, EncodeWork
 from service.engines.base import Holding, Residency, SelfTest
 from service.engines.cpu.engine import CpuEngine
 from service.multiprocess import local_encoders, remote_runner

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from service.apis.bulk import text as bulk_text
-from service.batching.batch import run_works
+from service.batching.runner import run_works
 from service.batching.work import EncodeWork
 from service.engines.cpu.engine import CpuEngine
 from service.http import asgi_fast_path
