@@ -1,12 +1,13 @@
 """HTTP below the routes: bodies, streaming answers, error shapes, and the fast path.
 
-`asgi_fast_path` answers the frequent calls in front of FastAPI; `access` checks the key of every
-request before. `request_body` counts bodies, `decompression` unpacks them, and `body_takeover`
-receives large ones without copies. `streaming_response` and `backpressure` send answers while they
-are made. `json_response` makes answers of JSON, `error_responses` shapes errors for each protocol,
-and `openapi` describes them; `dependencies` gives routes their service.
+`access` checks the key of every request, and `asgi_fast_path` answers the frequent calls in front
+of FastAPI. `request_body` reads bodies and limits their size, `decompression` unpacks them, and
+`body_takeover` receives large ones without copies. `streaming_response` and `backpressure` send
+answers while they are made. `json_response` makes JSON answers, `error_responses` writes errors in
+the form of each protocol, and `openapi` describes them. `query_options` refuses unknown options;
+`dependencies` gives routes their service. `connection` works below ASGI.
 
-Called by the routes and the application; its subpackage `connection` works below ASGI.
+Called by the routes and the application.
 
-Every body is limited in bytes after decompression, and every wait for a client has a limit.
+Every body is limited in bytes after decompression, and every wait for a client is limited in time.
 """

@@ -1,4 +1,4 @@
-"""Lets a request in before anything of it is read: its path, its key and its key's rate."""
+"""Checks a request before its body is read: its path, its key and the rate of its key."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from service.security.scopes import find_key, find_path_scope
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-CONTROL = frozenset(map(chr, (*range(32), 127)))
+CONTROL_CHARACTERS = frozenset(map(chr, range(32))) | {"\x7f"}
 
 
 def check_access(service: Service, scope: Scope) -> None:
-    """Check that a request's key may do what its path does, and count it against the key's limits.
+    """Check that a request's key has the scope of its path, and count it against the key's limits.
+
+    Args:
+        service: the service.
+        scope: the ASGI scope of the request.
 
     Raises:
         ServiceError: the key is missing, unknown or lacks the scope, or makes too many requests.
     """
     path = scope["path"]
-    if not CONTROL.isdisjoint(path):  # Routes and scopes would not read it alike.
+    # Routes and scopes would not read such a path alike.
+    if not CONTROL_CHARACTERS.isdisjoint(path):
         raise InvalidRequest("has a control character", "path")
-    needed = find_path_scope(scope["method"], path)
-    if needed is not None:
-        client = service.guard.check(find_key(scope["headers"]), needed)
+    needed_scope = find_path_scope(scope["method"], path)
+    if needed_scope is not None:
+        client = service.guard.check(find_key(scope["headers"]), needed_scope)
         service.guard.limits.admit(client)
         CLIENT.set(client)

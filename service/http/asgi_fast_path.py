@@ -1,4 +1,4 @@
-"""The fast path: pure ASGI in front of FastAPI for the calls that come by the thousand.
+"""The fast path: pure ASGI in front of FastAPI for the most frequent calls.
 
     request ─► path of the fast path? ─no───────► FastAPI (everything else)
                   │yes
@@ -6,8 +6,8 @@
                   │yes
                read body ─► operation ─► send
 
-FastAPI declares the same paths for openapi.json and answers their other bodies. What this saves
-stands in docs/decisions (ASGI fast path).
+FastAPI declares the same paths for openapi.json and answers their other bodies. docs/decisions
+has the time that this saves (ASGI fast path).
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ INLINE_CALLS: dict[str, Operation] = {
     "/v1/decode": DECODE,
     "/v1/decode/batch": DECODE_BATCH,
 }
-"""Calls whose answer is small where the body is: a connection answers them itself."""
+"""Calls that a connection answers itself, as their answers to small bodies are small."""
 FAST_PATH_CALLS = INLINE_CALLS | {"/v1/windows": WINDOWS}
 JSON_TYPE = (b"content-type", b"application/json")
-WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
+WHOLE_BYTES = 65_536  # An answer of up to this size is sent whole, with its length.
 
 
 class AsgiFastPath:
-    """Answers its calls itself and hands everything else to the application behind it."""
+    """Answers the calls of the fast path, and passes every other request to the application."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One ASGI connection."""
+        """Answer one ASGI connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -67,23 +67,25 @@ class AsgiFastPath:
         async def send_and_note(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status, call.times.head = message["status"], perf_counter()
+                status = message["status"]
+                call.times.head = perf_counter()
                 headers = message.get("headers", ())
                 message["headers"] = [*headers, *service.observer.answer_headers(call)]
             await send(message)
 
-        route, receive = "unmatched", _in_time(receive, service.settings.stream_idle_timeout_s)
+        route = "unmatched"
+        receive = _limit_wait(receive, service.settings.stream_idle_timeout_s)
         try:
             route = await self._answer(scope, call, receive, send_and_note)
         except BaseException:
             status = 500
             raise
         finally:
-            # FastAPI's are counted under their templates and not under each path.
+            # Requests of FastAPI's routes are counted by the route's template, not by the path.
             service.observer.finish(call, getattr(scope.get("route"), "path", route), status)
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
-        """Answer, and say under which name that is counted unless FastAPI knows one."""
+        """Answer, and return the name by which the request is counted if FastAPI has no route."""
         try:
             check_access(self.service, scope)
         except ServiceError as error:
@@ -92,7 +94,7 @@ class AsgiFastPath:
         operation = FAST_PATH_CALLS.get(scope["path"])
         is_json = call.media_type == b"application/json"
         if operation is None or scope["method"] != "POST" or not is_json:
-            await self._answer_behind(scope, receive, send)
+            await self._pass_on(scope, receive, send)
             return "unmatched"
         call.receive = receive
         try:
@@ -101,33 +103,32 @@ class AsgiFastPath:
             call.is_gone = True
         return cast(str, scope["path"])
 
-    async def _answer_behind(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application's answer; what it raises behind a whole one is in the log already."""
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer; drop its exceptions behind a whole answer.
+
+        Such exceptions are in the log already.
+        """
         is_whole = False
 
-        async def send_and_see(message: Any) -> None:
+        async def send_and_note(message: Any) -> None:
             nonlocal is_whole
             await send(message)
             is_whole = message["type"] == "http.response.body" and not message.get("more_body")
 
         try:
-            await self.app(scope, receive, send_and_see)
+            await self.app(scope, receive, send_and_note)
         except Exception:
-            if not is_whole:  # The server cuts it short.
+            if not is_whole:  # The server then ends the connection.
                 raise
 
 
-def _in_time(receive: Receive, idle_s: float) -> Receive:
-    """`receive` with a limit on how long a body may let wait for its next piece.
-
-    Raises:
-        BodyTimeout: nothing came of it for `idle_s`.
-    """
+def _limit_wait(receive: Receive, idle_s: float) -> Receive:
+    """Wrap `receive` so that it raises BodyTimeout if nothing of the body comes for `idle_s`."""
     is_whole = False
 
     async def receive_in_time() -> Message:
         nonlocal is_whole
-        if is_whole:  # All that can come is that the client leaves.
+        if is_whole:  # Only a disconnect can still come, at any time.
             return await receive()
         try:
             async with asyncio.timeout(idle_s):
@@ -141,11 +142,16 @@ def _in_time(receive: Receive, idle_s: float) -> Receive:
 
 
 async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_bytes") -> bytes:
-    """A whole request body.
+    """Read a whole request body.
+
+    Args:
+        receive: the ASGI callable.
+        max_bytes: the most bytes of the body.
+        setting: the name of that limit, for the refusal.
 
     Raises:
-        TooLarge: it is longer than `max_bytes`; the rest was not read.
-        ClientGone: the connection ended before the body did.
+        TooLarge: the body is longer than `max_bytes`; the rest was not read.
+        ClientGone: the client disconnected before the end of the body.
     """
     message = await receive()
     if message["type"] == "http.disconnect":
@@ -173,7 +179,7 @@ async def respond(
     receive: Receive,
     send: Send,
 ) -> None:
-    """Read, answer and send one call; every refusal is a problem document."""
+    """Read, answer and send one call; send a problem document if it is refused."""
     try:
         max_bytes = service.settings.max_body_bytes
         if call.content_length > max_bytes:
@@ -182,13 +188,13 @@ async def respond(
         if call.encoding is None:
             body = await read_body(receive, max_bytes)
         else:
-            packed = RequestBody(receive, call.encoding, max_bytes)
-            body = bytes(await collect(packed, call.content_length))
+            compressed = RequestBody(receive, call.encoding, max_bytes)
+            body = bytes(await collect(compressed, call.content_length))
         read_timeout(call)
         refuse_options(call.query, (), "options of a JSON body stand in the body")
-        answered = await answer(service, operation, body, call)
+        pieces = await answer(service, operation, body, call)
         is_large = len(body) > LARGE_BYTES
-        service.observer.add_serialize_time(call, await send_pieces(send, answered, is_large))
+        service.observer.add_serialize_time(call, await send_pieces(send, pieces, is_large))
     except (ClientGone, asyncio.CancelledError):
         raise
     except Exception as error:
@@ -196,37 +202,38 @@ async def respond(
 
 
 async def send_problem(send: Send, call: Call, error: Exception) -> None:
-    """The refusal that an exception means, as a problem document."""
+    """Send the problem document of an exception, and note its code in the call."""
     refusal = as_service_error(error)
     call.refusal = refusal.code
     status, headers, document = problem(refusal)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": document})
-    error.__traceback__ = None  # It leads to the text, whose work has the refusal: a circle.
+    # The traceback refers to the text, whose work item refers to the error: break this circle.
+    error.__traceback__ = None
 
 
 async def send_pieces(send: Send, pieces: Iterable[bytes], is_large: bool = False) -> float:
-    """A small answer whole, with its length; a large one piece by piece, the loop kept free.
+    """Send a small answer whole, with its length, and a large one in pieces.
 
     Args:
         send: the ASGI callable.
-        pieces: of the answer.
-        is_large: a thread makes them, for what stands between two of them may take long.
+        pieces: the pieces of the answer, made while they are read.
+        is_large: let a thread make the pieces, as each may take long.
 
     Returns:
         The seconds in which the pieces were made.
     """
     iterator, seconds = iter(pieces), 0.0
 
-    async def more() -> bytes:
+    async def next_body() -> bytes:
         nonlocal seconds
         begin = perf_counter()
         body = await asyncio.to_thread(_gather, iterator) if is_large else _gather(iterator)
         seconds += perf_counter() - begin
         return body
 
-    body = await more()
-    rest = await more() if len(body) > WHOLE_BYTES else b""
+    body = await next_body()
+    rest = await next_body() if len(body) > WHOLE_BYTES else b""
     start: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": [JSON_TYPE]}
     if not rest:
         start["headers"].append((b"content-length", b"%d" % len(body)))
@@ -238,13 +245,13 @@ async def send_pieces(send: Send, pieces: Iterable[bytes], is_large: bool = Fals
     while rest:
         await send({"type": "http.response.body", "body": rest, "more_body": True})
         await asyncio.sleep(0)
-        rest = await more()
+        rest = await next_body()
     await send({"type": "http.response.body", "body": b""})
     return seconds
 
 
 def _gather(iterator: Iterator[bytes]) -> bytes:
-    """The next pieces, until they are more than WHOLE_BYTES; b"" at the end."""
+    """Join the next pieces until they have more than WHOLE_BYTES; return b"" at the end."""
     gathered: list[bytes] = []
     size = 0
     for piece in iterator:

@@ -1,4 +1,4 @@
-"""Answers of streams that are written while they are sent; what waits is bounded."""
+"""Sends the answers of streams while they are written, with a limit on the unsent bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from service.operations.stream_budget import StreamBudget
 if TYPE_CHECKING:
     from starlette.types import Send
 
-SEND_BYTES = 1 << 20  # Measured: 64 KiB pieces go out at a third of the speed, one piece at half.
+SEND_BYTES = 1 << 20  # 64 KiB pieces are sent at a third of this speed, an unsplit answer at half.
 
 
 class BoundedSender:
-    """An answer of unknown length that is written while it is sent; what waits is bounded.
+    """Sends an answer of unknown length while it is written, and limits its unsent bytes.
 
     Args:
         send: the ASGI callable.
-        media_type: Content-Type of the answer.
-        budget: what this and all other streams may hold.
-        idle_s: the longest time in which the client may take nothing.
+        media_type: the Content-Type of the answer.
+        budget: limits the unsent bytes of this and all other streams.
+        idle_s: the most seconds in which the client may read nothing.
 
-    The answer begins with the first byte, so that what goes wrong before it is still refused.
+    The head of the answer is sent with its first byte, so that an earlier error is still a refusal.
     """
 
     def __init__(self, send: Send, media_type: str, budget: StreamBudget, idle_s: float) -> None:
@@ -38,7 +38,7 @@ class BoundedSender:
         self._is_closed = False
 
     async def put(self, *pieces: bytes | memoryview) -> None:
-        """Hand bytes on; waits while too many have not been sent."""
+        """Add pieces of the answer; wait while too many bytes are unsent."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._budget.can_add(self._num_bytes))
             for data in pieces:
@@ -52,20 +52,24 @@ class BoundedSender:
         self._budget.num_bytes += num_bytes
 
     async def drop(self) -> None:
-        """Let go of what will not be sent any more."""
+        """Drop the unsent bytes, which will not be sent any more."""
         async with self._changed:
             self._waiting.clear()
             self._count(-self._num_bytes)
             self._changed.notify_all()
 
     async def close(self) -> None:
-        """Nothing more will come."""
+        """End the answer; no more pieces are added."""
         async with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     async def run(self) -> None:
-        """Send until everything is sent."""
+        """Send the answer until it is closed and all of it is sent.
+
+        Raises:
+            DeadlinePassed: the client has read nothing for too long.
+        """
         has_begun = False
         while (piece := await self._next()) is not None:
             if not has_begun:

@@ -1,14 +1,14 @@
-"""The rest of a body, received straight into the memory of whoever reads it.
+"""Receives the rest of a body from the socket directly into the reader's memory.
 
-On uvicorn's way a byte is copied four times before a route sees it: out of the socket, by the
-parser, into the request's buffer, out of it. A body whose length is known needs no parser:
+By uvicorn a byte is copied four times before a route has it: out of the socket, by the parser, into
+the request's buffer, and out of it. A body of known length needs no parser:
 
     parser ─► head, first piece ─► route ─► take_over ─► socket ─► the reader's memory
                                                 └ after the last byte the connection is uvicorn's
                                                   again, with a new parser for the next request
 
-A reader that gives up before the body's end leaves the connection where it is: it is closed after
-the answer, because nobody knows any more where the next request begins.
+If a reader stops before the end of the body, the connection is closed after the answer, because
+the begin of the next request is not known.
 """
 
 from __future__ import annotations
@@ -23,35 +23,40 @@ from service.batching.work import ClientGone
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-PROTOCOL = "warptok.protocol"  # Among the extensions of a request's scope.
-WORTH_BYTES = 1 << 16  # For less the change is not worth its while.
-TICK_BYTES = 1 << 18  # Received before others have their turn; all that had come took up to 17 ms.
+PROTOCOL = "warptok.protocol"  # The extension of a request's scope that is uvicorn's protocol.
+MIN_BYTES = 1 << 16  # For a shorter rest the takeover does not pay.
+TICK_BYTES = 1 << 18  # The most bytes at once; receiving all that had come took up to 17 ms.
 
 
 class BodyReceiver(asyncio.BufferedProtocol):
-    """A connection's protocol until a body has ended.
+    """The protocol of a connection from a takeover until the body has ended.
 
     Args:
-        http: uvicorn's protocol, whose connection it is.
-        cycle: the request, as uvicorn knows it.
-        num_left: bytes that the body still has, at least one.
+        http: uvicorn's protocol of the connection.
+        cycle: uvicorn's object of the request.
+        num_remaining: the bytes of the body that were not received yet, at least one.
     """
 
-    def __init__(self, http: Any, cycle: Any, num_left: int) -> None:
+    def __init__(self, http: Any, cycle: Any, num_remaining: int) -> None:
         self._http = http
         self._cycle = cycle
-        self.num_left = num_left
+        self.num_remaining = num_remaining
         self._view = memoryview(b"")
         self._size = 0
-        self._wanted = 0
-        self._woken: asyncio.Future[None] | None = None
+        self._min_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
 
     @classmethod
     def take_over(cls, scope: Scope, num_received: int) -> BodyReceiver | None:
-        """The connection of a request of which so many bytes of the body were read, all there were.
+        """Take over the connection of a request.
 
-        None where the body ends within a few bytes, has no known length, or the server is none
-        whose connections can be taken over.
+        Args:
+            scope: the ASGI scope of the request.
+            num_received: the bytes of the body that were read; uvicorn has received no others.
+
+        Returns:
+            None if less than MIN_BYTES remain, the length is not known, or the server's connections
+            cannot be taken over.
         """
         http = scope.get("extensions", {}).get(PROTOCOL)
         headers = dict(scope["headers"])
@@ -61,40 +66,43 @@ class BodyReceiver(asyncio.BufferedProtocol):
         is_ours = cycle is not None and cycle.scope["headers"] is scope["headers"]
         if not is_ours or not cycle.more_body or cycle.disconnected or cycle.body:
             return None
-        num_left = int(length) - num_received if length.isdigit() else 0
-        if num_left < WORTH_BYTES:
+        num_remaining = int(length) - num_received if length.isdigit() else 0
+        if num_remaining < MIN_BYTES:
             return None
-        receiver = cls(http, cycle, num_left)
-        http.flow.pause_reading()  # A transport asks only at the begin what its protocol is.
+        receiver = cls(http, cycle, num_remaining)
+        # A transport that is reading keeps its old protocol.
+        http.flow.pause_reading()
         http.transport.set_protocol(receiver)
         return receiver
 
-    async def read_into(self, view: memoryview, wanted: int, idle_s: float | None = None) -> int:
-        """Receive until so many bytes or all of the body have come; maybe more of them.
+    async def read_into(self, view: memoryview, min_bytes: int, idle_s: float | None = None) -> int:
+        """Receive at least `min_bytes`, or the rest of the body; return how many bytes came.
 
         Args:
-            view: where they go; more never come.
-            wanted: at most as many as there is room for.
-            idle_s: the longest time without any.
+            view: the memory for the bytes, and the most of them.
+            min_bytes: at most the size of the view.
+            idle_s: the most seconds in which nothing comes; None: any.
 
         Raises:
-            TimeoutError: nothing came for that long.
-            ClientGone: the connection ended before the body did.
+            TimeoutError: nothing came for `idle_s`.
+            ClientGone: the client disconnected before the end of the body.
         """
-        self._view, self._size = view[: self.num_left], 0
-        self._wanted = min(wanted, self.num_left)
+        self._view = view[: self.num_remaining]
+        self._size = 0
+        self._min_bytes = min(min_bytes, self.num_remaining)
         loop = asyncio.get_running_loop()
         try:
-            while self._size < self._wanted:
+            while self._size < self._min_bytes:
                 if self._cycle.disconnected:
                     raise ClientGone
-                before, self._woken = self._size, loop.create_future()
+                size_before = self._size
+                self._waiter = loop.create_future()
                 self._http.flow.resume_reading()
                 try:
                     async with asyncio.timeout(idle_s):
-                        await self._woken
+                        await self._waiter
                 except TimeoutError:
-                    if self._size == before:
+                    if self._size == size_before:
                         raise
         except BaseException:
             self._cycle.keep_alive = False
@@ -102,13 +110,13 @@ class BodyReceiver(asyncio.BufferedProtocol):
         finally:
             self._http.flow.pause_reading()
             self._view = memoryview(b"")
-        self.num_left -= self._size
-        if not self.num_left:
+        self.num_remaining -= self._size
+        if not self.num_remaining:
             self._give_back()
         return self._size
 
     def _give_back(self) -> None:
-        """The connection is uvicorn's again, as it is after a body."""
+        """Make uvicorn's protocol that of the connection again, in the state behind a body."""
         http = self._http
         http.parser = type(http.parser)(http)
         http.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -123,20 +131,22 @@ class BodyReceiver(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, num_bytes: int) -> None:
         self._size += num_bytes
-        if self._size >= self._wanted:
+        if self._size >= self._min_bytes:
             self._http.flow.pause_reading()
             self._wake()
-        elif num_bytes == TICK_BYTES:  # There is more, which the loop would read at once.
+        elif num_bytes == TICK_BYTES:  # There is more; let other connections be read before it.
             self._http.flow.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._continue)
 
-    def _go_on(self) -> None:
-        if self._woken is not None and not self._woken.done():
+    def _continue(self) -> None:
+        """Read on, if `read_into` still waits."""
+        if self._waiter is not None and not self._waiter.done():
             self._http.flow.resume_reading()
 
     def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        """Wake `read_into`, if it waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     @override
     def eof_received(self) -> None:

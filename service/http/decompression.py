@@ -1,4 +1,4 @@
-"""Decompresses bodies while they arrive: gzip, deflate and zstd, no more than a piece at once."""
+"""Decompresses bodies while they arrive, in pieces: gzip, deflate and zstd."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
 
 
 class Gzip:
-    """Members one after another, as bgzip writes them; zeros behind one are left out."""
+    """Decompresses gzip, also with several members, as bgzip writes it, and zeros behind a member.
 
-    name, wbits, padding = "gzip", 31, b"\0"
+    Attributes:
+        name: the name of the encoding in refusals.
+        wbits: zlib's parameter for the format.
+        padding: the bytes that are skipped behind a member.
+    """
+
+    name = "gzip"
+    wbits = 31
+    padding = b"\0"
 
     def __init__(self) -> None:
         self.member = isal_zlib.decompressobj(self.wbits)
@@ -29,13 +37,13 @@ class Gzip:
         self._begin = b""
 
     def check_end(self) -> None:
-        """Raises EOFError where the last member, or a member behind it, is missing."""
+        """Raise EOFError if the last member is not complete, or bgzip's end marker is missing."""
         if not self.member.eof:
             raise EOFError("it ends too early")
         self._blocks.check_end(self._begin)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        """Decompress the next bytes, at most PIECE_BYTES at once."""
         self._blocks.add(data)
         piece = b""
         while data or len(piece) == PIECE_BYTES:
@@ -54,13 +62,15 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """The same in zlib's frame, which HTTP calls deflate."""
+    """Decompresses zlib's format, which HTTP calls deflate."""
 
-    name, wbits, padding = "deflate", 15, b""
+    name = "deflate"
+    wbits = 15
+    padding = b""
 
 
 class Zstd:
-    """Frames one after another."""
+    """Decompresses zstd, also with several frames."""
 
     name = "zstd"
 
@@ -68,12 +78,12 @@ class Zstd:
         self.frame = ZstdDecompressor()
 
     def check_end(self) -> None:
-        """Raises EOFError where the last frame has not ended."""
+        """Raise EOFError if the last frame is not complete."""
         if not self.frame.eof:
             raise EOFError("it ends too early")
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        """Decompress the next bytes, at most PIECE_BYTES at once."""
         while True:
             if self.frame.eof:
                 if not data:
@@ -97,10 +107,10 @@ ENCODINGS: dict[str, Callable[[], Decompressor]] = {
 
 
 def make_decompressor(encoding: str | None) -> Decompressor | None:
-    """Make what reads an encoding; None where a body comes as it is.
+    """Make the decompressor of a Content-Encoding; None for a body that is not compressed.
 
     Raises:
-        UnsupportedFormat: the encoding is not read.
+        UnsupportedFormat: the encoding is not supported.
     """
     name = (encoding or "identity").strip().lower()
     if name == "identity":
@@ -114,10 +124,10 @@ def make_decompressor(encoding: str | None) -> Decompressor | None:
 
 
 def decompress(decompressor: Decompressor, data: bytes) -> Iterator[bytes]:
-    """Decompress some bytes, piece by piece.
+    """Decompress the next bytes of a body, piece by piece.
 
     Raises:
-        BadBody: they are not what the encoding says.
+        BadBody: the bytes are not valid in the encoding.
     """
     try:
         yield from decompressor.pieces(data)
@@ -127,7 +137,7 @@ def decompress(decompressor: Decompressor, data: bytes) -> Iterator[bytes]:
 
 
 def check_whole(decompressor: Decompressor) -> None:
-    """Raises BadBody where a body ended too early."""
+    """Raise BadBody if a body has ended too early."""
     try:
         decompressor.check_end()
     except EOFError as error:

@@ -1,4 +1,4 @@
-"""What FastAPI's routes ask for: the service that an application belongs to."""
+"""Gives FastAPI's routes the service of their application."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.operations.context import Service
 
 
 async def get_service(request: Request) -> Service:
-    """Get the service of a request's application."""
+    """Return the service of a request's application."""
     service: Service = request.app.state.service
     return service
 

@@ -1,4 +1,4 @@
-"""Refusals over HTTP: problem documents, or the words of the system that a path belongs to."""
+"""Makes refusals over HTTP: problem documents, or errors as the system of a path writes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_
 
 
 class Refusal(Response):
-    """The answer to a request that is refused; says so to whoever counts."""
+    """The answer to a refused request; it notes its code in the request's call.
+
+    Args:
+        code: the code of the refusal.
+        body: the content of the answer.
+        status: the HTTP status.
+        headers: the headers of the answer.
+    """
 
     def __init__(self, code: str, body: bytes, status: int, headers: dict[str, str]) -> None:
         super().__init__(body, status, headers)
@@ -36,58 +43,58 @@ class Refusal(Response):
 
 
 def make_problem_response(error: Exception) -> Refusal:
-    """Make a problem document of any exception."""
-    refused = as_service_error(error)
-    status, headers, body = problem(refused)
-    named = {name.decode(): value.decode() for name, value in headers}
-    return Refusal(refused.code, body, status, named)
+    """Make a refusal with the problem document of any exception."""
+    refusal = as_service_error(error)
+    status, headers, body = problem(refusal)
+    decoded = {name.decode(): value.decode() for name, value in headers}
+    return Refusal(refusal.code, body, status, decoded)
 
 
 def make_dialect_response(error: Exception, shape: Shape) -> Refusal:
-    """Word any exception as a system's clients read it."""
-    refused = as_service_error(error)
-    message = f"{refused.where}: {refused.message}" if refused.where else refused.message
-    headers = {name.decode(): value.decode() for name, value in refused.headers}
+    """Make a refusal of any exception in the form that a system's clients read."""
+    refusal = as_service_error(error)
+    message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
+    headers = {name.decode(): value.decode() for name, value in refusal.headers}
     headers["content-type"] = "application/json"
-    body = orjson.dumps(WORDINGS[shape](refused, message))
-    return Refusal(refused.code, body, _status(refused, shape), headers)
+    body = orjson.dumps(BODIES[shape](refusal, message))
+    return Refusal(refusal.code, body, _status(refusal, shape), headers)
 
 
-def _status(refused: ServiceError, shape: Shape) -> int:
-    """What the system itself would say where it knows fewer kinds of fault than we do."""
-    if refused.status == 422 and shape in ("openai", "anthropic", "llama_cpp"):
+def _status(refusal: ServiceError, shape: Shape) -> int:
+    """Return the status that the system itself would use; some have no 422."""
+    if refusal.status == 422 and shape in ("openai", "anthropic", "llama_cpp"):
         return 400
-    return refused.status
+    return refusal.status
 
 
-def _openai(refused: ServiceError, message: str) -> Any:
-    kind = OPENAI_TYPES.get(refused.status, "BadRequestError")
-    kind = "InternalServerError" if refused.status == 500 else kind
-    status = _status(refused, "openai")
-    error = {"message": message, "type": kind, "param": refused.where or None, "code": status}
+def _openai(refusal: ServiceError, message: str) -> Any:
+    kind = OPENAI_TYPES.get(refusal.status, "BadRequestError")
+    kind = "InternalServerError" if refusal.status == 500 else kind
+    status = _status(refusal, "openai")
+    error = {"message": message, "type": kind, "param": refusal.where or None, "code": status}
     return {"error": error}
 
 
-def _llama_cpp(refused: ServiceError, message: str) -> Any:
-    kind = "invalid_request_error" if refused.status < 500 else "server_error"
-    return {"error": {"code": _status(refused, "llama_cpp"), "message": message, "type": kind}}
+def _llama_cpp(refusal: ServiceError, message: str) -> Any:
+    kind = "invalid_request_error" if refusal.status < 500 else "server_error"
+    return {"error": {"code": _status(refusal, "llama_cpp"), "message": message, "type": kind}}
 
 
-def _tei(refused: ServiceError, message: str) -> Any:
-    return {"error": message, "error_type": TEI_TYPES.get(refused.status, "tokenizer")}
+def _tei(refusal: ServiceError, message: str) -> Any:
+    return {"error": message, "error_type": TEI_TYPES.get(refusal.status, "tokenizer")}
 
 
-def _anthropic(refused: ServiceError, message: str) -> Any:
-    kind = ANTHROPIC_TYPES.get(refused.status, "invalid_request_error")
-    kind = "api_error" if refused.status >= 500 else kind
+def _anthropic(refusal: ServiceError, message: str) -> Any:
+    kind = ANTHROPIC_TYPES.get(refusal.status, "invalid_request_error")
+    kind = "api_error" if refusal.status >= 500 else kind
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def _oip(refused: ServiceError, message: str) -> Any:
+def _oip(refusal: ServiceError, message: str) -> Any:
     return {"error": message}
 
 
-WORDINGS: dict[Shape, Callable[[ServiceError, str], Any]] = {
+BODIES: dict[Shape, Callable[[ServiceError, str], Any]] = {
     "openai": _openai,
     "llama_cpp": _llama_cpp,
     "tei": _tei,
@@ -98,32 +105,27 @@ WORDINGS: dict[Shape, Callable[[ServiceError, str], Any]] = {
 SHAPES: dict[str, Shape] = {
     "/v1/messages/count_tokens": "anthropic",
     "/decode": "tei",
-    **dict.fromkeys(
-        (
-            "/tokenize",
-            "/detokenize",
-            "/v1/tokenize",
-            "/v1/detokenize",
-            "/tokenizer_info",
-            "/v1/completions/render",
-            "/v1/chat/completions/render",
-            "/v1/responses/input_tokens",
-        ),
-        "openai",
-    ),
+    "/tokenize": "openai",
+    "/detokenize": "openai",
+    "/v1/tokenize": "openai",
+    "/v1/detokenize": "openai",
+    "/tokenizer_info": "openai",
+    "/v1/completions/render": "openai",
+    "/v1/chat/completions/render": "openai",
+    "/v1/responses/input_tokens": "openai",
 }
-
-
 PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}
 
 
 def find_shape(path: str) -> Shape | None:
-    """Find the system whose words a path's refusals have; None: our own."""
-    found = (shape for prefix, shape in PREFIXES.items() if f"{path}/".startswith(prefix))
-    return next(found, SHAPES.get(path))
+    """Find the system whose form the refusals of a path have; None: problem documents."""
+    for prefix, shape in PREFIXES.items():
+        if f"{path}/".startswith(prefix):
+            return shape
+    return SHAPES.get(path)
 
 
 def make_error_response(path: str, error: Exception) -> Refusal:
-    """Make the answer to a request that is refused."""
+    """Make the refusal of a request in the form of its path."""
     shape = find_shape(path)
     return make_problem_response(error) if shape is None else make_dialect_response(error, shape)

@@ -1,4 +1,4 @@
-"""Answers of JSON, written by orjson."""
+"""Makes JSON answers by orjson."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from fastapi import Response
 def make_json_response(
     value: Any, headers: dict[str, str] | None = None, status: int = 200
 ) -> Response:
-    """Make an answer of a value as JSON."""
+    """Make an answer with a value as JSON."""
     return Response(orjson.dumps(value), status, headers, "application/json")

@@ -1,7 +1,7 @@
-"""What openapi.json says beyond what the routes declare: the refusals that any path may answer.
+"""Adds refusals to openapi.json that the routes do not declare, as many routes have them.
 
-Keys, limits, the queue and the deadline are looked at in front of routes or by all of them, so that
-no route has to name them; each is described in the shape of its path (see error_responses.py).
+Such refusals are those for keys, limits, the queue and the deadline. Each is described in the form
+that its path has (error_responses.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field
 from service.http.error_responses import find_shape
 from service.security.scopes import OPEN
 
-EVERYWHERE = (401, 403, 422)
-FOUND = (400, 404, 503)
-READ = (400, 408, 413, 415, 429, 503, 504)
+ALL_PATHS = (401, 403, 422)
+NAMED_VOCABULARY = (400, 404, 503)  # Of paths that name a vocabulary, and of other systems' paths.
+WITH_BODY = (400, 408, 413, 415, 429, 503, 504)
 ERROR = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
 METHODS = ("get", "post", "put", "delete")
 
@@ -47,7 +47,7 @@ REFUSALS = {
     404: "No such vocabulary (near names are suggested), or no such job.",
     408: "Nothing came of the body for too long.",
     409: "The name means another vocabulary, or a job is in another state.",
-    412: "The vocabulary's digest is not the one asked for.",
+    412: "The vocabulary's digest is not the one in if_digest.",
     413: "Something is above a limit, which is named.",
     415: "A content type or format that is not read.",
     422: "A field, a row or a vocabulary file is wrong; the place is named.",
@@ -58,42 +58,42 @@ REFUSALS = {
 }
 
 
-def problem_content() -> dict[str, Any]:
-    """A refusal by its media type; whole, because its place in the document is not known here."""
+def make_problem_content() -> dict[str, Any]:
+    """Describe problem documents by their media type, without references to other schemas."""
     schema = Problem.model_json_schema()
     schema["properties"]["findings"]["items"] = schema.pop("$defs")["ProblemFinding"]
     return {"application/problem+json": {"schema": schema}}
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What openapi.json says of a call's refusals."""
-    content = problem_content()
+    """Describe the refusals of a call with these statuses, as FastAPI's decorators take them."""
+    content = make_problem_content()
     return {status: {"description": REFUSALS[status], "content": content} for status in statuses}
 
 
 def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    """FastAPI's description of its routes, with the refusals that they do not name."""
+    """Wrap the function that makes openapi.json, so that it adds the missing refusals."""
 
-    def described() -> dict[str, Any]:
+    def describe_with_refusals() -> dict[str, Any]:
         document = describe()
         for path, operations in document["paths"].items():
             for method in METHODS:
                 if method in operations and path not in OPEN:
-                    _add(path, method, operations[method]["responses"])
+                    _add_refusals(path, method, operations[method]["responses"])
         return document
 
-    return described
+    return describe_with_refusals
 
 
-def _add(path: str, method: str, responses: dict[str, Any]) -> None:
-    """The refusals of one operation; FastAPI's own 422, which nobody answers, gives way."""
+def _add_refusals(path: str, method: str, responses: dict[str, Any]) -> None:
+    """Add the refusals of one operation; replace FastAPI's 422, which this service never sends."""
     shape = find_shape(path)
-    content = problem_content() if shape is None else ERROR
-    statuses = [*EVERYWHERE]
+    content = make_problem_content() if shape is None else ERROR
+    statuses = [*ALL_PATHS]
     if "{" in path or shape is not None:
-        statuses += FOUND
+        statuses += NAMED_VOCABULARY
     if method in ("post", "put"):
-        statuses += READ
+        statuses += WITH_BODY
     for status in statuses:
         known = responses.get(str(status))
         if known is None or "HTTPValidationError" in str(known):

@@ -1,4 +1,4 @@
-"""Options in a query string that a call does not have: refused, as they would change nothing."""
+"""Refuses unknown options in a query string, which would have no effect."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from service.core.errors import InvalidRequest
 
 
 def refuse_options(query: bytes, known: Collection[str], why: str) -> None:
-    """Look at the names of a query string.
+    """Refuse a query string with an option that is not known.
+
+    Args:
+        query: the query string.
+        known: the names of the options.
+        why: the message of the refusal.
 
     Raises:
-        InvalidRequest: one is not known.
+        InvalidRequest: an option is not known.
     """
     if not query:
         return
@@ -24,14 +29,13 @@ def refuse_options(query: bytes, known: Collection[str], why: str) -> None:
             raise InvalidRequest(why, f"/{name}")
 
 
-def _declared_only(request: Request) -> None:
-    """Refuse what a route does not declare."""
+def _refuse_undeclared(request: Request) -> None:
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     known = [field.alias for field in route.dependant.query_params]
-    there = f"there are {', '.join(known)}" if known else "there are none"
-    refuse_options(request.scope["query_string"], known, f"is no option of this call; {there}")
+    possible = f"there are {', '.join(known)}" if known else "there are none"
+    refuse_options(request.scope["query_string"], known, f"is no option of this call; {possible}")
 
 
-DECLARED_ONLY = Depends(_declared_only)
-"""Of a router: no route of it takes a query option that it does not declare."""
+DECLARED_ONLY = Depends(_refuse_undeclared)
+"""A dependency of a router whose routes refuse query options that they do not declare."""

@@ -1,13 +1,13 @@
-"""Request bodies as bytes: decompressed and counted while they arrive, collected without joining.
+"""Reads request bodies: decompresses and counts them while they arrive.
 
-Knows no vocabulary and no route. The limit is on what comes out of the decompressor, and no more
-than a piece beyond it is ever made.
+The limit is on the decompressed bytes, and at most a piece beyond it is decompressed. Knows no
+vocabulary and no route.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from service.http.decompression import check_whole, decompress, make_decompresso
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
-FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
+FIRST_BYTES = 1 << 16  # The first size of the array for a body of unknown length; doubled if full.
 
 
 async def body_pieces(
@@ -31,21 +31,21 @@ async def body_pieces(
     setting: str = "max_body_bytes",
     idle_s: float | None = None,
 ) -> AsyncIterator[bytes]:
-    """The body of a request piece by piece, decompressed; none is empty.
+    """Read the body of a request in decompressed pieces, none of which is empty.
 
     Args:
         receive: the ASGI callable.
         encoding: the request's Content-Encoding.
-        max_bytes: the limit on the decompressed bytes; None: there is none.
-        setting: the limit's name, for the refusal.
-        idle_s: the longest wait for a piece; None: any.
+        max_bytes: the most decompressed bytes; None: any number.
+        setting: the name of that limit, for the refusal.
+        idle_s: the most seconds to wait for a piece; None: any.
 
     Raises:
-        UnsupportedFormat: an encoding that is not read.
-        BadBody: the body is not what its encoding says, or ends too early.
-        TooLarge: it has more bytes than `max_bytes`.
+        UnsupportedFormat: the encoding is not supported.
+        BadBody: the body is not valid in its encoding, or ends too early.
+        TooLarge: the body has more than `max_bytes`.
         BodyTimeout: nothing came for `idle_s`.
-        ClientGone: the connection ended before the body did.
+        ClientGone: the client disconnected before the end of the body.
     """
     decompressor = make_decompressor(encoding)
     size, more, is_empty = 0, True, True
@@ -59,7 +59,9 @@ async def body_pieces(
             raise ClientGone
         data, more = message.get("body", b""), message.get("more_body", False)
         is_empty = is_empty and not data
-        pieces = decompress(decompressor, data) if decompressor else ((data,) if data else ())
+        pieces: Iterable[bytes] = [data] if data else []
+        if decompressor:
+            pieces = decompress(decompressor, data)
         for piece in pieces:
             size += len(piece)
             if max_bytes is not None and size > max_bytes:
@@ -70,11 +72,11 @@ async def body_pieces(
 
 
 class RequestBody:
-    """A body that is read into the reader's memory; what can be is received there.
+    """Reads a body into memory of the reader, if possible directly from the socket.
 
     Args:
         receive, encoding, max_bytes, idle_s: as for `body_pieces`.
-        scope: the request's; None: nothing is received but through `receive`.
+        scope: the ASGI scope of the request; None: read only through `receive`.
         setting: the name of the limit `max_bytes`, for the refusal.
     """
 
@@ -90,48 +92,49 @@ class RequestBody:
         self._scope = scope
         self._idle_s = idle_s
         self._pieces = body_pieces(receive, encoding, max_bytes, setting, idle_s)
-        self._is_plain = scope is not None and make_decompressor(encoding) is None
+        self._can_take_over = scope is not None and make_decompressor(encoding) is None
         self._rest = memoryview(b"")
         self._num_received = 0
         self._receiver: BodyReceiver | None = None
 
-    async def read_into(self, buffer: NDArray[np.uint8], wanted: int | None = None) -> int:
-        """Read until so many bytes are there, or the body has ended; returns how many there are.
+    async def read_into(self, buffer: NDArray[np.uint8], min_bytes: int | None = None) -> int:
+        """Read at least `min_bytes`, fewer at the end of the body; return how many were read.
 
         Args:
-            buffer: where they go.
-            wanted: None: as many as there is room for.
+            buffer: the memory for the bytes, and the most of them.
+            min_bytes: None: fill the buffer.
 
         Raises:
             ServiceError, ClientGone: as `body_pieces`.
         """
-        size, wanted = 0, len(buffer) if wanted is None else wanted
+        size = 0
+        min_bytes = len(buffer) if min_bytes is None else min_bytes
         view = buffer.data
-        while size < wanted and await self.has_more():
+        while size < min_bytes and await self.has_more():
             if not self._rest:
-                size += await self._received(view[size:], wanted - size)
+                size += await self._receive_into(view[size:], min_bytes - size)
                 continue
-            taken = self._rest[: len(buffer) - size]
-            buffer[size : size + len(taken)] = np.frombuffer(taken, np.uint8)
-            self._rest = self._rest[len(taken) :]
-            size += len(taken)
+            part = self._rest[: len(buffer) - size]
+            buffer[size : size + len(part)] = np.frombuffer(part, np.uint8)
+            self._rest = self._rest[len(part) :]
+            size += len(part)
         return size
 
     async def has_more(self) -> bool:
-        """Whether the body has not ended yet; waits until that is known."""
+        """Return whether the body has more bytes; wait until that is known."""
         if not self._rest and self._receiver is None:
             piece = await anext(self._pieces, b"")
             self._rest = memoryview(piece)
             self._num_received += len(piece)
-            if self._is_plain and piece:
+            if self._can_take_over and piece:
                 assert self._scope is not None
                 self._receiver = BodyReceiver.take_over(self._scope, self._num_received)
-        return bool(self._rest or (self._receiver is not None and self._receiver.num_left))
+        return bool(self._rest or (self._receiver is not None and self._receiver.num_remaining))
 
-    async def _received(self, view: memoryview, wanted: int) -> int:
+    async def _receive_into(self, view: memoryview, min_bytes: int) -> int:
         assert self._receiver is not None
         try:
-            return await self._receiver.read_into(view, wanted, self._idle_s)
+            return await self._receiver.read_into(view, min_bytes, self._idle_s)
         except TimeoutError as error:
             raise make_body_timeout(self._idle_s) from error
 
@@ -139,18 +142,19 @@ class RequestBody:
 async def collect(
     body: RequestBody, expected_bytes: int, memory: Callable[[int], NDArray[np.uint8]] | None = None
 ) -> NDArray[np.uint8]:
-    """uint8[N]: a whole body in one array, received there where its length was announced.
+    """Read a whole body into one array uint8[N].
 
     Args:
-        body: not read yet.
-        expected_bytes: N as announced; 0 or wrong costs copies, nothing else.
-        memory: gives so many bytes of it.
+        body: the body, not read yet.
+        expected_bytes: N as the request announces it; 0 or a wrong number only costs copies.
+        memory: allocates an array of a number of bytes; None: NumPy does.
     """
-    make = memory or (lambda num_bytes: np.empty(num_bytes, np.uint8))
-    array, size = make(expected_bytes or FIRST_BYTES), 0
+    allocate = memory or (lambda num_bytes: np.empty(num_bytes, np.uint8))
+    array, size = allocate(expected_bytes or FIRST_BYTES), 0
     while await body.has_more():
         if size == len(array):
-            larger = make(2 * size)
-            larger[:size], array = array, larger
+            larger = allocate(2 * size)
+            larger[:size] = array
+            array = larger
         size += await body.read_into(array[size:])
     return array[:size]

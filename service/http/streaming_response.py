@@ -1,7 +1,7 @@
-"""Answers that are sent while they are made: raw bytes in large pieces, refusals, broken streams.
+"""Sends answers while they are made, as bytes in large pieces.
 
-An ASGI response in three states: nothing sent (a refusal is a problem document), begun (what goes
-wrong now can only end the connection, which every HTTP client reports), done.
+If an error comes before the first byte, the answer is a problem document. Later it can only close
+the connection, which every HTTP client reports.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
-FULL_S = 0.02  # How long a stream waits before it asks a full queue again.
+RETRY_S = 0.02  # The seconds after which a stream tries a full queue again.
 OCTETS = (b"content-type", b"application/octet-stream")
 
 
 class BrokenStream(Exception):
-    """An answer that had begun cannot be finished; the server closes the connection."""
+    """An answer has begun and cannot be finished; the server closes the connection."""
 
 
-class Streamed(Response):
-    """A response that reads, answers and sends by itself; subclasses write `answer`.
+class StreamedResponse(Response):
+    """A response that reads its request itself; subclasses define `answer`.
 
     Attributes:
-        query_model: what the query string must be.
+        query_model: the model of the query string.
     """
 
     query_model: type[BatchQuery]
@@ -60,7 +60,7 @@ class Streamed(Response):
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer or its refusal."""
+        """Send the answer or the refusal."""
         has_begun = False
 
         async def send_and_note(message: Message) -> None:
@@ -76,20 +76,20 @@ class Streamed(Response):
             if not has_begun:
                 await send_problem(send, self.call, error)
                 return
-            # Nothing of the input belongs into a log.
+            # The log gets only the code, as a message could contain input.
             code = self.call.refusal = as_service_error(error).code
             logger.warning("a stream was cut off: %s", code)
             raise BrokenStream(code) from None
 
 
 def check_length(announced: int, max_bytes: int, setting: str = "max_body_bytes") -> None:
-    """Raises TooLarge for a body that is announced as longer than a limit."""
+    """Raise TooLarge if the announced length of a body is above a limit."""
     if announced > max_bytes:
         raise TooLarge(f"the body has {announced} bytes; {setting} is {max_bytes}")
 
 
 def slices(arrays: Iterable[NDArray[Any]], dtype: Any = None) -> Iterator[memoryview]:
-    """Arrays as bytes in pieces of at most SEND_BYTES; copied only where they are to be wider."""
+    """View arrays as bytes, SEND_BYTES a piece; copy only those that are converted to `dtype`."""
     for array in arrays:
         if dtype is None or array.dtype == dtype:
             view = memoryview(array.data).cast("B")
@@ -101,19 +101,19 @@ def slices(arrays: Iterable[NDArray[Any]], dtype: Any = None) -> Iterator[memory
             yield memoryview(array[begin : begin + size].astype(dtype).data).cast("B")
 
 
-async def octets(
+async def send_arrays(
     send: Send,
     arrays: Sequence[NDArray[Any]],
     headers: list[tuple[bytes, bytes]],
     dtype: Any = None,
 ) -> None:
-    """Arrays with their length as a whole answer, the loop kept free between pieces.
+    """Send arrays one after another as the whole answer, with its length, in pieces.
 
     Args:
         send: the ASGI callable.
-        arrays: contiguous.
-        headers: of the answer.
-        dtype: what their elements become while they are sent; None: they stay as they are.
+        arrays: contiguous arrays.
+        headers: the headers of the answer, without its length.
+        dtype: the type to which elements are converted; None: they are not converted.
     """
     width = np.dtype(dtype).itemsize if dtype is not None else 0
     size = sum(len(array) * width if width else array.nbytes for array in arrays)
@@ -132,7 +132,7 @@ async def octets(
 
 @contextmanager
 def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
-    """A thread for one stream; who leaves does not wait for it.
+    """Give one stream a thread; leaving the context does not wait for the thread.
 
     Raises:
         TooManyStreams: there are `max_streams` already.
@@ -147,11 +147,11 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
             thread.shutdown(wait=False, cancel_futures=True)
 
 
-async def run_patiently(batcher: Batcher, work: WorkItem[Output]) -> Result[Output]:
-    """A part of a stream; it waits while the queue is full or its client has sent too much.
+async def run_part(batcher: Batcher, work: WorkItem[Output]) -> Result[Output]:
+    """Run a part of a stream; wait while the queue is full or its client is above its rate.
 
     Raises:
-        ServiceError: refused, or the deadline passed.
+        ServiceError: the work item is refused, or its deadline has passed.
     """
     work.is_part = True
     while True:
@@ -160,4 +160,4 @@ async def run_patiently(batcher: Batcher, work: WorkItem[Output]) -> Result[Outp
         except (QueueFull, RateLimited):
             if perf_counter() >= work.deadline:
                 raise
-            await asyncio.sleep(FULL_S)
+            await asyncio.sleep(RETRY_S)

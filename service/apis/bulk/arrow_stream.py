@@ -27,7 +27,7 @@ from service.core.call import read_timeout
 from service.core.errors import TooLarge
 from service.http.backpressure import BoundedSender
 from service.http.request_body import RequestBody
-from service.http.streaming_response import Streamed, run_patiently, stream_thread
+from service.http.streaming_response import StreamedResponse, run_part, stream_thread
 from service.operations.encode import check_dtype
 from service.operations.operation import check_digest, check_rows, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
@@ -169,7 +169,7 @@ class TimedSource:
         return TimedBatch(batch, perf_counter() - begin - waiting_s)
 
 
-class ArrowStream(Streamed):
+class ArrowStream(StreamedResponse):
     """Answers with an Arrow stream; subclasses choose the reader and the writer.
 
     Attributes:
@@ -252,7 +252,7 @@ class ArrowStream(Streamed):
         await encoded.put(None)
 
     async def _encode(self, work: EncodeWork, metadata: Any) -> EncodedBatch:
-        return EncodedBatch(await run_patiently(self.service.batcher, work), metadata)
+        return EncodedBatch(await run_part(self.service.batcher, work), metadata)
 
     async def _write(
         self, encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None], sender: BoundedSender

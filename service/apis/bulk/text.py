@@ -24,7 +24,7 @@ from service.core.call import read_timeout
 from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
 from service.http.asgi_fast_path import send_pieces
 from service.http.request_body import RequestBody, collect
-from service.http.streaming_response import Streamed, check_length, octets
+from service.http.streaming_response import StreamedResponse, check_length, send_arrays
 from service.operations.encode import ENCODE, check_dtype, truncated_row
 from service.operations.operation import LARGE_BYTES, check_digest, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
@@ -50,7 +50,7 @@ def _smaller_limit(settings: Settings) -> tuple[str, int]:
     return name, getattr(settings, name)
 
 
-class BulkText(Streamed):
+class BulkText(StreamedResponse):
     """Answers a request whose whole body is one text."""
 
     query_model = TextQuery
@@ -140,7 +140,7 @@ class BulkText(Streamed):
             begin, end = truncated["kept"]
             value = b"num_tokens=%d, kept=%d-%d" % (truncated["num_tokens"], begin, end)
             headers.append((b"x-warptok-truncated", value))
-        await octets(send, parts, headers, self.dtype)
+        await send_arrays(send, parts, headers, self.dtype)
 
     async def _send_json(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]

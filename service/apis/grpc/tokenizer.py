@@ -29,7 +29,7 @@ from service.core.call import Call
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.core.problem_details import invalid_body
 from service.engines.base import Decoded
-from service.http.streaming_response import run_patiently
+from service.http.streaming_response import run_part
 from service.operations.context import Service
 from service.operations.encode import check_dtype
 from service.operations.operation import (
@@ -121,7 +121,7 @@ async def _read_stream(
 async def _answer_part(
     service: Service, entry: LoadedVocabulary, work: EncodeWork, dtype: type[np.integer[Any]]
 ) -> bytes:
-    return _batch_response(entry, await run_patiently(service.batcher, work), dtype)
+    return _batch_response(entry, await run_part(service.batcher, work), dtype)
 
 
 async def count(service: Service, call: Call, request: TextsRequest) -> pb.CountResponse:

@@ -18,7 +18,7 @@ from service.core.call import get_call
 from service.core.errors import UnsupportedFormat
 from service.http.dependencies import ServiceDep
 from service.http.openapi import refusals
-from service.http.streaming_response import Streamed
+from service.http.streaming_response import StreamedResponse
 from service.operations import schemas
 from service.operations.context import Service
 from service.operations.query_schemas import BatchQuery
@@ -26,7 +26,7 @@ from service.operations.query_schemas import BatchQuery
 router = APIRouter(tags=["tokens"])
 
 
-BULK: dict[tuple[str, str], type[Streamed]] = {
+BULK: dict[tuple[str, str], type[StreamedResponse]] = {
     ("/v1/encode", "application/octet-stream"): BulkText,
     ("/v1/encode", "text/plain"): BulkText,
     ("/v1/encode/batch", MEDIA_TYPE): BulkArrow,

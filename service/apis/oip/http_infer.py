@@ -29,7 +29,7 @@ from service.core.problem_details import invalid_body
 from service.http.asgi_fast_path import read_body
 from service.http.error_responses import make_dialect_response
 from service.http.request_body import RequestBody, collect
-from service.http.streaming_response import check_length, octets
+from service.http.streaming_response import check_length, send_arrays
 from service.operations.schemas import IgnoreExtra
 
 LENGTH = b"inference-header-content-length"
@@ -93,7 +93,7 @@ class Infer:
         except Exception as error:
             await make_dialect_response(error, "oip")(scope, receive, send)
             return
-        await octets(send, answer.parts, answer.headers)
+        await send_arrays(send, answer.parts, answer.headers)
 
     async def _answer(self, scope: Scope, receive: Receive) -> _HttpAnswer:
         check_version(self.service, self.model, self.version)

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from service.engines.cpu.engine import CpuEngine
-from service.http.body_takeover import TICK_BYTES, WORTH_BYTES, BodyReceiver
+from service.http.body_takeover import MIN_BYTES, TICK_BYTES, BodyReceiver
 from tests.service.http.connection.test_protocol import (
     Reader,
     Writer,
@@ -50,9 +50,9 @@ def taken(monkeypatch) -> list[int]:
     seen: list[int] = []
     made = BodyReceiver.__init__
 
-    def note(receiver: BodyReceiver, http: Any, cycle: Any, num_left: int) -> None:
-        seen.append(num_left)
-        made(receiver, http, cycle, num_left)
+    def note(receiver: BodyReceiver, http: Any, cycle: Any, num_remaining: int) -> None:
+        seen.append(num_remaining)
+        made(receiver, http, cycle, num_remaining)
 
     monkeypatch.setattr(BodyReceiver, "__init__", note)
     return seen
@@ -79,7 +79,7 @@ async def connected(port: int) -> tuple[Reader, Writer]:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("name", [NAME, "gpt2"])
 def test_bodies_and_the_requests_behind_them_on_one_connection(loop, name, taken):
-    sizes = [1, WORTH_BYTES, 300_000, 3 << 20, 5, WORTH_BYTES + 70_000, 0]
+    sizes = [1, MIN_BYTES, 300_000, 3 << 20, 5, MIN_BYTES + 70_000, 0]
     if name == "gpt2":
         sizes = [1 << 20, 10]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.http.body_takeover import WORTH_BYTES
+from service.http.body_takeover import MIN_BYTES
 from service.http.connection.protocol import FastPathProtocol
 from service.operations.context import Service
 from tests.service.http.connection.test_protocol import (
@@ -46,7 +46,7 @@ async def closed(reader: asyncio.StreamReader) -> None:
         ("/v1/encode", text_body("A" * 200_000), JSON_TYPE, 100_000),
         (OCTETS, LONG, OCTETS_TYPE, 0),
         (OCTETS, LONG, OCTETS_TYPE, 10),
-        (OCTETS, LONG, OCTETS_TYPE, len(LONG) - WORTH_BYTES - 10),
+        (OCTETS, LONG, OCTETS_TYPE, len(LONG) - MIN_BYTES - 10),
         ("/v1/encode/fasta?vocabulary=evo_bytes", b">a\n" + LONG, FASTA_TYPE, 100_000),
         ("/v1/windows", json.dumps({"vocabulary": "evo_bytes"}).encode(), JSON_TYPE, 7),
         ("/tokenize", json.dumps({"prompt": "hello"}).encode(), JSON_TYPE, 7),
