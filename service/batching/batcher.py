@@ -391,8 +391,11 @@ class Batcher:
         for work, result in zip(works, finished.results, strict=True):
             waited_s = work.started - work.submitted
             queue_seconds.add(waited_s)
-            if work.times is not None:
-                work.times.finish_work(waited_s, finished.seconds, now)
+            if (times := work.times) is not None:
+                times.queue_s += waited_s
+                times.encode_s += finished.seconds
+                times.finished = now
+                times.num_works += 1
             self._settle(work, result)
 
     def _settle(self, work: AnyWork, answer: AnyResult | BaseException) -> None:

@@ -59,13 +59,6 @@ class Times:
     encode_s: float = 0.0
     serialize_s: float = 0.0
 
-    def finish_work(self, waited_s: float, encoded_s: float, now: float) -> None:
-        """Add the times of a work item that the engine has finished."""
-        self.queue_s += waited_s
-        self.encode_s += encoded_s
-        self.finished = now
-        self.num_works += 1
-
 
 @dataclass(slots=True)
 class Call:
@@ -111,19 +104,6 @@ def get_call(scope: asgi.Scope) -> Call:
     return call
 
 
-def repeat_call(first: Call, content_length: int) -> Call:
-    """Make the call of a head that equals another one but for its content length.
-
-    Both heads are without a request id and a trace, which differ from head to head.
-    """
-    return Call(
-        request_id=_new_id(),
-        media_type=first.media_type,
-        content_length=content_length,
-        timeout_ms=first.timeout_ms,
-    )
-
-
 def read_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
     """Read a call from the headers of an HTTP request, or from the metadata of a gRPC call."""
     call = Call()
@@ -131,12 +111,8 @@ def read_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
         if name in HEADERS:
             _set_field(call, name, value)
     if not call.request_id:
-        call.request_id = _new_id()
+        call.request_id = b"%016x" % getrandbits(64)
     return call
-
-
-def _new_id() -> bytes:
-    return b"%016x" % getrandbits(64)
 
 
 def _set_field(call: Call, name: bytes, value: bytes) -> None:

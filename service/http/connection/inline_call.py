@@ -16,13 +16,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from random import getrandbits
 from time import perf_counter
 from typing import cast
 
 from uvicorn.server import ServerState
 
 from service.batching.work import AnyResult
-from service.core.call import Call, repeat_call
+from service.core.call import Call
 from service.core.context_vars import REQUEST_ID
 from service.core.problem_details import as_service_error, problem
 from service.http.asgi_fast_path import JSON_TYPE
@@ -268,5 +269,10 @@ class HeadCache:
         """Make the call of a request that has the head and a body of so many bytes."""
         first = self.first
         assert first is not None
-        call = repeat_call(first.call, num_bytes)
+        call = Call(
+            request_id=b"%016x" % getrandbits(64),  # The head has none, nor a trace; see NEVER.
+            media_type=first.call.media_type,
+            content_length=num_bytes,
+            timeout_ms=first.call.timeout_ms,
+        )
         return InlineCall(first.path, first.operation, call, first.client, first.writer)

@@ -143,26 +143,15 @@ def _pieces(array: NDArray[Any], num_rows: int) -> Iterator[bytes]:
     yield b"]"
 
 
-def rows_json(ids: NDArray[Any], offsets: list[int], begin: int, end: int) -> bytes:
-    """Write some rows of ids as a JSON list of lists.
-
-    Args:
-        ids: integers [T], contiguous, the rows one after another.
-        offsets: where each row begins.
-        begin: the first row.
-        end: the row behind the last one.
+def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
+    """Write rows of ids as a list of lists, a piece for about PIECE_IDS ids or as many rows.
 
     Example: ids 7 8 9 10 and offsets 0 2 2 4 give [[7,8],[],[9,10]].
     """
-    # As arrays, which need no Python number for each id: a third of what lists take.
-    rows = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
-    return orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Write rows of ids as a list of lists, a piece for about PIECE_IDS ids or as many rows."""
     for begin, end in _groups(offsets, rows, PIECE_IDS):
-        piece = rows_json(ids, offsets, begin, end)
+        # As arrays, which need no Python number for each id: a third of what lists take.
+        arrays = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
+        piece = orjson.dumps(arrays, option=orjson.OPT_SERIALIZE_NUMPY)
         is_first, is_last = begin == rows.start, end == rows.stop
         if is_first and is_last:
             yield piece

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.operations.encode import write_short_batch, write_short_text
-from service.operations.rendering.json_stream import rows_json
+from service.operations.rendering.json_stream import ragged_json
 
 BORDERS = [0, 9, 10, 99, 100, 999, 1000, 1001, 9_999, 10_000, 999_999, 1_000_000, -1]
 IDS = st.sampled_from(BORDERS) | st.integers(0, 50_256) | st.integers(-(2**31), 2**31 - 1)
@@ -26,7 +26,7 @@ def test_some_rows_of_a_batch_are_written_as_json_writes_them(data, rows):
     output = SimpleNamespace(ids=ids, engine="cpu")
     result = SimpleNamespace(output=output, offsets=offsets, begin=begin, end=end)
     chosen = rows[begin:end]
-    assert rows_json(ids, offsets, begin, end) == written(chosen)
+    assert b"".join(ragged_json(ids, offsets, range(begin, end))) == written(chosen)
     sizes = [len(row) for row in chosen]
     assert write_short_batch(ENTRY, result) == document(chosen, sizes)
     for result.begin, row in enumerate(rows):
