@@ -1,16 +1,17 @@
 # make serve    start the service on 127.0.0.1:8000 (WARPTOK_PORT chooses another port)
-# make test     the tests that take seconds, a process a core; PYTEST_ARGS="-k batcher" runs some
-# make test-all every test, with all random examples; needs torch (extra: embedding) for all of it
-# make test-rest  what make test leaves out: slow tests, all random examples, tests with torch
-# make search   the property tests with other random examples than last time
-# make clients  environments for tests with clients that others wrote
-# make fuzz     a million changed messages and uploads through every API; FUZZ_ARGS="--seed 2"
-# make schemathesis  requests made from openapi.json against a service of its own; no answer may be
-#               a 5xx or another than described
-# make lint     ruff, lint-imports and mypy; make fix lets ruff mend what it can
-# make docs     write what is generated in docs/, from the code and from benchmarks/results
-# make bench    the HTTP benchmark; benchmarks/README.md has the others
-# make clean    remove what was built, the environment included
+# make test     run the quick tests on all cores; PYTEST_ARGS="-k batcher" runs some of them
+# make test-all   run every test, with all random examples; some need torch (extra: embedding)
+# make test-rest  run what make test leaves out: slow tests, all random examples, tests with torch
+# make search   run the property tests with other random examples than last time
+# make clients  make environments for the tests with clients of other systems
+# make fuzz     send a million changed messages and uploads to every API; FUZZ_ARGS="--seed 2"
+# make schemathesis  send requests made from openapi.json to a service of its own; no answer may be
+#               a 5xx or one that openapi.json does not describe
+# make lint     run ruff, lint-imports and mypy; make fix applies ruff's fixes
+# make docs     write the generated parts of docs/, from the code and from benchmarks/results
+# make bench    run the HTTP benchmark; benchmarks/README.md has the others
+# make clean    remove everything that was built, the environment included
+# make help     print these lines
 #
 # PYTHON chooses the interpreter that makes .venv: make test PYTHON=python3.12
 
@@ -19,9 +20,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
-ROOMS := vocabularies gpu service
+TYPED := vocabularies gpu service
 
-.PHONY: serve schemathesis test test-all test-rest search clients lint fix docs bench clean
+.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench clean help
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -41,7 +42,7 @@ test-rest: $(VENV)/.installed-dev
 search: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis $(PYTEST_ARGS)
 
-# Each client in an environment of its own: they ask for other versions of the same libraries.
+# Each client has its own environment, because they need different versions of the same libraries.
 CLIENTS := triton kserve lm_eval openai anthropic
 clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/triton/.installed: PACKAGES := "tritonclient[http,grpc,cuda]>=2.55"
@@ -58,7 +59,7 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
-# Apart from the environment of the tests, whose libraries it would change.
+# Has its own environment, because it would change the libraries of the tests.
 .schemathesis/.installed: Makefile | $(BIN)/python
 	$(PYTHON) -m venv .schemathesis
 	.schemathesis/bin/python -m pip install --quiet --disable-pip-version-check "schemathesis>=4.32,<5"
@@ -71,7 +72,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy --strict $(ROOMS)
+	$(BIN)/mypy --strict $(TYPED)
 
 fix: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
@@ -85,6 +86,9 @@ docs: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.service.http $(BENCH_ARGS)
 
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
 clean:
 	rm -rf $(VENV) .clients .schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -97,7 +101,8 @@ $(BIN)/python:
 	    echo "$(PYTHON) cannot make environments; on Debian: apt install python$$version-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The stamps say that what pyproject.toml asks for is installed; editable, so code needs no reinstall.
+# The stamp files say that the dependencies in pyproject.toml are installed. The install is editable,
+# so a change of the code needs no new one.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
