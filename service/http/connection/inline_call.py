@@ -1,13 +1,13 @@
 """Calls that a connection answers itself: their repeated heads, their requests, their answers.
 
-Clients that keep a connection send the same head again and again; only the length of the body, and
-the body, are others:
+Clients that keep a connection send the same head again and again; only the body and its length
+change:
 
     POST /v1/encode HTTP/1.1 ... Content-Length: │ 231 │ ...  │ {"vocabulary":"gpt2", ...
     └──────────────── before ───────────────────┘      └ after ┘ body, exactly so long
 
-Equal bytes mean what they meant before, so everything that was found out about the first one holds
-as long as the keys stay the same.
+Equal heads have equal meanings, so the path and the client of the first one hold for the others as
+long as the service's keys stay the same.
 """
 
 from __future__ import annotations
@@ -33,18 +33,29 @@ from service.operations.operation import Operation, Render
 Fields = Sequence[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
 LENGTH_FIELD = b"\r\ncontent-length:"
-# What says how long a body is in another way, and what is another one in each request.
-NEVER = (b"transfer-encoding", b"x-request-id", b"traceparent", b"tracestate")
-MAX_DIGITS = 5
+# Headers of heads that are not cached: one replaces the length, the others differ by request.
+UNCACHED = (b"transfer-encoding", b"x-request-id", b"traceparent", b"tracestate")
+MAX_DIGITS = 5  # The most digits of a body's length.
 MAX_HEAD_BYTES = 4096
 
 
 class InlineCall:
-    """One call on a connection, in the shapes in which uvicorn and the batcher know it.
+    """One call on a connection; uvicorn uses it as a request, and the batcher as a future.
 
-    As a request of uvicorn's it has `body`, `keep_alive` and `disconnected`, and is told by
-    ``message_event.set()`` when something has changed. As a future of the batcher's it answers as
-    soon as it has its result, without a callback of the loop's.
+    As uvicorn's request it has `body`, `more_body`, `keep_alive`, `disconnected` and
+    `response_complete`; uvicorn calls ``message_event.set()`` when one of them changes. As the
+    batcher's future it writes the answer when it gets the result, without a callback of the loop.
+
+    Args:
+        path: the path of the request.
+        operation: the call's operation.
+        call: the head of the request.
+        client: the name of the client's key; "" if the service has no keys.
+        writer: writes the answer.
+
+    Attributes:
+        render: makes the answer of the result; None until the work item is made.
+        is_done: the answer is written or cancelled.
     """
 
     __slots__ = (
@@ -80,20 +91,20 @@ class InlineCall:
 
     @property
     def message_event(self) -> InlineCall:
-        """What uvicorn sets; kept as a field, it would leave every call to the collector."""
+        """Return the event that uvicorn sets: this object, as a field would be a circle."""
         return self
 
     def set(self) -> None:
-        """Something has changed: a client that is gone wants no answer any more."""
+        """Cancel the call if the client has disconnected; uvicorn calls this at any change."""
         if self.disconnected:
             self.cancel()
 
     def done(self) -> bool:
-        """Whether the answer was sent, or nobody wants it."""
+        """Return whether the answer is written or cancelled."""
         return self.is_done
 
     def cancel(self) -> None:
-        """Drop the answer, which nobody wants any more."""
+        """Finish the call without an answer, as the client has disconnected."""
         if not self.is_done and self.render is not None:
             self.is_done = True
             self.call.is_gone = True
@@ -115,18 +126,19 @@ class InlineCall:
         """Write a refusal."""
         self.is_done = True
         self.writer.refuse(self, cast(Exception, error))
-        error.__traceback__ = None  # It leads to here, and would be kept until the collector comes.
+        # The traceback refers to this frame, and would keep it until the collector runs.
+        error.__traceback__ = None
 
 
 class AnswerHead:
-    """The begin of every JSON answer, made anew when uvicorn's fields, such as the date, change."""
+    """The begin of JSON answers, cached until uvicorn's fields, such as the date, change."""
 
     def __init__(self) -> None:
         self._fields: Fields = ()
         self._head = b""
 
     def get(self, fields: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the head with these fields of uvicorn's."""
+        """Return the begin of an answer with these fields of uvicorn; for the same list, cached."""
         if fields is not self._fields:
             self._fields = fields
             self._head = format_head(200, (*fields, JSON_TYPE))
@@ -138,10 +150,10 @@ class ResponseWriter:
 
     Args:
         transport: the connection.
-        server_state: has the fields that uvicorn puts into each head.
-        observer: notes each answered request.
-        answer_head: the begin of answers, which all connections share.
-        on_complete: called when an answer has been written.
+        server_state: has the fields that uvicorn writes into each head.
+        observer: counts, logs and traces each answered request.
+        answer_head: the begin of answers, shared by all connections.
+        on_complete: the function to call when an answer has been written.
     """
 
     def __init__(
@@ -170,17 +182,18 @@ class ResponseWriter:
         REQUEST_ID.reset(token)
         request.call.refusal = refusal.code
         status, headers, body = problem(refusal)
-        own = [field for field in headers if field[0] != b"content-length"]
-        head = format_head(status, (*self._server_state.default_headers, *own))
-        self._write(request, status, head, body)
+        fields = list(self._server_state.default_headers)
+        fields += [(name, value) for name, value in headers if name != b"content-length"]
+        self._write(request, status, format_head(status, fields), body)
 
     def _write(self, request: InlineCall, status: int, head: bytes, body: bytes) -> None:
-        own = b"".join(
+        """Write an answer, whose head has no length and no fields of its request yet."""
+        fields = b"".join(
             [b"%b: %b\r\n" % field for field in self.observer.answer_headers(request.call)]
         )
         if not request.keep_alive:
-            own += b"%b: %b\r\n" % CLOSE
-        self._transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, own, len(body), body))
+            fields += b"%b: %b\r\n" % CLOSE
+        self._transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, fields, len(body), body))
         request.response_complete = True
         if not request.keep_alive:
             self._transport.close()
@@ -189,29 +202,25 @@ class ResponseWriter:
 
 
 def format_head(status: int, fields: Fields) -> bytes:
-    """Write the first line of an answer and its fields, but for its length."""
+    """Write the first line of an answer and some of its fields."""
     line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
-    return b"".join((line, *(b"%b: %b\r\n" % field for field in fields)))
+    return line + b"".join([b"%b: %b\r\n" % field for field in fields])
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedHead:
-    """A head but for the number that is the length of its body.
-
-    Attributes:
-        before, after: its bytes on either side of that number.
-    """
+    """The bytes of a head before and after the digits of the body's length."""
 
     before: bytes
     after: bytes
 
     @classmethod
     def read(cls, data: bytes) -> RepeatedHead | None:
-        """Read the head of a whole request; None where it is not plainly one request."""
+        """Read the head of data that are exactly one request; None if its head is not cached."""
         end = data.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES) + 4
         lower = data[:end].lower()
         place = lower.find(LENGTH_FIELD)
-        if end < 4 or lower.count(LENGTH_FIELD) != 1 or any(field in lower for field in NEVER):
+        if end < 4 or lower.count(LENGTH_FIELD) != 1 or any(name in lower for name in UNCACHED):
             return None
         begin = place + len(LENGTH_FIELD)
         begin += data[begin : begin + 1] == b" "
@@ -219,7 +228,7 @@ class RepeatedHead:
         return head if head.find_body(data) is not None else None
 
     def find_body(self, data: bytes) -> bytes | None:
-        """Return the body, where the data are this head with a body of just its length."""
+        """Return the body of data that are this head and one whole body; None for other data."""
         if not data.startswith(self.before):
             return None
         begin = len(self.before)
@@ -232,10 +241,10 @@ class RepeatedHead:
 
 
 class HeadCache:
-    """The head with which a connection's last parsed inline call began.
+    """The head of the last inline call on a connection that was parsed.
 
     Attributes:
-        first: the call that had the head; None: there is no head yet.
+        first: the call with this head; None: there is none yet.
     """
 
     __slots__ = ("_head", "_keys", "first")
@@ -246,11 +255,11 @@ class HeadCache:
         self._keys = 0
 
     def remember(self, data: bytes, call: InlineCall, keys: int) -> None:
-        """Keep the head of a call, where the data are this one request.
+        """Keep the head of a call, if the data are exactly its request.
 
         Args:
-            data: what was received.
-            call: what the parser made of it.
+            data: the received data.
+            call: the call that was parsed from them.
             keys: the generation of the guard's keys.
         """
         head = RepeatedHead.read(data)
@@ -260,13 +269,13 @@ class HeadCache:
             self._keys = keys
 
     def find_body(self, data: bytes, keys: int) -> bytes | None:
-        """Return the body of a request that has the head; None where it has another one."""
+        """Return the body of a request with the kept head; None if the head or the keys differ."""
         if self._head is None or keys != self._keys:
             return None
         return self._head.find_body(data)
 
     def make_call(self, num_bytes: int) -> InlineCall:
-        """Make the call of a request that has the head and a body of so many bytes."""
+        """Make the call of a request with the kept head and a body of `num_bytes`."""
         first = self.first
         assert first is not None
         call = Call(

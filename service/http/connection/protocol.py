@@ -1,20 +1,20 @@
-"""The shortest path of a request: small calls answered in the HTTP parser's own callbacks.
+"""The shortest path of a request: small calls are answered in the HTTP parser's callbacks.
 
-uvicorn's protocol makes a task, an event and a cycle for each request and writes an answer twice,
-head and body. A plain small POST to a path of the fast path needs none of it:
+uvicorn's protocol makes a task, an event and a cycle for each request, and writes the head and the
+body of an answer separately. A plain small POST to a path of the fast path needs none of these:
 
     headers complete ─ plain, small, of the fast path? ─no──► uvicorn ─► asgi_fast_path ─► FastAPI
-                         │yes: InlineCall takes the body's place in the connection
+                         │yes: the connection's cycle is an InlineCall
     message complete ─ parse, plan ─ anything unusual? ─► uvicorn, with the body that was read
                          │
                        batcher.submit ─► result ─► one write
 
-A head that a connection has sent before is known by its bytes (inline_call.py), and then not even
-the parser sees the request.
+A head that a connection has sent before is recognized by its bytes (inline_call.py), and the
+request is not parsed.
 
-All refusals found before the queue go uvicorn's way and are found there again, so that there
-is one place that words them. Keep-alive, pipelining and shutdown stay uvicorn's: it sees the
-InlineCall as one of its own cycles. A test holds the answers of all ways byte-equal.
+A request that is refused before the queue is passed to uvicorn, and refused again there, so that
+only one place writes refusals. Keep-alive, pipelining and shutdown are uvicorn's, which uses an
+InlineCall like its own cycles. A test compares the answers of all paths byte by byte.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from service.operations.context import Service
 from service.operations.operation import check_digest, parse
 from service.security.scopes import find_key, find_path_scope
 
-MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answers.
-MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
+MAX_INLINE_BYTES = 65_536  # The answers to longer bodies are streamed, by asgi_fast_path.
+MAX_HEAD_BYTES = 1 << 20  # Four times what is received at once, which may be more than a head.
 INLINE_URLS = {path.encode(): (path, call) for path, call in INLINE_CALLS.items()}
 JSON = b"application/json"
-UNREAD_S = 0.1  # A loop that was busy for longer looks again.
+UNREAD_S = 0.1  # The seconds after which a timer looks again if unread data have come.
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
-    """Where fields behind a body go: they are no part of the head, and nobody reads them."""
+    """Ignores the fields behind a body, which are not part of the head."""
 
     @override
     def append(self, field: tuple[bytes, bytes]) -> None:
@@ -57,9 +57,9 @@ class _Trailers(list[tuple[bytes, bytes]]):
 
 
 def has_unread(transport: asyncio.Transport) -> bool:
-    """Whether something has come on an open connection that the loop has not read yet.
+    """Return whether data have come on an open connection that the loop has not read yet.
 
-    A loop that was busy runs the timers that are due meanwhile before it reads again.
+    A loop that was busy runs the timers that became due before it reads again.
     """
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -67,11 +67,11 @@ def has_unread(transport: asyncio.Transport) -> bool:
 
 
 class IdleTimer:
-    """Calls a function when nothing has happened for some time.
+    """Calls a function after some seconds, unless it is cancelled before.
 
     Args:
-        loop: the connection's.
-        idle_s: the time.
+        loop: the event loop of the connection.
+        idle_s: the seconds to wait.
         call: the function.
     """
 
@@ -86,34 +86,34 @@ class IdleTimer:
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self, seconds: float | None = None) -> None:
-        """Begin to wait, for the timer's own time unless another one is given."""
+        """Begin to wait anew; `seconds` is the time to wait, None: the timer's own."""
         self.cancel()
         self._handle = self._loop.call_later(
             self._idle_s if seconds is None else seconds, self._call
         )
 
     def cancel(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
 
 class FastPathProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which answers small calls of the fast path itself.
+    """uvicorn's protocol, extended: it answers small calls of the fast path itself.
 
-    It also limits how long it waits for its client: bodies that a route reads have a limit of
-    their own (asgi_fast_path.py); here are those parts of a request for which no route waits yet.
+    It also limits the time in which a client sends nothing of a head or of an inline call's body;
+    asgi_fast_path.py does so for the bodies that routes read.
 
     Args:
-        service: answers the calls.
-        answer_head: the begin of answers, which all connections share.
+        service: the service that answers the calls.
+        answer_head: the begin of answers, shared by all connections.
 
     Attributes:
         in_head: a request's head has begun and not ended.
-        head_bytes: of it, and perhaps of what is behind it, but for what its begin came with.
+        head_bytes: the bytes that have come since the data in which that head began.
         between_messages: the last request that began has ended.
-        waiting_since: the loop's time of the last answer's end.
+        waiting_since: the loop's time at the end of the last answer.
     """
 
     writer: ResponseWriter
@@ -167,13 +167,13 @@ class FastPathProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.heads.first is not None and self.try_repeated_request(data):
             return
-        before, received = self.cycle, data
-        while data:  # Each of several requests may make an offer that is declined.
+        last_cycle, received = self.cycle, data
+        while data:  # Each of several requests may offer an upgrade, which is declined.
             self.upgrades.begin(data)
             self._feed(data)
-            data = self.upgrades.take_rest()
+            data = self.upgrades.pop_rewritten()
         cycle: Any = self.cycle
-        if cycle is not before and type(cycle) is InlineCall and self.between_messages:
+        if cycle is not last_cycle and type(cycle) is InlineCall and self.between_messages:
             self.heads.remember(received, cycle, self.service.guard.generation)
 
     def try_repeated_request(self, data: bytes) -> bool:
@@ -185,14 +185,15 @@ class FastPathProtocol(HttpToolsProtocol):
         if not body or len(body) > MAX_INLINE_BYTES:
             return False
         inline = self.heads.make_call(len(body))
-        before, self.cycle = self.cycle, inline  # type: ignore[assignment]
+        last_cycle = self.cycle
+        self.cycle = inline  # type: ignore[assignment]
         if self._submit(inline, body):
             return True
-        self.cycle = before
+        self.cycle = last_cycle
         return False
 
     def _feed(self, data: bytes) -> None:
-        """Give data to the parser; the rest of what they begin must not let wait for too long."""
+        """Give data to the parser, and limit the wait for the rest of the request."""
         self.reading.cancel()
         if self.in_head:
             self.head_bytes += len(data)
@@ -214,7 +215,7 @@ class FastPathProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.in_head = False
         if self.upgrades.is_offer(self.parser):
-            return  # The request begins anew without its offer.
+            return  # The request is parsed again without its offer.
         inline = self._make_inline_call()
         if inline is not None:
             self.cycle = inline  # type: ignore[assignment]
@@ -224,16 +225,16 @@ class FastPathProtocol(HttpToolsProtocol):
         self.headers = _Trailers()
 
     def _make_inline_call(self) -> InlineCall | None:
-        """Make a call of a plain small POST to a fast path; None for everything else."""
-        known = INLINE_URLS.get(self.url)
-        if known is None or self.parser.get_method() != b"POST":
+        """Make the call of a plain small POST to a fast path; None for every other request."""
+        found = INLINE_URLS.get(self.url)
+        if found is None or self.parser.get_method() != b"POST":
             return None
         is_free = self.cycle is None or self.cycle.response_complete
         if not is_free or self.flow.write_paused or self.expect_100_continue:
             return None
         if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
             return None
-        path, operation = known
+        path, operation = found
         client = self._find_client(path) if self.service.guard.has_keys else ""
         if client is None:
             return None
@@ -245,10 +246,10 @@ class FastPathProtocol(HttpToolsProtocol):
         return None
 
     def _find_client(self, path: str) -> str | None:
-        """Return the name of a key that may make this call; None: the long way says why not."""
-        scope = find_path_scope("POST", path)
+        """Return the name of the client's key; None if it may not call the path."""
+        needed_scope = find_path_scope("POST", path)
         try:
-            return self.service.guard.check(find_key(self.headers), scope or "any")
+            return self.service.guard.check(find_key(self.headers), needed_scope or "any")
         except ServiceError:
             return None
 
@@ -264,7 +265,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._leave_to_uvicorn(cycle)
 
     def _submit(self, inline: InlineCall, body: bytes) -> bool:
-        """Hand the call's work to the batcher; return False where it needs the long way."""
+        """Submit the call's work item to the batcher; return False if uvicorn has to answer."""
         service, call = self.service, inline.call
         call.times.read = perf_counter()
         if call.content_length > service.settings.max_body_bytes:
@@ -293,7 +294,7 @@ class FastPathProtocol(HttpToolsProtocol):
         return True
 
     def _leave_to_uvicorn(self, inline: InlineCall) -> None:
-        """Begin the request anew as uvicorn's own, with the head and the body that were read."""
+        """Pass a request to uvicorn, with the head and the body that were read."""
         self.cycle = None  # type: ignore[assignment]
         self.scope[SCOPE_KEY] = inline.call  # type: ignore[literal-required]
         super().on_headers_complete()
@@ -301,21 +302,21 @@ class FastPathProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _awaits_more(self) -> bool:
-        """Whether a head, or an inline call's body, has not ended."""
+        """Return whether a head, or an inline call's body, has begun and not ended."""
         cycle: Any = self.cycle
         return self.in_head or (type(cycle) is InlineCall and not self.between_messages)
 
     def _nothing_came(self) -> None:
-        """Give up a request that does not go on."""
+        """End a request of which nothing more has come, unless there is a reason to wait on."""
         if not self.transport.is_closing() and has_unread(self.transport):
             self.reading.start(UNREAD_S)
         elif self.in_head and self.cycle is not None and not self.cycle.response_complete:
-            self.reading.start()  # The one before is being answered.
+            self.reading.start()  # The request before this one is being answered.
         else:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Refuse a call whose body does not come; a head alone is no request yet."""
+        """Close the connection; refuse its call before if only the body has not come."""
         cycle: Any = self.cycle
         if not self.in_head:
             self.service.metrics.received()
@@ -323,7 +324,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _refuse_head(self) -> None:
-        """Refuse a head that does not end; where an answer is on its way, close the connection."""
+        """Refuse a head that is too long; close the connection if an answer is being made."""
         message = f"The head of the request has more than {MAX_HEAD_BYTES} bytes."
         self.logger.warning(message)
         if self.cycle is None or self.cycle.response_complete:
@@ -346,11 +347,11 @@ class FastPathProtocol(HttpToolsProtocol):
         self.waiting_since = self.loop.time()
 
     def _on_inline_complete(self) -> None:
-        """Wait for the next request; the keep-alive timer went on during the call.
+        """Wait for the next request; the keep-alive timer was not stopped during the call.
 
-        uvicorn ends its timer when something comes and starts another one behind each answer. An
-        inline call leaves the timer alone; when that has run out, it starts again for what is left
-        since the last answer.
+        uvicorn stops its timer when data come, and starts another one after each answer. An inline
+        call does neither; a timer that has run out starts again for the time that remains since
+        the last answer.
         """
         if self.timeout_keep_alive_task is None or self.pipeline or self.transport.is_closing():
             self.on_response_complete()
@@ -363,17 +364,17 @@ class FastPathProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         self.timeout_keep_alive_task = None
         if self.cycle is not None and not self.cycle.response_complete:
-            return  # Its answer's end starts the timer.
-        left = self.waiting_since + self.timeout_keep_alive - self.loop.time()
-        if left <= 0 and not self.transport.is_closing() and has_unread(self.transport):
-            left = UNREAD_S  # The next request, which ends the timer as soon as it is read.
-        if left > 0:
+            return  # The end of the answer starts the timer.
+        remaining_s = self.waiting_since + self.timeout_keep_alive - self.loop.time()
+        if remaining_s <= 0 and not self.transport.is_closing() and has_unread(self.transport):
+            remaining_s = UNREAD_S  # The next request has come, and stops the timer when read.
+        if remaining_s > 0:
             handler = self.timeout_keep_alive_handler
-            self.timeout_keep_alive_task = self.loop.call_later(left, handler)
+            self.timeout_keep_alive_task = self.loop.call_later(remaining_s, handler)
         else:
             super().timeout_keep_alive_handler()
 
 
 def make_protocol(service: Service) -> functools.partial[FastPathProtocol]:
-    """Make what uvicorn calls for each connection of a service."""
+    """Return the function that uvicorn calls to make the protocol of each connection."""
     return functools.partial(FastPathProtocol, service=service, answer_head=AnswerHead())

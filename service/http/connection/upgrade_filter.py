@@ -1,9 +1,8 @@
-"""Declines offers to speak HTTP/2, so that they are answered in HTTP/1.1, their body included.
+"""Declines offers to speak HTTP/2, so that the requests that make them are answered in HTTP/1.1.
 
 Java's HttpClient and ``curl --http2`` send ``Upgrade: h2c`` with every first request. The parser
-takes such a head for the end of HTTP/1.1, so that the body would be lost and whatever follows be
-nonsense. The offer may be declined by taking no notice of it (RFC 9110, section 7.8): the request
-is given to a new parser without it.
+stops at such a head, as if another protocol followed, and would not read the body. A server may
+ignore the offer (RFC 9110, section 7.8): here a new parser gets the request without it.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ import httptools
 
 
 class UpgradeFilter:
-    """Writes requests that make an offer again without it."""
+    """Writes requests that offer an upgrade again, without the offer."""
 
     def __init__(self) -> None:
         self._latest = b""
-        self._again = b""
+        self._rewritten = b""
 
     def begin(self, data: bytes) -> None:
-        """Note what is given to the parser."""
+        """Note the data that the parser gets next."""
         self._latest = data
-        self._again = b""
+        self._rewritten = b""
 
-    def take_rest(self) -> bytes:
-        """Return what has to be given to the parser next; b"" where nothing was declined."""
-        rest = self._again
+    def pop_rewritten(self) -> bytes:
+        """Return a request without its offer, and the data behind it; b"" if there was no offer."""
+        rewritten = self._rewritten
         self._latest = b""
-        self._again = b""
-        return rest
+        self._rewritten = b""
+        return rewritten
 
     @staticmethod
     def is_offer(parser: httptools.HttpRequestParser) -> bool:
-        """Whether the head that was read offers another protocol; CONNECT has no other way."""
+        """Return whether the parsed head offers another protocol, which CONNECT requires."""
         return bool(parser.should_upgrade()) and parser.get_method() != b"CONNECT"
 
     def decline(
@@ -47,12 +46,12 @@ class UpgradeFilter:
         """Write the request again, without its offer.
 
         Args:
-            parser: has read the head.
-            url: of the request.
-            headers: its fields.
-            end: where the head ends in what the parser was given.
+            parser: the parser that has read the head.
+            url: the URL of the request.
+            headers: the fields of the head.
+            end: the end of the head in the data that the parser got.
         """
         method, version = parser.get_method(), parser.get_http_version().encode()
-        kept = (b"%b: %b\r\n" % field for field in headers if field[0] != b"upgrade")
-        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, url, version, b"".join(kept))
-        self._again = head + self._latest[end:]
+        fields = [b"%b: %b\r\n" % (name, value) for name, value in headers if name != b"upgrade"]
+        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, url, version, b"".join(fields))
+        self._rewritten = head + self._latest[end:]
