@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.dna.alphabet import Letters
+from gpu.dna.compatible_pairs import Pairs
+from gpu.dna.repeat_table import repeat_table
 from gpu.dna.suffix_tables import Endings
 from gpu.kernels.job import constant
 from vocabularies.model.vocabulary import Vocabulary
@@ -41,6 +43,7 @@ class Bases:
         factor: of its hash function.
         mixed: uint64[..., 2], tokens with mixed letters, see cuda/dna/parts/mixed_letters.cuh.
         tail: bases at most behind the last such letter of a token.
+        repeats: uint32[256 + 64, REPEAT_LENGTHS], see repeat_table.repeat_table.
     """
 
     classes: NDArray[np.uint8]
@@ -48,6 +51,7 @@ class Bases:
     factor: int
     mixed: UInt64s
     tail: int
+    repeats: UInt32s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """By Job field."""
@@ -55,6 +59,7 @@ class Bases:
             "bases_classes": self.classes,
             "bases_ids": self.ids,
             "bases_mixed": self.mixed.reshape(-1),
+            "bases_repeats": self.repeats,
         }
 
     def numbers(self) -> dict[str, int]:
@@ -74,6 +79,7 @@ def bases_of(
     ids: dict[bytes, int],
     k: int,
     endings: Endings,
+    pairs: Pairs,
 ) -> Bases | None:
     """The tables; `ids` are those of tokens with their letters, of which more than `k` are many.
 
@@ -103,7 +109,7 @@ def bases_of(
     slots, factor = _table(list(long.values()), [ids[token] for token in long])
     spelled = [] if letter is None else [_spelled(t, i, letters) for t, i in mixed.items()]
     mixed_tokens = np.array(spelled, np.uint64).reshape(-1, 2)
-    return Bases(classes, slots, factor, mixed_tokens, tail)
+    return Bases(classes, slots, factor, mixed_tokens, tail, repeat_table(codes, ids, pairs))
 
 
 def _mixed_letter(

@@ -197,7 +197,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
         endings=endings,
-        bases=bases_of(vocabulary, letters, codes, kept, k, endings) if endings else None,
+        bases=bases_of(vocabulary, letters, codes, kept, k, endings, pairs) if endings else None,
     )
 
 

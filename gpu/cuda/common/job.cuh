@@ -290,6 +290,8 @@ struct DnaParts {
     const ulonglong2* bases_mixed;
     uint64_t num_bases_mixed;
     uint64_t bases_tail;             // Bases behind the last mixed letter of a token, at most.
+    // uint32[256 + 64][REPEAT_LENGTHS] last tokens of texts that repeat, see dna/parts/repeats.cuh.
+    const uint32_t* bases_repeats;
     uint64_t* part_states;           // uint64[num_parts], see dna/parts/path.cuh.
 };
 

@@ -115,8 +115,8 @@ def test_many_places_that_wait_for_each_other_are_left(outcomes, name, unit):
 def test_a_place_of_a_list_at_the_end_of_a_row(outcomes):
     """Nothing of it is asked for by the row behind."""
     rows = []
-    for n in range(1, 50):
-        rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 90 * n)]
+    for n in range(1, 70):
+        rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 20 * n)]
     check(engine_of("emulated"), load("dnabert2"), rows)
     check(engine_of("emulated"), load(GENA), rows)
     assert all(outcomes)

@@ -14,6 +14,7 @@
 //     5       t or gt                place 4             t may follow ca and a: it is t, whatever place 4 is
 #pragma once
 #include "dna/parts/listed.cuh"
+#include "dna/parts/repeats.cuh"
 
 namespace warptok::dna {
 
@@ -37,12 +38,6 @@ DEVICE bool ask_either(const Job& job, PartShared& shared, uint32_t first, uint3
         note_last(shared, first, place, left, answer ? length : length_at(shared, place));
     }
     return true;
-}
-
-// Letters behind the last certain border, at a place behind a letter that is no gap.
-DEVICE uint32_t letters_behind(const PartShared& shared, uint32_t place) {
-    uint32_t bits = certain_before(shared, place);
-    return bits ? 32 - highest_bit(bits) : BEHIND_FAR;
 }
 
 // A place near a mixed letter is listed; of another no letters are looked at that may be near one.
@@ -133,7 +128,8 @@ DEVICE void begin_round(PartShared& shared) {
     if (threadIdx.x == 0) shared.num_queued = 0;
 }
 
-// Leaves a view where too many neighbours are listed, as in a row of poly-A: each waits for the one in front of it.
+// Leaves a view where too many neighbours are listed, as in poly-A behind other letters of its row: each waits for the
+// one in front of it.
 // A warp calls it.
 DEVICE void leave_many_listed_pairs(PartShared& shared) {
     uint32_t count = 0, lane = threadIdx.x & 31;
@@ -178,7 +174,7 @@ DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared
     }
     queue_places(shared, queued);
     if (threadIdx.x == 0) note_first(shared, first);
-    __syncthreads();
+    if (__syncthreads_or(has_repeat(shared, first))) settle_repeats(job, shared, view, first);
     ask_queues(job, shared, first);
 }
 

@@ -55,6 +55,25 @@ constexpr uint32_t RUN_UNKNOWN = 0xFFFFFFFF;  // Letters of a run in front of a 
 constexpr uint32_t IS_LOST = 1;            // The path comes by a place whose last token the view does not tell;
 constexpr uint32_t IS_OTHER = 2;           // there is more that a part does not know.
 
+constexpr uint32_t REPEAT_FRONT = ROUND;   // Letters in front of a view that may repeat: fewer than these.
+
+// What letters say about repeats that end with the last one of them (dna/parts/repeats.cuh). Letters are numbered
+// from REPEAT_FRONT letters in front of the view on; 0 is none.
+struct RepeatState {
+    uint32_t border;                       // The last one that has a certain border in front of it.
+    uint32_t mismatch4, mismatch3;         // The last one that is not the letter four, and three, before it.
+
+    // The state of these letters and of others.
+    DEVICE_METHOD RepeatState join(RepeatState other) const {
+        return {max_of(border, other.border), max_of(mismatch4, other.mismatch4), max_of(mismatch3, other.mismatch3)};
+    }
+
+    // Whether all letters behind the border have period 4; the first four have none before them to differ from.
+    DEVICE_METHOD bool has_period4() const { return border && mismatch4 < border + 4; }
+    DEVICE_METHOD bool has_period3() const { return border && mismatch3 < border + 3; }
+    DEVICE_METHOD bool has_period() const { return has_period4() || has_period3(); }
+};
+
 // Everything about a part but the tables.
 struct PartShared {
     uint8_t text[2][ROUND];                // Of a round, and of the next one; by turns.
@@ -65,6 +84,8 @@ struct PartShared {
     uint32_t listed[ROUND / 32];           // Bits of places where tokens are listed.
     uint32_t num_queued;
     uint32_t num_listed_pairs;             // Listed places of the view that are directly behind listed ones.
+    RepeatState repeat;                    // Of the letters in front of letter `repeat_end`, which is
+    uint32_t repeat_end;                   // 0 where no repeat goes on in front of a round.
     uint32_t run_end, run_before;          // Letters of a run in front of letter `run_end`, see dna/parts/n_runs.cuh.
     uint32_t is_unsettled;                 // Whether a round has BASES_MIXED,
     uint32_t has_mixed;                    // and the view letters that merge.
@@ -130,6 +151,12 @@ DEVICE uint32_t bits_before(const uint32_t* bits, uint32_t place) {
 
 DEVICE uint32_t certain_before(const PartShared& shared, uint32_t place) { return bits_before(shared.certain, place); }
 
+// Letters behind the last certain border, at a place behind a letter that is no gap.
+DEVICE uint32_t letters_behind(const PartShared& shared, uint32_t place) {
+    uint32_t bits = certain_before(shared, place);
+    return bits ? 32 - highest_bit(bits) : BEHIND_FAR;
+}
+
 // Sixteen letters before a place, the last one at the top.
 DEVICE uint32_t codes_before(const PartShared& shared, uint32_t place) {
     return shift_right(shared.codes[place / 16], shared.codes[place / 16 + 1], 2 * (place % 16));
@@ -173,7 +200,7 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
         if (threadIdx.x % 32 == 0) (threadIdx.x ? shared.rows_behind : shared.first_row) = row;
     }
     if (threadIdx.x == 0) {
-        shared.codes[0] = shared.num_listed_pairs = 0;
+        shared.codes[0] = shared.num_listed_pairs = shared.repeat_end = 0;
         shared.is_left = shared.is_unsettled = shared.has_mixed = 0;
     }
     __syncthreads();

@@ -326,6 +326,10 @@ static inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
         value, ~0ull, [](uint64_t least, uint64_t value, int) { return value < least ? value : least; });
 }
 
+static inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
+    return emulation::fold(value, 0, [](uint64_t most, uint64_t value, int) { return value > most ? value : most; });
+}
+
 static inline uint32_t __reduce_or_sync(uint32_t, uint32_t value) {
     return emulation::fold(value, 0, [](uint64_t bits, uint64_t value, int) { return bits | value; });
 }
