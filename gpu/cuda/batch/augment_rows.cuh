@@ -1,18 +1,17 @@
-// Rows as they are encoded where that is not as they were sent: the other strand, a random part, random
-// letters. vocabularies/sequences/augmentation.py and vocabularies/sequences/strand.py say what each means.
+// Augments rows: a row is encoded as its reverse complement, as a random part of it (a crop), or with random letters
+// substituted. vocabularies/sequences/augmentation.py and vocabularies/sequences/strand.py define the three. Letters
+// are substituted first, then the row is cropped, then it is reversed and complemented.
 //
-// A random number is a function of the seed, the row's number and the place in the row as it was sent
-// (Philox 4x32, ten rounds: Salmon et al., 2011), so that it is the same in any batch and by any number
-// of threads. Letters are substituted first, then the row is cut, then it is reversed.
+// Example: the row ACGTA, cropped to 3 letters from letter 1 on, is CGT; its reverse complement is ACG.
 //
-// Invariant: a letter's random numbers follow from the seed, the row's number and the letter's place alone, whatever
-// batch the row is in.
+// Invariant: a letter's random numbers (Philox 4x32, ten rounds: Salmon et al., 2011) follow from the seed, the row's
+// number and the letter's place in the row as it was sent, so that they are the same in any batch and any launch shape.
 #pragma once
 #include "batch/rows.cuh"
 
-constexpr uint32_t RANDOM_CROP = 0, RANDOM_LETTER = 1;  // What a number is for.
+constexpr uint32_t RANDOM_CROP = 0, RANDOM_LETTER = 1;  // The purposes of random numbers.
 
-// Four random words of a key for a counter of four words.
+// Four random words, by a key and a counter of four words.
 DEVICE uint4 philox(uint64_t key, uint4 counter) {
     uint32_t low = key, high = key >> 32;
     for (uint32_t round = 0; round < 10; round++) {
@@ -38,10 +37,12 @@ DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
     return (a >> 32) * (b >> 32) + (left >> 32) + (right >> 32) + (middle >> 32);
 }
 
-// Where a row is encoded: its letters in the batch as it was sent.
+// A row as it is encoded: which letters of the batch as it was sent.
 struct AugmentedRow {
-    uint64_t number, sent_begin, first, length;  // `first` counts from sent_begin.
-    bool is_other_strand;
+    uint64_t number;                       // The row's.
+    uint64_t sent_begin;                   // Where the row begins in sent_text.
+    uint64_t first, length;                // The letters of it that are encoded; `first` counts from sent_begin.
+    bool is_other_strand;                  // They are reversed and complemented.
 };
 
 DEVICE AugmentedRow augmented_row(const Job& job, uint64_t row) {
@@ -55,7 +56,7 @@ DEVICE AugmentedRow augmented_row(const Job& job, uint64_t row) {
     return {row, begin, first, length, is_other_strand};
 }
 
-// One of A, C, G and T becomes another one, in the case it has; every other letter stays.
+// A letter of A, C, G and T becomes another of them, in the same case; all other letters stay.
 DEVICE uint32_t substituted(uint32_t letter, uint32_t word) {
     constexpr uint32_t LETTERS = 0x54474341;  // A C G T.
     for (uint32_t i = 0; i < 4; i++)
@@ -81,8 +82,8 @@ DEVICE uint32_t augmented_letter(const Job& job, const uint8_t* complement, cons
     return complement[letter];
 }
 
-// Sixteen letters of a row from letter i on, where nothing is substituted: reversed, they are read from
-// behind.
+// Sixteen letters of a row as it is encoded, from letter i on, without substitution. A reversed row is read from its
+// end.
 DEVICE uint4 augmented_sixteen(const Job& job, const uint8_t* complement, const AugmentedRow& row, uint64_t i) {
     uint64_t place = row.sent_begin + row.first + (row.is_other_strand ? row.length - 16 - i : i);
     const uint32_t* from = reinterpret_cast<const uint32_t*>(job.augmentation.sent_text) + place / 4;
@@ -106,7 +107,7 @@ DEVICE uint4 augmented_sixteen(const Job& job, const uint8_t* complement, const 
     return {words[3], words[2], words[1], words[0]};
 }
 
-// A thread writes sixteen bytes.
+// Writes `text` from sent_text; a thread writes sixteen bytes at a time.
 DEVICE void augment_rows_stage(const Job& job, uint8_t* complement, uint32_t block, uint32_t num_blocks) {
     for (uint32_t i = threadIdx.x; i < 256; i += BLOCK) complement[i] = job.augmentation.complement[i];
     __syncthreads();

@@ -1,14 +1,14 @@
-// What every family's batch has in common in front of its kernels and behind them.
+// The kernels that all families share, in front of those that make ids and behind them.
 //
 //     load_batch.cuh     a batch from pinned host memory; hard boundaries where rows begin     text/kernels.cu
-//     augment_rows.cuh   rows that are encoded otherwise than as they were sent                kmers/kernels.cu
+//     augment_rows.cuh   rows that are encoded otherwise than they were sent                   kmers/kernels.cu
 //     utf8.cuh           which rows are not UTF-8                                              utf8.cu
 //     narrow_ids.cuh     ids of 16 or 8 bits                                                   text/kernels.cu
 //     frame.cuh          begin and end tokens, truncation and spans                            here
 //     store_answer.cuh   the answer of a small batch to pinned host memory                     text/kernels.cu
 //
-// gpu/kernels/families.py launches the kernels of framing behind those that write ids and id_offsets, the last two
-// where spans are asked for. What always holds: they know rows and ids, but nothing of how ids are made.
+// gpu/kernels/families.py launches the kernels of framing behind those that write ids and id_offsets, and the last two
+// only where spans are requested. They know rows and ids, and nothing of how ids are made.
 //
 // Launch: BLOCK threads, any number of blocks.
 #include "batch/frame.cuh"

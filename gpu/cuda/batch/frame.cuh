@@ -1,16 +1,15 @@
-// Framing: the begin and end tokens of rows (a vocabulary's prefix and suffix) and truncation to max_length, from
-// a batch's ids to the rows as they are answered. The options of each row are bits of row_flags (batch/rows.cuh) and
-// row_max_length; host side: gpu/batch/row_options.py.
+// Framing: adds begin and end tokens (a vocabulary's prefix and suffix) to rows and truncates them to max_length. The
+// options of each row are bits of row_flags (batch/rows.cuh) and row_max_length; gpu/batch/row_options.py writes them.
 //
-//     frame_rows    what is kept of each row, and where it begins in the answer
-//     frame_ids     the answer, four ids a thread
-//     span_begins   the bytes before each id, where spans are wanted
+//     frame_rows    which ids of each row are kept, and where the row begins in the answer
+//     frame_ids     the ids of the answer, four a thread
+//     span_begins   how many bytes the ids before each one spell, where spans are requested
 //     frame_spans   begin and end byte in its row of each id of the answer
 //
 // Example, prefix 1, suffix 2: the row 7 8 9 becomes 1 7 8 9 2, with a max_length of 4 it becomes
 // 1 7 8 2, or 1 8 9 2 where the left side is cut.
 //
-// Invariant: a place in the answer alone decides what stands there, so that any number of threads may write it.
+// Invariant: the id at a place of the answer depends on that place alone, so that any number of threads may write it.
 #pragma once
 #include "decode/spell_ids.cuh"
 
@@ -29,21 +28,21 @@ DEVICE bool is_refused(const Job& job, uint64_t row) {
     return job.rows.row_refused && job.rows.row_refused[row] != NO_BYTE;
 }
 
-// Ids of a row with `size` of its own: begin and end tokens stand around every piece_ids of these, and
-// around what is left, which may be nothing. With 510 a piece 509 have one piece, 510 have two.
+// How many ids a row of `size` ids has in the answer: `added` begin and end tokens stand around every piece_ids of its
+// ids, and around the rest, which may be empty. With piece_ids of 510, 509 ids are one piece and 510 ids are two.
 DEVICE uint64_t framed_size(const Job& job, uint64_t size, uint64_t added) {
     return size + (job.frame.piece_ids ? size / job.frame.piece_ids + 1 : 1) * added;
 }
 
-// The most ids of its own that a row may keep where these and the begin and end tokens behind the first
-// piece are to be no more than `room`.
+// How many of its own ids a row may keep, where these and the begin and end tokens of all pieces but the first are to
+// be no more than `capacity`.
 DEVICE uint64_t kept_ids(const Job& job, uint64_t capacity, uint64_t added) {
     if (!job.frame.piece_ids) return capacity;
     uint64_t whole = job.frame.piece_ids + added, rest = capacity % whole;
     return capacity / whole * job.frame.piece_ids + (rest < job.frame.piece_ids ? rest : job.frame.piece_ids - 1);
 }
 
-// Writes what is kept of a row; returns the ids of its answer: none where it is refused, or where
+// Writes which ids of a row are kept; returns how many ids the row has in the answer: 0 where it is refused, or where
 // its max_length is less than its begin and end tokens.
 DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
     uint64_t size = job.answer.id_offsets[row + 1] - job.answer.id_offsets[row], kept = size;
@@ -73,9 +72,9 @@ DEVICE void frame_rows_stage(const Job& job, ScanShared& shared) {
 
 // A row of the answer.
 struct FramedRow {
-    uint64_t number, begin, end;           // Of the answer's ids.
-    uint64_t source, kept;                 // The first of its own ids that are kept, and how many.
-    uint64_t num_prefix, num_suffix;
+    uint64_t number, begin, end;           // The row's number; its ids in the answer.
+    uint64_t source, kept;                 // The first one of its own ids that are kept, and how many are.
+    uint64_t num_prefix, num_suffix;       // 0 where the row gets no begin and end tokens.
 };
 
 DEVICE FramedRow framed_row(const Job& job, uint64_t row) {
@@ -90,14 +89,14 @@ DEVICE FramedRow framed_row_of(const Job& job, uint64_t place) {
     return framed_row(job, last_not_behind(job.frame.framed_offsets, job.batch.num_rows, place));
 }
 
-// The row of the place behind a row's end; there may be many empty ones between.
+// The row of the place behind a row's end. There may be many empty rows between.
 DEVICE FramedRow next_framed_row(const Job& job, const FramedRow& row) {
     FramedRow next = framed_row(job, row.number + 1);
     return next.begin < next.end ? next : framed_row_of(job, row.end);
 }
 
-// Calls put(place, i, row) for the places of the answer, four neighbours a thread, i = 0 .. 3, and
-// end(place, count) behind each four.
+// Calls put(place, i, row) for the places of the answer, four neighbours a thread, i = 0 .. 3, and end(first, count)
+// after each four.
 template <class Put, class End>
 DEVICE void walk_framed(const Job& job, uint32_t block, uint32_t num_blocks, Put put, End end) {
     uint64_t total = job.frame.framed_offsets[job.batch.num_rows];
@@ -116,10 +115,10 @@ DEVICE void walk_framed(const Job& job, uint32_t block, uint32_t num_blocks, Put
     }
 }
 
-// A piece of a row: what begin and end tokens stand around.
+// A piece of a row, around which begin and end tokens stand, as one of its places sees it.
 struct FramedPiece {
-    uint64_t number;                       // Of the place in it.
-    uint64_t source, kept;                 // As those of the row.
+    uint64_t number;                       // The number of the place in the piece.
+    uint64_t source, kept;                 // As in FramedRow, of the piece's ids.
 };
 
 DEVICE FramedPiece piece_of(const Job& job, const FramedRow& row, uint64_t place) {
@@ -129,7 +128,7 @@ DEVICE FramedPiece piece_of(const Job& job, const FramedRow& row, uint64_t place
     return {(place - row.begin) % whole, row.source + first, rest < job.frame.piece_ids ? rest : job.frame.piece_ids};
 }
 
-// Which of the batch's ids stands at a place of the answer, NO_SOURCE for begin and end tokens.
+// The number of the batch's id that stands at a place of the answer; NO_SOURCE for begin and end tokens.
 DEVICE uint64_t source_of(const Job& job, const FramedRow& row, uint64_t place) {
     FramedPiece piece = piece_of(job, row, place);
     uint64_t own = piece.number - row.num_prefix;  // Wraps at a begin token.

@@ -1,11 +1,12 @@
-// The first kernels of a batch: fetch it from pinned host memory, mark where its texts begin.
+// The first kernels of a batch: they load it from pinned host memory and mark where its rows begin.
 //
-// Invariant: behind the load all words from `cleared` on are zeros, and a place is hard exactly where a row begins.
+// Invariant: behind load_batch all words from `cleared` on are zeros; behind mark_rows a bit of `hard` is set exactly
+// where a row begins.
 #pragma once
 #include "common/job.cuh"
 
-// What a thread takes in at a time from pinned host memory: sixteen bytes of text and a row. Reading
-// that takes a microsecond, so that all loads are started before one is waited for.
+// What a thread loads at a time from pinned host memory: sixteen bytes of text and a row. Each load takes a
+// microsecond, so that all of them are started before the first one is used.
 struct HostItem {
     uint4 text;
     int64_t begin;
@@ -31,20 +32,19 @@ DEVICE void put_item(const Job& job, uint64_t i, const HostItem& item) {
     if (item.has_limit) const_cast<uint32_t*>(job.rows.row_max_length)[i] = item.limit;
 }
 
-// Clears what later stages count in.
+// Clears the words in which later stages count.
 DEVICE void clear_counts(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
     for (uint64_t i = first; i < job.launch.num_cleared; i += stride) job.launch.cleared[i] = 0;
 }
 
-// The job to where other kernels find it.
+// Copies the Job to where other kernels read it.
 DEVICE void put_job(const Job& job, uint32_t block) {
     uint64_t word = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
     if (word < sizeof(Job) / 8) job.launch.device_job[word] = reinterpret_cast<const uint64_t*>(&job)[word];
 }
 
-// The batch to the device, its text only where it is to be fetched from pinned memory, and the job itself.
-// One launch of any shape serves batches of any size.
+// Loads the batch and the Job to the device; the text only where it lies in pinned memory (host_text).
 DEVICE void load_batch_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     clear_counts(job, block, num_blocks);
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;

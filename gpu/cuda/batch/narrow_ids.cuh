@@ -1,9 +1,9 @@
-// Ids of 16 or 8 bits from those of 32, for families whose kernels write none such: little-endian, side by side.
+// Narrows ids of 32 bits to 16 or 8, for families whose kernels write only ids of 32: little-endian, side by side.
 //
 //     ids          00000102  00000304  00000506        int32
 //     narrow_ids   0102 0304  0506                     uint16: a thread writes the first two, another one the third
 //
-// Invariant: a vocabulary whose ids are asked for in so few bits has none that needs more.
+// Invariant: ids are requested in id_bits only of vocabularies none of whose ids needs more.
 #pragma once
 #include "common/job.cuh"
 

@@ -1,20 +1,20 @@
-// Rows: what each asks for, which one a place lies in, which one is at fault.
+// Rows: their options, the row of a place, and faults.
+//
+// Example, rows that begin at 0 4 4 9: place 4 is in row 2, as row 1 is empty; the first row that does not begin before
+// place 5 is row 3.
 #pragma once
 #include "common/job.cuh"
 
-// Bits of row_flags. A row with neither of the first two asks for plain text: only tokens that do
-// not count as special are looked for. Without row_flags (a null pointer) all rows match special
-// tokens and add them.
+// Bits of row_flags. In a row with neither of the first two only those added tokens are matched that do not count as
+// special. Where row_flags is a null pointer, all rows match special tokens and get begin and end tokens.
 constexpr uint32_t ROW_MATCH_SPECIAL = 1;
 constexpr uint32_t ROW_REFUSE_SPECIAL = 2;
 constexpr uint32_t ROW_ADD_SPECIAL = 4;    // Begin and end tokens are put around the ids.
-constexpr uint32_t ROW_CUT_LEFT = 8;       // max_length cuts at the left side.
+constexpr uint32_t ROW_CUT_LEFT = 8;       // max_length truncates the row at its begin.
 constexpr uint32_t ROW_OTHER_STRAND = 16;  // The reverse complement is encoded (batch/augment_rows.cuh).
-constexpr uint32_t ROW_CIRCLE = 32;        // A sequence of k-mers is a circle: they wrap.
+constexpr uint32_t ROW_CIRCLE = 32;        // The row is a circle, so that k-mers wrap around its end.
 
-// The last of `count` values, ascending from `first` <= place on, that is not behind a place.
-//
-// Example: of 0 4 4 9 the last that is not behind 4 is number 2: row 1 is empty.
+// The number of the last of `count` ascending values that is not behind a place; the first value is not.
 DEVICE uint64_t last_not_behind(const int64_t* values, uint64_t count, uint64_t place) {
     uint64_t low = 0, high = count - 1;
     while (low < high) {
@@ -37,7 +37,7 @@ DEVICE uint64_t first_not_before(const int64_t* values, uint64_t count, uint64_t
     return low;
 }
 
-// The same, found by a whole warp in steps of 32 sections.
+// The same, by a whole warp, each step of which narrows the search to one of 32 sections.
 DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, uint64_t place) {
     uint64_t low = 0, high = count, lane = threadIdx.x & 31;
     while (low < high) {
@@ -49,8 +49,8 @@ DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, 
     return high;
 }
 
-// The number of the first row that does not begin before a place of the text; a warp calls it. Rows of about one length
-// are found by two reads: among 1,024 where their mean length says that it is, else as above.
+// The number of the first row that does not begin before a place of the text; a warp calls it. The mean length of rows
+// gives a guess: where rows have about one length, two reads among 1,024 rows around it find the row.
 DEVICE uint64_t first_row_not_before(const Job& job, uint64_t place) {
     constexpr uint32_t EACH = 32, NEAR = 32 * EACH;
     uint64_t num_rows = job.batch.num_rows, lane = threadIdx.x & 31;
@@ -74,8 +74,8 @@ DEVICE uint64_t row_of(const Job& job, uint64_t place) {
     return last_not_behind(job.rows.row_begins, job.batch.num_rows, place);
 }
 
-// The row of a place that is in row `row` or behind it, of rows that begin at `begins`: mostly this one or one of the
-// next; behind many empty ones it is looked for.
+// The row of a place that is in row `row` or behind it, where rows begin at `begins`. Mostly it is this row or one of
+// the next; else it is searched for.
 DEVICE uint64_t row_from(const int64_t* begins, uint64_t num_rows, uint64_t row, uint64_t place) {
     constexpr uint32_t NEXT = 4;
     for (uint32_t i = 0; i < NEXT; i++, row++)
@@ -88,20 +88,20 @@ DEVICE bool is_circle(const Job& job, uint64_t row) {
     return job.rows.row_flags ? job.rows.row_flags[row] & ROW_CIRCLE : job.kmers.wraps != 0;
 }
 
-// Whether a row was augmented that is not ASCII.
+// Whether a row was augmented though it is not ASCII.
 DEVICE bool is_no_sequence(const Job& job, uint64_t row) {
     return job.augmentation.sent_text && job.augmentation.row_not_ascii[row];
 }
 
-// Notes a fault of a row; the first one counts. Most are behind it, and cost a read only.
+// Notes a fault of a row at a place of the batch; the first one counts. Most others cost a read only.
 DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
     if (faults[row] > place) atomicMin(faults + row, place);
 }
 
-// Whether no row is at fault and nothing is noted of any.
+// Whether plain kernels found that no row is at fault, so that no faults are written.
 DEVICE bool are_rows_right(const Job& job) { return (job.answer.status[STATUS_ROWS] & ROWS_ARE_RIGHT) != 0; }
 
-// No row is at fault. Before the kernels that find faults.
+// Says of all rows that they are not at fault; runs before the kernels that find faults.
 DEVICE void clear_faults_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.batch.num_rows;

@@ -1,10 +1,13 @@
-// The last stage of a batch: what the host must know of it into pinned host memory; of a small one
-// all of the answer, so that the host waits once. A kernel writes it, since copies of larger answers
-// are queued one behind the other.
+// The last stage of a batch: stores its status, faults and offsets in pinned host memory; of a small batch the ids,
+// too, so that the host waits only once. A kernel writes them, because copies wait behind those of larger answers.
+//
+// Example, ids of 16 bits to an address 4 bytes behind a line's begin: threads 0 and 1 write nothing, thread 2 id 0.
+//
+// Invariant: the host has cleared STATUS_NOT_UTF8 of host_status; every other word of it is written.
 #pragma once
 #include "batch/rows.cuh"
 
-// Copies what is wrong with rows, if anything may be, and the status.
+// Stores the status, and the faults of rows if there may be any.
 DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
@@ -23,7 +26,7 @@ DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
         job.host.host_status[first] = job.answer.status[first] | (first == STATUS_FALLBACK ? fallback : 0);
 }
 
-// The same, and where each row's ids begin.
+// Stores the same, and where each row's ids begin.
 DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
@@ -32,7 +35,8 @@ DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     report_faults(job, block, num_blocks);
 }
 
-// Threads take ids in turn; warps write whole lines, wherever in one the first id goes.
+// Stores ids, neighbouring ones by neighbouring threads. A warp writes whole lines of memory, wherever in its line the
+// first id lies.
 template <class Id>
 DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first, uint64_t stride) {
     constexpr uint64_t LINE = 128;
@@ -41,7 +45,7 @@ DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first
         if (i >= before) to[i - before] = static_cast<Id>(ids[i - before]);
 }
 
-// Puts ids out behind so many others, of 32, 16 or 8 bits.
+// Stores `count` ids of id_bits, behind `behind` others.
 DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_t count, uint64_t first,
                     uint64_t stride) {
     if (job.answer.id_bits == 16)
@@ -51,7 +55,7 @@ DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_
     else put_lines(job.host.host_ids + behind, ids, count, first, stride);
 }
 
-// All ids of an answer, and what the host must know of it.
+// Stores all ids of an answer, and its report.
 DEVICE void store_answer_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;

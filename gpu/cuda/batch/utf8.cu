@@ -1,5 +1,4 @@
-// Whether rows are UTF-8; runs behind mark_rows, with the hard bits where rows begin. Launch:
-// BLOCK threads, any number of blocks.
+// The kernel that checks rows for UTF-8; it runs behind mark_rows. Launch: BLOCK threads, any number of blocks.
 #include "batch/utf8.cuh"
 
 // A thread per sixteen bytes: text, hard, row_begins -> row_errors.

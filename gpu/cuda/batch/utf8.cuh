@@ -1,18 +1,17 @@
 // Finds the first byte of each row that is not UTF-8, as Python's bytes.decode names it.
 //
-// A byte is *bad* when it begins a character that is not whole or not allowed, or when it is inside
-// of a character (10xxxxxx) and no byte before it reaches so far. The first bad byte of a row is
-// where a decoder stops: all before it is whole characters.
+// A byte is *bad* if it begins a character that is incomplete or not allowed, or if it continues a character (10xxxxxx)
+// and no character before it reaches that far. A decoder stops at the first bad byte of a row.
 //
-//     E4 B8 AD | E4 B8 | 41 80      a character, one that its row's end cuts off, A, a stray byte
+//     E4 B8 AD | E4 B8 | 41 80      a character; one that its row's end cuts off; A and a stray byte
 //                ^            ^
 //
-// Invariant: before a row's first bad byte there are whole characters only, so that it is the byte that Python names.
+// Invariant: only whole characters stand before a row's first bad byte, so that it is the byte that Python names.
 #pragma once
 #include "batch/rows.cuh"
 
-// Bit i: the place `begin + i` is where a row begins or the batch ends; 32 of them. The hard bits
-// that special tokens set do no harm: no character that is whole crosses one.
+// Bits of 32 places: at begin + i a row begins or the batch ends. The hard bits of special tokens do no harm, as no
+// whole character crosses one.
 DEVICE uint32_t row_borders(const Job& job, uint64_t begin) {
     uint64_t word = begin / 64, shift = begin % 64, words = (job.batch.num_bytes + 63) / 64;
     uint64_t bits = word < words ? job.batch.hard[word] >> shift : 0;
@@ -22,7 +21,7 @@ DEVICE uint32_t row_borders(const Job& job, uint64_t begin) {
     return static_cast<uint32_t>(bits);
 }
 
-// Whether a character of two to four bytes, that no border cuts, is one that UTF-8 allows.
+// Whether UTF-8 allows a character of two to four bytes, which no border cuts.
 DEVICE bool is_allowed(uint32_t bytes, uint32_t length) {
     uint32_t first = bytes & 0xFF, second = bytes >> 8 & 0xFF;
     if (first < 0xC2 || first > 0xF4) return false;
@@ -34,8 +33,8 @@ DEVICE bool is_allowed(uint32_t bytes, uint32_t length) {
     return (bytes & 0xC0C0C000u & rest) == (0x80808000u & rest);
 }
 
-// Whether a byte is bad. `before` is the three bytes before it, the nearest one on top; bit i of
-// `borders` is the place i - 2 bytes from it.
+// Whether a byte is bad. `before` holds the three bytes before it, the nearest one highest; bit i of `borders` is the
+// place i - 2 bytes behind it.
 DEVICE bool is_bad(uint32_t before, uint32_t bytes, uint32_t borders) {
     uint32_t first = bytes & 0xFF;
     if (first < 0x80) return false;
@@ -49,8 +48,8 @@ DEVICE bool is_bad(uint32_t before, uint32_t bytes, uint32_t borders) {
     return is_cut || !is_allowed(bytes, length);
 }
 
-// The first bad byte of each row among sixteen, which may lie in several rows; bit i of `high` is set where byte i
-// is not ASCII.
+// Notes the first bad byte of each row among sixteen bytes, which may lie in several rows. Bit i of `high` is set where
+// byte i is not ASCII.
 DEVICE void check_sixteen(const Job& job, uint64_t begin, uint32_t high) {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(job.batch.text + begin);
     uint32_t borders = begin < 2 ? row_borders(job, 0) << 2 : row_borders(job, begin - 2), noted = 32;

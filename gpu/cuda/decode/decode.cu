@@ -1,11 +1,12 @@
-// Decoding: the bytes of ids, side by side, and where each row's begin.
+// Decoding: the bytes of ids, side by side, and where those of each row begin.
 //
-//     decode_spell          a block the next 1,024 ids, in one pass with look-back     spell_pass.cuh, spell_ids.cuh
+//     decode_spell          all rows, in one pass with look-back                       spell_pass.cuh, spell_ids.cuh
 //     decode_spell_again    the same without the rows in which an id has no bytes
 //
 // gpu/decode launches them behind clear_faults; the second one returns at once where every id has bytes. K-mers have
-// kernels of their own that leave out the letters which neighbours share (kmers/kernels.cu). What always holds: no byte
-// is written behind decoded_capacity, and decoded_offsets are right anyway.
+// kernels of their own that leave out the letters which neighbours share (kmers/kernels.cu).
+//
+// Invariant: no byte is written behind decoded_capacity, and decoded_offsets are right anyway.
 //
 // Launch: BLOCK threads, any number of blocks.
 #include "decode/spell_pass.cuh"

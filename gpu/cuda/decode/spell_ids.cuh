@@ -1,43 +1,46 @@
-// Ids back to the bytes they stand for.
+// Decodes ids to the bytes that they stand for.
 //
-// A block takes the next tile of ids, adds up their bytes, learns from the tiles before it where
-// these begin (common/lookback_scan.cuh), and writes them, 16 a thread. Ids without bytes are noted; then all of it
-// is done once more, and their rows have no bytes at all.
+// A block claims the next tile of ids, adds up their bytes, learns from the tiles before it where these begin
+// (common/lookback_scan.cuh), and writes them, 16 a thread. If an id has no bytes its row is at fault, and a second
+// pass writes all rows but those.
 //
-// An entry of the token table holds the bytes of a token that has at most 12, zeros behind them:
+// An entry of the token table is four words. Tokens of at most 12 bytes lie in the entry itself, with zeros behind
+// them:
 //
 //     flags | length, bytes 0-3, bytes 4-7, bytes 8-11
-//     flags | length, place in token_bytes, 0, 0           a longer one
+//     flags | length, place in token_bytes, 0, 0           a longer token
+//
+// Example, tokens of 2, 0, 3 and 1 bytes: they begin at 0 2 2 5 of the tile's bytes, of which there are 6.
 #pragma once
 #include "batch/rows.cuh"
 #include "common/lookback_scan.cuh"
 
-constexpr uint32_t DECODE_TILE = 1024;     // Ids that a block takes at a time.
-constexpr uint32_t DECODE_ITEMS = 4;       // Of which a thread has so many.
-static_assert(DECODE_TILE == DECODE_ITEMS * BLOCK, "each has a thread");
-constexpr uint32_t NO_BYTES = 1u << 31;    // Flags: an id that means nothing ...
-constexpr uint32_t IS_SPECIAL = 1u << 30;  // ... or that skip_special leaves out.
+constexpr uint32_t DECODE_TILE = 1024;     // Ids of a tile.
+constexpr uint32_t DECODE_ITEMS = 4;       // Ids of a thread.
+static_assert(DECODE_TILE == DECODE_ITEMS * BLOCK, "each id has a thread");
+constexpr uint32_t NO_BYTES = 1u << 31;    // Flags of an entry: the id has no bytes;
+constexpr uint32_t IS_SPECIAL = 1u << 30;  // skip_special leaves it out.
 constexpr uint32_t LENGTH_BITS = IS_SPECIAL - 1;
-constexpr uint32_t MAX_INLINE = 12;
-constexpr uint32_t STAGE_BYTES = 8192;     // Of a tile, that are put together in shared memory.
+constexpr uint32_t MAX_INLINE = 12;        // Bytes of the longest token that lies in its entry.
+constexpr uint32_t STAGE_BYTES = 8192;     // Bytes of a tile that are joined in shared memory, at most.
 constexpr uint32_t MAX_STAGED = 64;        // Bytes of the longest token that one thread puts there.
 
 struct SpellShared {
     union {
-        uint32_t staged[STAGE_BYTES / 4 + 12];  // The tile's bytes, from the 16th on.
+        uint32_t staged[STAGE_BYTES / 4 + 12];  // The tile's bytes, behind 16 others.
         uint4 tokens[DECODE_TILE];
     };
     alignas(16) uint32_t begins[DECODE_TILE + 4];  // Where each token begins in the tile's bytes.
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t tile;
-    uint64_t before, first_row;
+    uint32_t tile;                         // The tile that the block has claimed.
+    uint64_t before, first_row;            // Bytes before the tile; the first row that does not begin before it.
 };
 
-// A thread's neighbouring ids of a tile: their tokens, and how many bytes they have.
+// The tokens of a thread's ids.
 struct ThreadTokens {
-    uint4 tokens[DECODE_ITEMS];
-    uint32_t bytes;
-    bool any_long;
+    uint4 tokens[DECODE_ITEMS];            // Entries without flags; length 0 where an id has no bytes.
+    uint32_t bytes;                        // The sum of their lengths.
+    bool any_long;                         // One is longer than MAX_STAGED.
 };
 
 DEVICE uint64_t decode_tiles(const Job& job) { return job.decode.num_decode_ids / DECODE_TILE + 1; }
@@ -74,12 +77,12 @@ DEVICE uint32_t token_meta(const Job& job, uint64_t id) {
     return id < job.tokens.num_ids ? __ldg(job.decode.token_table + 4 * id) : NO_BYTES;
 }
 
-// AGAIN: without the rows in which the first one met an id without bytes.
+// FIRST: all rows. AGAIN: all but those in which the first pass met an id without bytes.
 enum class SpellPass { FIRST, AGAIN };
-// OVERLAPPING: k-mers, which may share letters with the ones before them.
+// APART: tokens share no bytes. OVERLAPPING: a k-mer may share letters with the one before it.
 enum class SpelledTokens { APART, OVERLAPPING };
 
-// The token of an id, without bytes where it or its row has none; notes ids that mean nothing.
+// The token of an id, of length 0 where the id or its row has no bytes; notes ids that mean nothing.
 template <SpellPass PASS>
 DEVICE uint4 shown_token(const Job& job, uint64_t place, uint64_t id) {
     uint4 token = {NO_BYTES, 0, 0, 0};
@@ -100,8 +103,8 @@ DEVICE bool is_kmer(const Job& job, uint64_t id, uint32_t& number) {
     return id - job.kmers.kmer_first_id < job.kmers.kmer_count;
 }
 
-// Whether the k-mer at a place begins with the end of the k-mer before it in its row. Special tokens
-// that are left out do not part them, an unknown does.
+// Whether the k-mer at a place begins with the letters that the k-mer before it in its row ends with. Special tokens
+// that are left out may stand between the two; an unknown k-mer may not.
 DEVICE bool overlaps_kmer(const Job& job, uint64_t place, uint64_t row_begin, uint32_t number) {
     while (place-- > row_begin) {
         uint64_t id = decode_id(job, place);
@@ -115,7 +118,7 @@ DEVICE bool overlaps_kmer(const Job& job, uint64_t place, uint64_t row_begin, ui
     return false;
 }
 
-// A token of at most 12 bytes without its first ones.
+// A token of at most 12 bytes without its first `count` bytes.
 DEVICE uint4 without_bytes(const uint4& token, uint32_t count) {
     uint32_t words[6] = {token.y, token.z, token.w, 0, 0, 0}, shift = count % 4 * 8;
     uint4 rest = {token.x - count, 0, 0, 0};
@@ -128,7 +131,7 @@ DEVICE uint4 without_bytes(const uint4& token, uint32_t count) {
     return rest;
 }
 
-// Takes from a thread's k-mers what the ones before them have of it.
+// Removes from a thread's k-mers the letters that they share with the k-mers before them.
 DEVICE void share_letters(const Job& job, uint64_t place, const uint64_t* ids, uint4* tokens) {
     if (place >= job.decode.num_decode_ids) return;
     uint64_t row = row_of_id(job, place);
@@ -186,7 +189,7 @@ DEVICE uint64_t masked_bytes(const Job& job, const uint4& token, uint32_t skip) 
     return eight_bytes(job, token, skip) & ~0ull >> (64 - 8 * rest);
 }
 
-// Adds a token's bytes to the tile's in shared memory, which are zeros before.
+// Puts a token's bytes into the tile's in shared memory, which are zeros before.
 DEVICE void stage_token(const Job& job, SpellShared& shared, const uint4& token, uint32_t begin) {
     for (uint32_t done = 0; done < length_of_token(token); done += 8) {
         uint64_t bytes = masked_bytes(job, token, done);
@@ -216,7 +219,7 @@ DEVICE uint32_t token_at(const SpellShared& shared, uint32_t place) {
     return number;
 }
 
-// As staged_bytes, from the tokens themselves; only bytes before `end` are read.
+// The same from the tokens themselves; only bytes before `end` are read.
 DEVICE uint4 spelled_bytes(const Job& job, const SpellShared& shared, int32_t from, uint32_t end) {
     uint32_t place = from < 0 ? 0 : from, number = token_at(shared, place);
     uint64_t low = 0, high = 0;

@@ -1,11 +1,16 @@
-// The one pass of decoding, see decode/spell_ids.cuh.
+// A pass of decoding over all ids (decode/spell_ids.cuh).
 //
-// Invariant: tiles are taken in order, so that each block that another one waits for is running.
+// A tile's text begins anywhere in a vector of 16 bytes, and the tiles before and behind it write the rest of its first
+// and last vector:
+//
+//     vectors    |. . . . . . . .|. . . . . . . .|. . . . . . . .|
+//     tiles       - 3 - | - - - - - 4 - - - - - - - - | - 5 - - -     tile 4 writes one whole vector, else bytes
+//
+// Invariant: tiles are claimed in order, so that a block only waits for blocks that are running.
 #pragma once
 #include "decode/spell_ids.cuh"
 
-// Writes a tile's bytes, from `place` of the text on, in vectors of 16 as the text has them; those
-// at its ends, of which other tiles write the rest, byte by byte.
+// Writes a tile's bytes, from `place` of the text on: whole vectors of 16 at once, those at its ends byte by byte.
 DEVICE void write_bytes(const Job& job, const SpellShared& shared, uint64_t place, uint32_t total,
                         bool is_staged) {
     uint8_t* first = job.decode.decoded + place / 16 * 16;
@@ -27,7 +32,7 @@ DEVICE void write_bytes(const Job& job, const SpellShared& shared, uint64_t plac
     }
 }
 
-// Where the rows that begin in a tile begin in the text.
+// Writes decoded_offsets of the rows that begin in a tile.
 DEVICE void write_row_offsets(const Job& job, const SpellShared& shared, uint64_t tile_begin) {
     for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BLOCK) {
         uint64_t number = job.decode.decode_offsets[row] - tile_begin;
@@ -36,8 +41,8 @@ DEVICE void write_row_offsets(const Job& job, const SpellShared& shared, uint64_
     }
 }
 
-// Puts the tokens of a tile into shared memory: their bytes, or where they are many or long the
-// tokens themselves. Returns whether it was the bytes; `total` is how many these are.
+// Puts the tokens of a tile into shared memory: their bytes, or the tokens themselves where there are too many bytes or
+// a long token. Returns whether it was the bytes; `total` is how many bytes they have.
 DEVICE bool put_tokens(const Job& job, SpellShared& shared, const ThreadTokens& mine,
                        uint32_t& total) {
     uint32_t before = sum_before(mine.bytes, shared.scratch, total);
@@ -56,7 +61,8 @@ DEVICE bool put_tokens(const Job& job, SpellShared& shared, const ThreadTokens& 
     return is_staged;
 }
 
-// Writes the bytes of all ids, a block the next tile; the second pass only where the first one met a fault.
+// Writes the bytes of all ids; a block claims one tile after the other. The second pass only runs if the first one met
+// an id without bytes.
 template <SpellPass PASS, SpelledTokens TOKENS>
 DEVICE void spell_stage(const Job& job, SpellShared& shared) {
     if (PASS == SpellPass::AGAIN && !job.decode.decode_faults[0]) return;
