@@ -1,10 +1,10 @@
-"""BPE text on the CPU: by fastokens where it covers a vocabulary, by tokenizers otherwise.
+"""Encoders of byte-pair encoding on the CPU, by the libraries fastokens and tokenizers.
 
-cpu/selection.py chooses between the two encoders, and cpu/engine.py calls them through
-`LongTextEncoder`, which cuts long rows into pieces at places from cut_points.py and
-motif_cut_points.py. joined_short_texts.py encodes short texts as one. What fastokens computes
-otherwise than the reference is worked around in fastokens_quirks/.
+cpu/selection.py chooses fastokens where it covers a vocabulary, and tokenizers otherwise.
+cpu/engine.py calls them through `LongTextEncoder` (`long_text`), which cuts long rows into pieces
+at positions from `cut_points` and `motif_cut_points`. `joined_short_texts` joins short texts, which
+are encoded faster together. fastokens_quirks/ has the workarounds for differences of fastokens.
 
-Always: the ids are those of each text alone and as a whole, however it was cut or joined; spans
-that a library cannot give come from the reference.
+However a text is cut or joined, its ids are those of the whole text alone. Spans that a library
+cannot give come from the reference.
 """

@@ -1,17 +1,17 @@
-r"""Where a text of a BPE vocabulary may be cut, so that its parts have the ids of the whole.
+r"""Finds positions at which a text of a BPE vocabulary can be cut without changing its ids.
 
-A *border* is a place where a pretoken ends whatever stands around: behind an ASCII letter or digit
-in front of white space or an ASCII sign, and behind a Chinese character in front of a full stop or
-a comma. Every pattern here ends a word there, and looks at nothing before a pretoken's begin.
-
-Inside of a *run* one pretoken goes on, or pretokens end where they would end in the parts, too:
-letters alone, one character again and again, signs, blanks. A run may be cut between two tokens
-that are enc of what they spell (docs/internals/text-bpe.md, "Pairs decide"), which the encoder of
-long texts checks.
-Of white space most rules make pretokens by its last line break, which a cut hides: blanks may be no
-part of one that begins with a line break, nor line breaks of one that begins with a sign.
-
+A *border* is a position at which a pretoken ends whatever the text around: behind an ASCII letter
+or digit before white space or an ASCII sign, and behind a Chinese character before a full stop or a
+comma. Every pretokenizer here ends a word there, and none looks at text before a pretoken.
 Example: "a cut, here" has borders behind "a" and behind "cut".
+
+A *run* is a stretch of letters, of one repeated character, of signs, or of blanks. It is within one
+pretoken, or its pretokens end at the same positions when it is cut. It may be cut between tokens if
+the tokens on both sides, joined, encode to themselves (docs/internals/text-bpe.md, "Pairs decide");
+the encoder of long texts checks that.
+Most pretokenizers split white space at its last line break, which a cut may hide. So a run of
+blanks must not belong to a pretoken that begins with a line break, and a run of line breaks must
+not belong to one that begins with a sign.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS
 from vocabularies.preprocessing.unicode_classes import Mask, class_mask
 
 Bytes = NDArray[np.uint8]
-RUN_BYTES = 256  # To both sides of a cut; above twice the longest token that a run is cut behind.
+RUN_BYTES = 256  # On both sides of a cut; above twice the longest token that a run is cut behind.
 SEARCH_BYTES = 1 << 16
-MAX_TRIES = 64  # Borders inside of special tokens, after which no more are looked for.
+MAX_TRIES = 64  # Borders inside of special tokens, after which the search ends.
 WHOLE_NUMBERS = ("gpt2", "whitespace", "whitespace_split", "none")  # Others cut after three digits.
 BY_CASE = ("o200k", "tekken")
-BY_WHITE_SPACE = ("gpt2", "whitespace", "whitespace_split")  # To which line breaks are blanks.
+BY_WHITE_SPACE = ("gpt2", "whitespace", "whitespace_split")  # These treat line breaks as blanks.
 CHINESE_STOPS = ("。".encode(), "，".encode(), "、".encode())
 CHINESE = range(0x4E00, 0x9FA6)
 SIGNS = frozenset(map(ord, '!"#$%&()*+,-./:;<=>?@[\\]^`{|}~'))  # Neither ' nor _: parts of words.
@@ -53,13 +53,13 @@ IS_SIGN = _mask(bytes(SIGNS))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutPoints:
-    """Finds places in the texts of one vocabulary.
+    """Finds cut points in the texts of one vocabulary.
 
     Attributes:
-        pretokenizer: its name.
-        specials: what is looked for in texts and must not be cut in two.
-        is_next: bool[256], bytes in front of which a border may be.
-        is_letter: bool[code points].
+        pretokenizer: the name of the pretokenizer.
+        specials: the special tokens that are matched in texts, which must not be cut in two.
+        is_next: bool[256], whether a border may be before a byte.
+        is_letter: bool, by code point.
     """
 
     pretokenizer: str
@@ -69,11 +69,11 @@ class CutPoints:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> CutPoints | None:
-        """None where the ids of a part may depend on more than is seen here."""
+        """Make the cut points of a vocabulary; None: ids may depend on text behind any position."""
         model, name = vocabulary.model, vocabulary.pretokenizer
-        # A motif lies across any place, and where one begins depends on those before it.
-        known = name in PRETOKENIZERS and name not in ("none", MOTIFS)
-        if not isinstance(model, Bpe) or vocabulary.normalizers or not known:
+        # A motif may lie across any position, and where it begins depends on the motifs before it.
+        is_covered = name in PRETOKENIZERS and name not in ("none", MOTIFS)
+        if not isinstance(model, Bpe) or vocabulary.normalizers or not is_covered:
             return None
         specials = [token for token in vocabulary.special_tokens if token.matched]
         if any(token.rstrip or token.single_word or token.normalized for token in specials):
@@ -82,10 +82,10 @@ class CutPoints:
         contents = tuple(token.content.encode() for token in specials)
         return cls(name, contents, is_next, class_mask("L", "rust"))
 
-    def piece_end(self, data: Bytes, begin: int, size: int) -> tuple[int, bool]:
-        """Where a piece may end that is about `size` bytes long, and whether that is a border.
+    def find_end(self, data: Bytes, begin: int, size: int) -> tuple[int, bool]:
+        """Find the end of a piece of about `size` bytes; return it, and whether it is a border.
 
-        What has no such place near is longer, up to the end of the text.
+        The piece is longer, up to the whole text, if no position is nearer.
         """
         low = begin + size // 2
         for target in range(begin + size, len(data), size):
@@ -98,7 +98,7 @@ class CutPoints:
         return len(data), True
 
     def last_border(self, data: Bytes, begin: int, end: int) -> int | None:
-        """The last border begin < p < end of a text uint8[N]; None where there is none."""
+        """Find the last border with begin < border < end in a text uint8[N]; None: no border."""
         tries = 0
         for high in range(end, begin + 1, -SEARCH_BYTES):
             low = max(begin, high - SEARCH_BYTES - 1)
@@ -133,11 +133,11 @@ class CutPoints:
         return len(text) == 1 and ord(text) in CHINESE
 
     def may_cut_run(self, data: Bytes, begin: int, place: int) -> bool:
-        """Whether a piece may end at a place inside of a run."""
-        return self.is_inside_run(data, place) and self._is_cut_alike(data[begin:place])
+        """Return whether the piece from `begin` may end at a position inside of a run."""
+        return self.is_inside_run(data, place) and self._keeps_pretokens(data[begin:place])
 
     def is_inside_run(self, data: Bytes, place: int) -> bool:
-        """Whether RUN_BYTES to both sides of a place are a run that may be cut there."""
+        """Return whether RUN_BYTES on both sides of a position are a run that may be cut there."""
         if not RUN_BYTES <= place <= len(data) - RUN_BYTES or (data[place] & 0xC0) == 0x80:
             return False
         around = data[place - RUN_BYTES : place + RUN_BYTES].tobytes()
@@ -152,18 +152,18 @@ class CutPoints:
         by_case = self.pretokenizer in BY_CASE
         if (codes == first).all():
             if by_case and class_mask("M", "rust")[first]:
-                return False  # Of a word, or of the signs in front of it.
+                return False  # It belongs to the word, or to the signs before it.
             return self.pretokenizer in WHOLE_NUMBERS or not text[0].isnumeric()
         if self.is_letter[codes].all():
             is_simple = text.isascii() and (text.isupper() or text.islower())
             return not by_case or is_simple or all(code in CHINESE for code in codes.tolist())
         return all(code in SIGNS for code in codes.tolist())
 
-    def _is_cut_alike(self, piece: Bytes) -> bool:
-        """Whether a piece that ends in a run has the pretokens of the whole, up to the last one.
+    def _keeps_pretokens(self, piece: Bytes) -> bool:
+        """Return whether a cut behind this piece, which ends in a run, keeps all other pretokens.
 
-        And the rest of the run those that it has there. Where a piece begins inside of a run, that
-        was asked about what is in front.
+        Those are the pretokens of the piece but its last one, and of the rest of the run. If the
+        piece begins inside of a run, the call for the piece before has checked that cut.
         """
         last = piece[-RUN_BYTES:].tobytes().decode(errors="ignore")[-1:]
         if last not in SPACES or self.pretokenizer in BY_WHITE_SPACE:

@@ -1,9 +1,9 @@
-"""Byte-level BPE by fastokens, in the spelling of each rule that it computes without a regex.
+"""Encodes byte-level BPE by fastokens, with pretokenizers spelled as it computes them fastest.
 
-fastokens knows published patterns by heart; the same rule in other words runs through a regex
-engine (2026-11, MB/s of one core, War and Peace for the first time and again: cl100k 85 and 550
-instead of 40 and 165, DeepSeek 80 and 400 instead of 27 and 43).
-Knows which rows fastokens computes otherwise than the reference, and nothing of spans.
+fastokens recognizes published patterns, and runs any other spelling of them through a regex engine
+(2026-11, MB/s of one core, War and Peace for the first time and again: cl100k 85 and 550 instead of
+40 and 165, DeepSeek 80 and 400 instead of 27 and 43).
+Knows the rows on which fastokens differs from the reference, and gives no spans.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-# About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that
-# the library is never loaded there.
+# Takes the reference about 80 ms. Batches on the event loop are smaller by default, so that the
+# library is never loaded there.
 MAX_REFERENCE_BYTES = 32 * 1024
-# Larger batches are shared by the library's threads; a row weighs ROW_CHARACTERS beside its text.
-# By default the event loop runs those up to here. One after the other, texts let go of Python's
-# lock each time, and another thread than a busy loop's would wait for it as often.
-SHARED_CHARACTERS = 32 * 1024
+# Larger batches are computed by the library's threads; each row counts as ROW_CHARACTERS more.
+# Smaller ones mostly run on the event loop. They are encoded text by text, each time releasing
+# Python's lock, for which a thread beside a busy event loop would have to wait each time.
+MIN_THREADED_CHARACTERS = 32 * 1024
 ROW_CHARACTERS = 16
-HAS_THREADS = len(os.sched_getaffinity(0)) > 1  # The library's, too, look once.
+HAS_THREADS = len(os.sched_getaffinity(0)) > 1  # The library reads the number of cores once, too.
 
 
 class FastokensEncoder(TokenizersEncoder):
-    """Encodes batches with fastokens; spans of rewritten texts come from tokenizers.
+    """Encodes batches with fastokens; spans of normalized texts come from tokenizers.
 
     Raises:
         ValueError: fastokens cannot read this vocabulary.
@@ -66,59 +66,60 @@ class FastokensEncoder(TokenizersEncoder):
         self.fast = fastokens.Tokenizer.from_json_str(document)
         self.short_texts = ShortTexts.of(vocabulary, spelling)
         self.ambiguous = find_ambiguous(vocabulary.special_tokens)
-        self.rare_lock = threading.Lock()
+        self.comparison_lock = threading.Lock()
 
     def content(self, batch: Batch, plain: bool) -> Content:
-        """The ids alone; `plain` leaves special tokens as text."""
+        """Encode rows without spans; `plain` leaves special tokens as text."""
         texts, errors = batch.texts()
-        rare = {row for row in wide_rows(texts) if has_odd_characters(texts[row])}
-        if self.ambiguous:
-            rare |= {r for r, text in enumerate(texts) if any(c in text for c in self.ambiguous)}
+        doubtful = {row for row in wide_rows(texts) if has_odd_characters(texts[row])}
+        for row, text in enumerate(texts) if self.ambiguous else ():
+            if any(content in text for content in self.ambiguous):
+                doubtful.add(row)
         if self.tails is None:
-            content = self._fast_content(texts, plain)
+            content = self._encode_fast(texts, plain)
         else:
-            begins, unsure = self.tails.find(texts)
+            begins, uncertain = self.tails.find(texts)
             heads = list(texts)
             for row, begin in begins.items():
                 heads[row] = texts[row][:begin]
-            content = self._fast_content(heads, plain)
-            rare |= unsure | self.tails.before_specials(texts, content)
+            content = self._encode_fast(heads, plain)
+            doubtful |= uncertain | self.tails.find_before_specials(texts, content)
             if begins:
                 tails = {row: texts[row][begin:] for row, begin in begins.items()}
                 content = self.tails.append(content, tails)
-        if rare:
-            content = self._replace(content, sorted(rare), batch, plain)
+        if doubtful:
+            content = self._replace(content, sorted(doubtful), batch, plain)
         content.errors = errors
         return content
 
-    def _fast_content(self, texts: Sequence[str], plain: bool) -> Content:
+    def _encode_fast(self, texts: Sequence[str], plain: bool) -> Content:
         if self.short_texts is None or len(texts) < 2:
-            return _flat(self.fast, texts, plain)
+            return _encode_flat(self.fast, texts, plain)
         joined, groups = self.short_texts.join(texts)
-        content = _flat(self.fast, joined, plain)
+        content = _encode_flat(self.fast, joined, plain)
         if len(joined) == len(texts):
             return content
         return self.short_texts.split(content, groups)
 
     def _replace(self, content: Content, rows: list[int], batch: Batch, plain: bool) -> Content:
-        """The content with the ids of some rows computed anew."""
+        """Replace the ids of some rows by those of the reference, or of tokenizers if it agrees."""
         options = EncodeOptions(False, "plain" if plain else "match")
-        part, others = batch.select(rows, options), np.setdiff1d(np.arange(len(batch)), rows)
-        if len(part.data) <= MAX_REFERENCE_BYTES or not self.library_agrees:
-            right = self.reference.encode(part, options)
+        part = batch.select(rows, options)
+        others = np.setdiff1d(np.arange(len(batch)), rows)
+        if len(part.data) <= MAX_REFERENCE_BYTES or not self._compare_library():
+            replaced = self.reference.encode(part, options)
         else:
-            right = self.library_content(part, plain, False)
+            replaced = self.library_content(part, plain, False)
         return join_rows(
-            [(others, take_rows(content, others)), (np.array(rows), right)], len(batch)
+            [(others, take_rows(content, others)), (np.array(rows), replaced)], len(batch)
         )
 
-    @property
-    def library_agrees(self) -> bool:
-        """Whether tokenizers gives the reference's ids; compared when first asked for.
+    def _compare_library(self) -> bool:
+        """Compare tokenizers with the reference, once; return whether they agree.
 
-        Most services never meet a long text of this kind, and the library takes a second to load.
+        Most services never get a long text of this kind, and the library takes a second to load.
         """
-        with self.rare_lock:
+        with self.comparison_lock:
             return self._library_agrees
 
     @cached_property
@@ -133,13 +134,13 @@ class FastokensEncoder(TokenizersEncoder):
         return not result.num_different
 
 
-def _flat(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
-    """The ids of the texts; of few characters one after the other, in this thread alone.
+def _encode_flat(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
+    """Encode texts: a small batch one by one in this thread, others by the library's threads.
 
-    For two texts or more the library wakes a thread on each core and waits for all that came.
+    For two texts or more, the library wakes a thread on each core and waits for all of them.
     """
-    if HAS_THREADS and len(texts) > 1 and _weight(texts) <= SHARED_CHARACTERS:
-        return _one_by_one(tokenizer, texts, plain)
+    if HAS_THREADS and len(texts) > 1 and _weight(texts) <= MIN_THREADED_CHARACTERS:
+        return _encode_one_by_one(tokenizer, texts, plain)
     ids, offsets = tokenizer.encode_batch_flat(texts, False, plain)
     # Copied: the library's buffers are read-only, and the arrays belong to the caller.
     return Content(np.frombuffer(ids, np.int32).copy(), np.frombuffer(offsets, np.int64).copy())
@@ -149,7 +150,9 @@ def _weight(texts: Sequence[str]) -> int:
     return sum(map(len, texts)) + ROW_CHARACTERS * len(texts)
 
 
-def _one_by_one(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
+def _encode_one_by_one(
+    tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool
+) -> Content:
     encode = tokenizer.encode_batch_flat
     parts = [encode([text], False, plain)[0] for text in texts]
     ids = np.frombuffer(bytearray().join(parts), np.int32)

@@ -1,14 +1,14 @@
-"""Long rows of BPE vocabularies in pieces: one text takes little memory and lets others run.
+"""Encodes long rows of BPE vocabularies in pieces, to save memory and let other threads run.
 
-    text ──► piece ─ up to a border ──────────────► its ids
-        └──► piece ─ inside of a run ─► its ids but the last ones ─┐
-             next piece, from where those ended ◄──────────────────┘  enc(l r) = l r?
+    text ──► a piece up to a border ────────────► all of its ids
+        └──► a piece inside of a run ──► its ids but the last ones ─┐
+             next piece, from where these end ◄─────────────────────┘  enc(l r) = l r?
 
-In a run nothing says where a piece may end but its tokens. The last ones are wrong for sure, as
-the text is cut off there, so that they are left to the next piece. Where the last kept token l and
-the next piece's first one r are enc of what they spell, all ids are those of the whole
-(docs/internals/text-bpe.md, "Pairs decide"); where not, the piece before is made again, twice as
-large.
+In a run, a piece is cut between two of its tokens. Its last tokens may be wrong, because the text
+is cut off behind them, so they are dropped, and the next piece begins with their bytes. If the
+piece's last tokens l and the next piece's first tokens r, joined, encode to themselves, all ids are
+those of the whole text (docs/internals/text-bpe.md, "Pairs decide"). If not, the piece is encoded
+again, twice as long.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from vocabularies.model.vocabulary import Vocabulary
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.integer[Any]]
 PIECE_BYTES = 1 << 18  # Some milliseconds of fastokens.
-LEFT_BYTES = 64  # What a piece that ends in a run leaves to the next one, at least.
-PART = 1 << 20  # Characters.
-MARGIN = 1 << 16  # Ids that a row may have more than its first pieces let expect.
-MAX_BACK = 256  # Tokens at a piece's end among which a place to cut behind is looked for.
-MAX_SIDE = RUN_BYTES // 2  # Bytes of the tokens on one side of a cut.
-ALONE = EncodeOptions(add_special_tokens=False, special="plain")
+MIN_DROPPED_BYTES = 64  # At the end of a piece that ends in a run.
+PART_CHARACTERS = 1 << 20
+MARGIN = 1 << 16  # Ids of memory beyond the number that the first pieces let expect.
+MAX_BACK = 256  # Tokens at a piece's end between which a cut is searched.
+MAX_SIDE = RUN_BYTES // 2  # Bytes of the compared tokens on one side of a cut.
+PLAIN = EncodeOptions(add_special_tokens=False, special="plain")
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a row.
+    """An encoded part of a row.
 
     Attributes:
-        begin, end: its bytes.
-        num_ids: of it.
-        tail: its last ids, of whole characters, where it ends inside of a run; () at a border.
+        begin, end: its first byte, and the byte behind its last one.
+        num_ids: the number of its ids.
+        tail: its last ids, of whole characters, if it ends inside of a run; () at a border.
     """
 
     begin: int
@@ -55,24 +55,26 @@ class _Piece:
     tail: tuple[int, ...] = ()
 
 
-class _Row:
-    """The ids of a row, piece by piece, in lent memory.
+class _EncodedRow:
+    """The ids of a row's pieces so far, in growing arrays of pooled memory.
 
-    As arrays of their own until the end, the pieces took fresh memory each, whose pages the system
-    had to give and to take again while all other threads waited.
+    An array for each piece would need fresh memory each time, and no other thread runs while the
+    system maps and unmaps its pages.
 
     Attributes:
-        pieces: all of them, in order.
+        pieces: the pieces so far, in order.
     """
 
     def __init__(self, num_bytes: int, with_spans: bool, take: Take) -> None:
-        self.num_bytes, self.with_spans, self.take = num_bytes, with_spans, take
+        self.num_bytes = num_bytes
+        self.with_spans = with_spans
+        self.take = take
         self.pieces: list[_Piece] = []
         self.ids: GrowableArray | None = None
         self.spans = GrowableArray(np.dtype(np.int64), take, (2,))
 
     def add(self, piece: _Piece, ids: Ids, spans: NDArray[np.int64] | None) -> None:
-        """The next piece; of its ids and spans the first `num_ids` count."""
+        """Add the next piece, with the first `num_ids` of these ids and spans."""
         if self.ids is None:
             self.ids = GrowableArray(ids.dtype, self.take)
         num = piece.num_ids
@@ -82,8 +84,8 @@ class _Row:
             np.add(spans[:num], piece.begin, out=self.spans.extend(num, expected))
         self.pieces.append(piece)
 
-    def take_back(self) -> _Piece:
-        """The last piece, which is to be made anew."""
+    def pop(self) -> _Piece:
+        """Remove the last piece, which is encoded again."""
         assert self.ids is not None
         piece = self.pieces.pop()
         self.ids.size -= piece.num_ids
@@ -92,20 +94,22 @@ class _Row:
         return piece
 
     def content(self) -> Content:
-        """All of it."""
+        """Make the content of the whole row."""
         assert self.ids is not None
         offsets = np.array([0, self.ids.size])
         return Content(self.ids.array, offsets, self.spans.array if self.with_spans else None)
 
 
 class LongTextEncoder:
-    """Encodes batches with an encoder that gets long rows in pieces; safe for several threads.
+    """Encodes batches by another encoder, which gets long rows in pieces.
+
+    Several threads may call it at once.
 
     Args:
-        vocabulary: what the encoder encodes for.
-        encoder: gives the ids of texts.
-        take: gives memory for the ids of long rows.
-        piece_bytes: of a text at once, where it can be cut.
+        vocabulary: the vocabulary of the encoder.
+        encoder: encodes the pieces and the short rows.
+        take: allocates memory for the ids of long rows.
+        piece_bytes: the length of a piece, if the text can be cut there.
     """
 
     def __init__(
@@ -115,119 +119,127 @@ class LongTextEncoder:
         take: Take,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
-        self.tokens, self.encoder = vocabulary.tokens, encoder
-        self.take, self.piece_bytes = take, piece_bytes
-        self.places = CutPoints.of(vocabulary)
-        self.motifs = MotifCutPoints.of(vocabulary)
+        self.tokens = vocabulary.tokens
+        self.encoder = encoder
+        self.take = take
+        self.piece_bytes = piece_bytes
+        self.cut_points = CutPoints.of(vocabulary)
+        self.motif_cut_points = MotifCutPoints.of(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options.
+        """Encode each row, without begin and end tokens; all rows have these options.
 
         Raises:
-            Abandoned: nobody wants them any more.
+            Abandoned: no request waits for the batch any more.
         """
-        if not (self.places or self.motifs):
+        if self.cut_points is None and self.motif_cut_points is None:
             return self.encoder.encode(batch, options)
         is_long = _sizes(batch) > self.piece_bytes
-        if len(batch) == 1 and is_long[0]:
-            return self._row(batch, 0, options)
+        if not is_long.any():
+            return self.encoder.encode(batch.select(range(len(batch)), options), options)
+        if len(batch) == 1:
+            return self._encode_long_row(batch, 0, options)
         parts = [
-            (np.array([row]), self._row(batch, row, options))
+            (np.array([row]), self._encode_long_row(batch, row, options))
             for row in np.flatnonzero(is_long).tolist()
         ]
         short = np.flatnonzero(~is_long)
         if len(short):
-            others = batch.select(short.tolist() if parts else range(len(batch)), options)
-            parts.append((short, self.encoder.encode(others, options)))
-        return join_rows(parts, len(batch)) if len(parts) > 1 else parts[0][1]
+            parts.append(
+                (short, self.encoder.encode(batch.select(short.tolist(), options), options))
+            )
+        return join_rows(parts, len(batch))
 
-    def _row(self, batch: Batch, row: int, options: EncodeOptions) -> Content:
-        """The content of one long row."""
+    def _encode_long_row(self, batch: Batch, row: int, options: EncodeOptions) -> Content:
         data = _row_array(batch, row, self.take)
-        if self.motifs:
-            return self._motif_row(self.motifs, batch, data, options)
-        assert self.places is not None
-        return self._run_row(self.places, batch, data, options)
+        if self.motif_cut_points is not None:
+            return self._encode_motif_row(self.motif_cut_points, batch, data, options)
+        assert self.cut_points is not None
+        return self._encode_run_row(self.cut_points, batch, data, options)
 
-    def _motif_row(
-        self, places: MotifCutPoints, batch: Batch, data: Bytes, options: EncodeOptions
+    def _encode_motif_row(
+        self, cut_points: MotifCutPoints, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
-        """The content of a row that is cut behind motifs."""
-        made = _Row(len(data), options.spans, self.take)
+        """Encode a row in pieces that end behind motifs."""
+        encoded = _EncodedRow(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
             if not batch.should_continue():
                 raise Abandoned
-            end = places.piece_end(data, begin, size)
+            end = cut_points.find_end(data, begin, size)
             content = self.encoder.encode(_batch(data[begin:end]), replace(options, spans=True))
-            is_last, error = end == len(data), content.errors.get(0)
-            if error and (is_last or places.is_sure(error, end - begin)):
-                return _refused(data, error, begin, options)
-            kept = len(content.ids) if is_last else places.num_kept(content, end - begin)
+            is_last = end == len(data)
+            error = content.errors.get(0)
+            if error and (is_last or cut_points.is_certain(error, end - begin)):
+                return _refuse(data, error, begin, options)
+            kept = len(content.ids) if is_last else cut_points.count_kept(content, end - begin)
             if not is_last and not kept:
                 size *= 2
                 continue
             assert content.spans is not None
             cut = end if is_last else begin + int(content.spans[kept - 1, 1])
-            made.add(_Piece(begin, cut, kept), content.ids, content.spans)
+            encoded.add(_Piece(begin, cut, kept), content.ids, content.spans)
             begin, size = cut, self.piece_bytes
-        return made.content()
+        return encoded.content()
 
-    def _run_row(
-        self, places: CutPoints, batch: Batch, data: Bytes, options: EncodeOptions
+    def _encode_run_row(
+        self, cut_points: CutPoints, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
-        """The content of a row that is cut at borders and inside of runs."""
-        made = _Row(len(data), options.spans, self.take)
+        """Encode a row in pieces that end at borders or inside of runs."""
+        encoded = _EncodedRow(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
             if not batch.should_continue():
                 raise Abandoned
-            end, is_border = places.piece_end(data, begin, size)
+            end, is_border = cut_points.find_end(data, begin, size)
             content = self.encoder.encode(_batch(data[begin:end]), options)
             if content.errors:
-                return _refused(data, content.errors[0], begin, options)
-            if made.pieces and not self._fits(data, begin, made.pieces[-1].tail, content.ids):
-                last = made.take_back()
+                return _refuse(data, content.errors[0], begin, options)
+            tail = encoded.pieces[-1].tail if encoded.pieces else ()
+            if not self._joins(data, begin, tail, content.ids):
+                last = encoded.pop()
                 begin, size = last.begin, 2 * max(size, last.end - last.begin)
                 continue
             piece: _Piece | None = _Piece(begin, end, len(content.ids))
             if not is_border:
-                piece = self._cut_back(places, data, begin, end, content.ids)
+                piece = self._shorten(cut_points, data, begin, end, content.ids)
             if piece is None:
                 size *= 2
                 continue
-            made.add(piece, content.ids, content.spans)
+            encoded.add(piece, content.ids, content.spans)
             begin, size = piece.end, self.piece_bytes
-        return made.content()
+        return encoded.content()
 
-    def _cut_back(
-        self, places: CutPoints, data: Bytes, piece_begin: int, end: int, ids: Ids
+    def _shorten(
+        self, cut_points: CutPoints, data: Bytes, piece_begin: int, end: int, ids: Ids
     ) -> _Piece | None:
-        """The piece up to one of its last tokens inside of the run; None where none will do."""
+        """Drop the last tokens of a piece that ends in a run; None: it cannot be cut there."""
         place = end
         for num_ids in range(len(ids) - 1, max(0, len(ids) - MAX_BACK), -1):
-            begin = self._begin(data, place, int(ids[num_ids]))
+            begin = self._find_token(data, place, int(ids[num_ids]))
             if begin is None:
                 return None
             place = begin
-            if end - place < LEFT_BYTES or not places.may_cut_run(data, piece_begin, place):
+            if end - place < MIN_DROPPED_BYTES:
                 continue
-            if tail := self._tail(data, place, ids[:num_ids]):
+            if not cut_points.may_cut_run(data, piece_begin, place):
+                continue
+            if tail := self._last_ids(data, place, ids[:num_ids]):
                 return _Piece(piece_begin, place, num_ids, tail)
         return None
 
-    def _begin(self, data: Bytes, end: int, token_id: int) -> int | None:
-        """Where a token begins that ends at a place; None where it spells something else."""
+    def _find_token(self, data: Bytes, end: int, token_id: int) -> int | None:
+        """Find the begin of a token that ends at a position; None: the bytes there are others."""
         token = self.tokens[token_id]
         if not token or data[max(0, end - len(token)) : end].tobytes() != token:
             return None
         return end - len(token)
 
-    def _tail(self, data: Bytes, end: int, ids: Ids) -> tuple[int, ...]:
-        """The last ids, of whole characters; () where they are long or spell something else."""
+    def _last_ids(self, data: Bytes, end: int, ids: Ids) -> tuple[int, ...]:
+        """Return the last ids, of whole characters; (): they are too long, or spell other bytes."""
         begin = end
         for size in range(1, min(len(ids), MAX_SIDE) + 1):
-            earlier = self._begin(data, begin, int(ids[-size]))
+            earlier = self._find_token(data, begin, int(ids[-size]))
             if earlier is None or end - earlier > MAX_SIDE:
                 return ()
             begin = earlier
@@ -235,39 +247,41 @@ class LongTextEncoder:
                 return tuple(ids[-size:].tolist())
         return ()
 
-    def _fits(self, data: Bytes, place: int, tail: tuple[int, ...], ids: Ids) -> bool:
-        """Whether the ids in front of a place and those behind it are enc of what they spell."""
+    def _joins(self, data: Bytes, place: int, tail: tuple[int, ...], ids: Ids) -> bool:
+        """Return whether the last ids before a cut and the first behind it encode to themselves."""
         if not tail:
             return True
-        head, end = [], place
+        head = []
+        end = place
         for token_id in ids[:MAX_SIDE].tolist():
             head.append(token_id)
             end += len(self.tokens[token_id] or b"")
-            if end - place > MAX_SIDE or self._begin(data, end, token_id) is None:
+            if end - place > MAX_SIDE or self._find_token(data, end, token_id) is None:
                 return False
             if _begins_character(data, end):
                 break
         begin = place - sum(len(self.tokens[token_id] or b"") for token_id in tail)
-        alone = self.encoder.encode(_batch(data[begin:end]), ALONE)
-        return bool(alone.ids.tolist() == [*tail, *head])
+        joined = self.encoder.encode(_batch(data[begin:end]), PLAIN)
+        return bool(joined.ids.tolist() == [*tail, *head])
 
 
 def _sizes(batch: Batch) -> NDArray[np.int64]:
-    """int64[B]: the length of each row, in bytes, or in characters where it is text."""
+    """Measure each row, int64[B], in bytes, or in characters if the rows are strings."""
     if not batch.has_texts:
         return np.diff(batch.offsets)
     return np.fromiter(map(len, batch.texts()[0]), np.int64, len(batch))
 
 
 def _row_array(batch: Batch, row: int, take: Take) -> Bytes:
-    """uint8[N]: one text; a string is encoded in parts, as each keeps other threads waiting."""
+    """Return a row as uint8[N]; convert a string in parts, as no other thread runs during one."""
     if not batch.has_texts:
         return batch.data[batch.offsets[row] : batch.offsets[row + 1]]
     text = batch.texts()[0][row]
     data = GrowableArray(np.dtype(np.uint8), take)
-    for begin in range(0, len(text), PART):
-        part = np.frombuffer(text[begin : begin + PART].encode(), np.uint8)
-        expected = (data.size + len(part)) * len(text) // min(begin + PART, len(text)) + MARGIN
+    for begin in range(0, len(text), PART_CHARACTERS):
+        end = min(begin + PART_CHARACTERS, len(text))
+        part = np.frombuffer(text[begin:end].encode(), np.uint8)
+        expected = (data.size + len(part)) * len(text) // end + MARGIN
         data.extend(len(part), expected)[:] = part
     return data.array
 
@@ -280,9 +294,10 @@ def _begins_character(data: Bytes, place: int) -> bool:
     return place == len(data) or bool((data[place] & 0xC0) != 0x80)
 
 
-def _refused(data: Bytes, error: RowError, begin: int, options: EncodeOptions) -> Content:
-    """A row that is refused for what is in the piece that begins there, for its UTF-8 first."""
-    error = _batch(data[begin:]).texts()[1].get(0, error)
+def _refuse(data: Bytes, error: RowError, begin: int, options: EncodeOptions) -> Content:
+    """Refuse a row for the error of its piece from `begin` on, or for bytes that are not UTF-8."""
+    _, utf8_errors = _batch(data[begin:]).texts()
+    error = utf8_errors.get(0, error)
     word, _, byte = error.where.partition(" ")
     if word == "byte":
         error = replace(error, where=f"byte {begin + int(byte)}")

@@ -1,12 +1,12 @@
-"""Long rows of vocabularies with motifs, in pieces that end behind a motif.
+"""Finds positions behind motifs at which a long row of a vocabulary with motifs can be cut.
 
-A text is cut at motifs from the left on, and behind a motif it is cut as if it began there. A piece
-is encoded as if the text ended with it; what is found so far before its end that no motif or
-special token reaches over it is found in the whole text, too. So a piece keeps its ids up to the
-last such motif, and the next one begins there.
+A text is split at motifs from the left on, and behind a motif it is split as if it began there. A
+piece is encoded as if the text ended with it. Motifs that end far enough before the piece's end,
+out of the reach of every motif and special token, are found in the whole text, too. So a piece
+keeps its ids up to the last such motif, and the next piece begins there.
 
-Example, motifs ACG and GTT: the piece TACGACGG keeps T | ACG, as the second ACG might be part of a
-longer motif, and what is left begins ACGG. A text without motifs is one piece.
+Example with motifs ACG and GTT: the piece TACGACGG keeps T | ACG, as the second ACG might be a part
+of a longer motif, and the next piece begins with ACGG. A text without motifs is one piece.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ASCII = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MotifCutPoints:
-    """Where pieces of one vocabulary's texts may end.
+    """Finds cut points in the texts of one vocabulary.
 
     Attributes:
         is_motif: bool[V], by id.
-        reach: bytes of the longest motif or special token.
+        reach: the bytes of the longest motif or special token.
     """
 
     is_motif: NDArray[np.bool_]
@@ -39,29 +39,29 @@ class MotifCutPoints:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> MotifCutPoints | None:
-        """None where there are no motifs, or the ids of a part may depend on more than is seen."""
+        """Make the cut points of a vocabulary; None: no motifs, or ids may depend on all text."""
         specials = [token for token in vocabulary.special_tokens if token.matched]
-        odd = any(t.lstrip or t.rstrip or t.single_word or t.normalized for t in specials)
-        if not isinstance(vocabulary.model, Bpe) or vocabulary.normalizers or odd:
+        depends = any(t.lstrip or t.rstrip or t.single_word or t.normalized for t in specials)
+        if not isinstance(vocabulary.model, Bpe) or vocabulary.normalizers or depends:
             return None
         motifs = {motif.encode() for motif in vocabulary.motifs}
         contents = [token.content.encode() for token in specials]
         is_motif = np.fromiter((token in motifs for token in vocabulary.tokens), np.bool_)
         return cls(is_motif, max(map(len, (*motifs, *contents)))) if motifs else None
 
-    def piece_end(self, data: Bytes, begin: int, size: int) -> int:
-        """Behind an ASCII letter, so that no character is cut in two."""
-        behind = np.flatnonzero(data[begin + size - 1 :] < ASCII)
-        return begin + size + int(behind[0]) if len(behind) else len(data)
+    def find_end(self, data: Bytes, begin: int, size: int) -> int:
+        """Find the end of a piece of about `size` bytes, which cuts no character in two."""
+        ascii_places = np.flatnonzero(data[begin + size - 1 :] < ASCII)
+        return begin + size + int(ascii_places[0]) if len(ascii_places) else len(data)
 
-    def num_kept(self, content: Content, size: int) -> int:
-        """How many ids of a piece of so many bytes are those of the whole text; needs spans."""
+    def count_kept(self, content: Content, size: int) -> int:
+        """Count the ids of a piece of `size` bytes that the whole text has, too; needs spans."""
         assert content.spans is not None
         kept = self.is_motif[content.ids] & (content.spans[:, 1] <= size - self.reach)
         places = np.flatnonzero(kept)
         return int(places[-1]) + 1 if len(places) else 0
 
-    def is_sure(self, error: RowError, size: int) -> bool:
-        """Whether what a piece of so many bytes is refused for is the whole text's, too."""
+    def is_certain(self, error: RowError, size: int) -> bool:
+        """Return whether the error of a piece of `size` bytes holds for the whole text, too."""
         word, _, byte = error.where.partition(" ")
         return word == "byte" and int(byte) <= size - self.reach

@@ -1,6 +1,6 @@
-"""Special tokens that only the library finds: behind normalizers that are none of ours.
+"""Finds special tokens that only the library finds, in a text that its normalizers have changed.
 
-With Lowercase it finds "<s>" in the text "<S>" where the token is `normalized`.
+Example: after the normalizer Lowercase, it finds a `normalized` token "<s>" in the text "<S>".
 """
 
 from __future__ import annotations
@@ -16,38 +16,42 @@ from vocabularies.reference.special_tokens import special_token_refusal
 
 
 def has_hidden_tokens(vocabulary: Vocabulary) -> bool:
-    """Whether the library may find special tokens in other words than their own."""
+    """Return whether the library may find special tokens in texts that do not contain them."""
     return isinstance(vocabulary.model, Upstream) and any(
         token.special and token.normalized for token in vocabulary.special_tokens
     )
 
 
-def found_behind_normalizers(
-    text: str, found: Encoding, plain: Encoding, special: Mapping[int, SpecialToken]
+def find_special_token(
+    text: str, matched: Encoding, plain: Encoding, special: Mapping[int, SpecialToken]
 ) -> RowError | None:
-    """The refusal of a text for its first special token; None where it holds none.
+    """Make the refusal of a text for its first special token; None: it has none.
 
     Args:
         text: the text.
-        found: its ids with special tokens.
-        plain: its ids where special tokens are left as text: one that stands there at the same
-            place is an ordinary one, as [UNK] is.
-        special: by id.
+        matched: its encoding with special tokens.
+        plain: its encoding with special tokens left as text; a token that is in both at the same
+            place, such as [UNK], is an ordinary one.
+        special: the special tokens by id.
     """
-    if found.ids == plain.ids and found.offsets == plain.offsets:
+    if matched.ids == plain.ids and matched.offsets == plain.offsets:
         return None
     ordinary = {*zip(plain.ids, plain.offsets, strict=True)}
-    tokens = [each for each in zip(found.ids, found.offsets, strict=True) if each[0] in special]
-    # Where all stand there as ordinary ones, too, one of them still parts what is around it.
-    for token_id, (begin, end) in [each for each in tokens if each not in ordinary] or tokens:
-        taken = text[begin:end]  # With the blanks that the token takes.
-        begin += len(taken) - len(taken.lstrip()) if special[token_id].lstrip else 0
+    found = [
+        (token_id, span)
+        for token_id, span in zip(matched.ids, matched.offsets, strict=True)
+        if token_id in special
+    ]
+    # If all of them are ordinary ones, too, one of them still separates the text around it.
+    for token_id, (begin, end) in [each for each in found if each not in ordinary] or found:
+        covered = text[begin:end]  # With the white space that the token strips.
+        begin += len(covered) - len(covered.lstrip()) if special[token_id].lstrip else 0
         return special_token_refusal(special[token_id], len(text[:begin].encode()))
     return None
 
 
-def earlier(one: RowError | None, other: RowError | None) -> RowError | None:
-    """The refusal of the two whose place comes first."""
+def choose_first(one: RowError | None, other: RowError | None) -> RowError | None:
+    """Choose the refusal whose place comes first; either may be None."""
     if one is None or other is None:
         return one or other
     return min(one, other, key=lambda error: int(error.where.removeprefix("byte ")))

@@ -1,7 +1,7 @@
-"""BPE by Hugging Face's tokenizers; what fastokens computes faster is `fastokens_encoder`.
+"""Encodes BPE by Hugging Face's tokenizers; fastokens_encoder.py extends it with fastokens.
 
-Knows the reference only for what the libraries cannot tell: which special token a row is refused
-for, and the spans of rows whose tokens do not spell the row.
+The reference computes what the libraries cannot: for which special token a row is refused, and the
+spans of rows whose tokens do not spell the row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tokenizers import Encoding, Tokenizer
 
 from service.engines.base import LibraryFailed
 from service.engines.cpu.bpe.normalized_special_tokens import (
-    earlier,
-    found_behind_normalizers,
+    choose_first,
+    find_special_token,
     has_hidden_tokens,
 )
 from service.engines.encoder import ReferenceEncoder, refuse_rows, take_rows
@@ -34,45 +34,48 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.special_tokens import split_special_tokens
 
 Int64s = NDArray[np.int64]
-# Of bytes without a token, each is as long as the prefix or suffix inside of words says.
+# The library counts a byte without a token as long as the prefix or suffix inside of words.
 NO_PLACES = RowError(
     "no_offsets", "the library tokenizers places ids behind the end of this text; it has ids alone"
 )
 
 
 def is_byte_level(vocabulary: Vocabulary) -> bool:
-    """Whether the model is a BPE over bytes."""
+    """Return whether the model is a BPE over bytes."""
     return isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level
 
 
 class TokenizersEncoder:
-    """Encodes batches with Hugging Face's tokenizers; safe for several threads.
+    """Encodes batches with Hugging Face's tokenizers; several threads may call it at once.
 
-    Whether special tokens are looked for is a setting of a Tokenizer, so that one which several
-    threads use cannot be switched: there are two, each made when it is first needed.
+    Whether special tokens are matched is a setting of the library's Tokenizer, which cannot be
+    switched while several threads use it. So there are two, each made when it is first needed.
     """
 
     name = f"tokenizers {version('tokenizers')}"
 
     def __init__(self, vocabulary: Vocabulary, table: TokenTable) -> None:
-        self.vocabulary, self.table = vocabulary, table
+        self.vocabulary = vocabulary
+        self.table = table
         self.lock = threading.Lock()
         self.tokenizers: dict[bool, Tokenizer] = {}
         self.reference = ReferenceEncoder(vocabulary)
-        # Symbols are bytes and nothing rewrites the text: a token covers what it spells.
-        self.spelled = is_byte_level(vocabulary) and not vocabulary.normalizers
-        # The library's spans are wrong behind a dropped symbol; lengths are, for an unknown byte.
-        self.by_reference = _may_drop(vocabulary) or (self.spelled and _has_unknown(vocabulary))
+        # Symbols are bytes and no normalizer changes the text: spans follow from token lengths.
+        self.spells_text = is_byte_level(vocabulary) and not vocabulary.normalizers
+        # The library's spans are wrong behind a dropped symbol, token lengths for unknown bytes.
+        self.needs_reference_spans = _may_drop(vocabulary) or (
+            self.spells_text and _has_unknown(vocabulary)
+        )
         self.refused_contents = _stripping_contents(vocabulary)
         self.has_hidden_tokens = has_hidden_tokens(vocabulary)
         special = vocabulary.special_tokens
         self.stripping_ids = [token.id for token in special if token.lstrip or token.rstrip]
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options.
+        """Encode each row, without begin and end tokens; all rows have these options.
 
         Raises:
-            RuntimeError: the library panicked, which is no Exception of Python's.
+            RuntimeError: the library panicked; the panic itself is no Exception.
         """
         try:
             return self._encode(batch, options)
@@ -83,36 +86,36 @@ class TokenizersEncoder:
 
     def _encode(self, batch: Batch, options: EncodeOptions) -> Content:
         plain = options.special == "plain"
-        if options.spans and self.by_reference:
+        if options.spans and self.needs_reference_spans:
             return self.reference.encode(batch, options)
-        if options.spans and not self.spelled:
+        if options.spans and not self.spells_text:
             content = self.library_content(batch, plain, True)
         else:
             content = self.content(batch, plain)
         if options.special == "refuse":
-            content = self._refuse(content, batch)
+            content = self._refuse_special_tokens(content, batch)
         if options.spans and content.spans is None:
             content = self._add_spans(content, batch, options)
         return content
 
     def content(self, batch: Batch, plain: bool) -> Content:
-        """The ids alone; `plain` leaves special tokens as text."""
+        """Encode rows without spans; `plain` leaves special tokens as text."""
         return self.library_content(batch, plain, False)
 
     def tokenizer(self, plain: bool) -> Tokenizer:
-        """The library's object that leaves special tokens as text, or the one that finds them."""
+        """Get the library's tokenizer that leaves special tokens as text, or that matches them."""
         with self.lock:
             if plain not in self.tokenizers:
-                made = read_tokenizer(tokenizer_json(self.vocabulary))
-                made.encode_special_tokens = plain
-                self.tokenizers[plain] = made
+                tokenizer = read_tokenizer(tokenizer_json(self.vocabulary))
+                tokenizer.encode_special_tokens = plain
+                self.tokenizers[plain] = tokenizer
             return self.tokenizers[plain]
 
     def library_content(self, batch: Batch, plain: bool, with_spans: bool) -> Content:
-        """Ids of `tokenizers`, with spans in bytes where they are asked for.
+        """Encode rows by `tokenizers`, perhaps with spans in bytes.
 
         Raises:
-            LibraryFailed: it panics on a text, or fails on one that only it computes.
+            LibraryFailed: it panics on a text, or fails on a text whose ids it alone defines.
         """
         texts, errors = batch.texts()
         encodings = self._encodings(list(texts), plain, with_spans)
@@ -121,13 +124,15 @@ class TokenizersEncoder:
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1]))
         if not with_spans:
             return Content(ids, offsets, None, errors)
-        places = [np.array(encoding.offsets, np.int64).reshape(-1, 2) for encoding in encodings]
-        pairs = list(zip(texts, places, strict=True))
-        parts = [_in_bytes(text, np.minimum(place, len(text))) for text, place in pairs]
-        spans = np.concatenate([np.zeros((0, 2), np.int64), *parts])
-        content = Content(ids, offsets, spans, errors)
-        outside = [row for row, (text, place) in enumerate(pairs) if (place > len(text)).any()]
-        return refuse_rows(content, dict.fromkeys(outside, NO_PLACES)) if outside else content
+        parts = [np.zeros((0, 2), np.int64)]
+        outside: dict[int, RowError] = {}
+        for row, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+            in_characters = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+            if (in_characters > len(text)).any():
+                outside[row] = NO_PLACES
+            parts.append(_to_bytes(text, np.minimum(in_characters, len(text))))
+        content = Content(ids, offsets, np.concatenate(parts), errors)
+        return refuse_rows(content, outside) if outside else content
 
     def _encodings(self, texts: list[str], plain: bool, with_spans: bool) -> list[Encoding]:
         tokenizer = self.tokenizer(plain)
@@ -142,41 +147,43 @@ class TokenizersEncoder:
                 raise LibraryFailed(message) from error
             raise
 
-    def _refuse(self, content: Content, batch: Batch) -> Content:
-        """The content without the rows that hold a special token; each error names its byte."""
+    def _refuse_special_tokens(self, content: Content, batch: Batch) -> Content:
+        """Refuse the rows that contain a special token; each error has the place of its byte."""
         found = np.flatnonzero(self.table.is_special[content.ids])
         rows = {int(row) - 1 for row in np.searchsorted(content.offsets, found, side="right")}
         texts, _ = batch.texts()
         contents = self.refused_contents
         if contents:
             rows |= {r for r, text in enumerate(texts) if any(c in text for c in contents)}
-        asked = sorted(rows - content.errors.keys())
-        hidden = self._hidden([texts[row] for row in asked])
+        checked = sorted(rows - content.errors.keys())
+        hidden = self._find_hidden([texts[row] for row in checked])
         errors: dict[int, RowError] = {}
-        for row, error in zip(asked, hidden, strict=True):
+        for row, error in zip(checked, hidden, strict=True):
             try:
                 for _ in split_special_tokens(self.vocabulary, texts[row], "refuse"):
                     pass
             except RowRefused as refused:
-                error = earlier(refused.error, error)
+                error = choose_first(refused.error, error)
             if error is not None:
                 errors[row] = error
         return refuse_rows(content, errors) if errors else content
 
-    def _hidden(self, texts: list[str]) -> list[RowError | None]:
-        """Refusals of texts for what only the library finds in them."""
+    def _find_hidden(self, texts: list[str]) -> list[RowError | None]:
+        """Make the refusals of texts for special tokens that only the library finds."""
         if not (texts and self.has_hidden_tokens):
             return [None] * len(texts)
-        found, plain = (self._encodings(texts, is_plain, True) for is_plain in (False, True))
+        all_matched = self._encodings(texts, False, True)
+        all_plain = self._encodings(texts, True, True)
         special = {token.id: token for token in self.vocabulary.special_tokens if token.special}
         return [
-            found_behind_normalizers(*row, special) for row in zip(texts, found, plain, strict=True)
+            find_special_token(text, matched, plain, special)
+            for text, matched, plain in zip(texts, all_matched, all_plain, strict=True)
         ]
 
     def _add_spans(self, content: Content, batch: Batch, options: EncodeOptions) -> Content:
-        """Spans from the tokens' lengths; rows that these do not spell go to the reference.
+        """Add spans by the tokens' lengths; the reference encodes rows that tokens do not spell.
 
-        So do rows with a token that takes white space, as the next one may begin in it.
+        It also encodes rows with a token that strips white space, in which the next may begin.
         """
         sizes = self.table.lengths[content.ids]
         ends = np.cumsum(sizes, dtype=np.int64)
@@ -192,31 +199,31 @@ class TokenizersEncoder:
         if not wrong.any():
             return content
         rows, others = np.flatnonzero(wrong), np.flatnonzero(~wrong)
-        right = self.reference.encode(batch.select(rows.tolist(), options), options)
-        return join_rows([(others, take_rows(content, others)), (rows, right)], len(batch))
+        replaced = self.reference.encode(batch.select(rows.tolist(), options), options)
+        return join_rows([(others, take_rows(content, others)), (rows, replaced)], len(batch))
 
 
 def read_tokenizer(document: str) -> Tokenizer:
-    """The library's object of a tokenizer.json, which leaves no memory behind.
+    """Make the library's tokenizer of a tokenizer.json, without the cache that it never frees.
 
     Raises:
-        VocabularyError: it does not read it.
+        VocabularyError: the library cannot read it.
     """
     try:
-        made = Tokenizer.from_str(document)
-    except BaseException as error:  # It raises nothing narrower, and panics on some.
+        tokenizer = Tokenizer.from_str(document)
+    except BaseException as error:  # It raises nothing narrower, and panics on some documents.
         reraise_unless_failure(error)
         message = f"the library tokenizers does not read it: {error}"
         raise VocabularyError.at("tokenizer.json", message) from error
-    # The library never gives its cache of words back: 55 kB of the smallest vocabulary, at most
-    # 10,000 words. English has 3.0 MB/s with it and 2.9 without.
-    if hasattr(made.model, "_resize_cache"):
-        made.model._resize_cache(0)
-    return made
+    # The library never frees its cache of at most 10,000 words: 55 kB for the smallest vocabulary.
+    # English is encoded at 3.0 MB/s with it, and at 2.9 without.
+    if hasattr(tokenizer.model, "_resize_cache"):
+        tokenizer.model._resize_cache(0)
+    return tokenizer
 
 
 def _may_drop(vocabulary: Vocabulary) -> bool:
-    """Whether symbols may be left out, behind which the offsets of `tokenizers` are wrong."""
+    """Return whether symbols may be dropped, behind which the offsets of `tokenizers` are wrong."""
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.unknown_id is not None:
         return False
@@ -229,14 +236,14 @@ def _has_unknown(vocabulary: Vocabulary) -> bool:
 
 
 def _stripping_contents(vocabulary: Vocabulary) -> list[str]:
-    """Special tokens that may leave no id where lstrip or rstrip took their text."""
+    """List special tokens that may give no id, as others may strip a part of their text."""
     if not any(token.lstrip or token.rstrip for token in vocabulary.special_tokens):
         return []
     return [t.content for t in vocabulary.special_tokens if t.matched and t.special]
 
 
-def _in_bytes(text: str, in_characters: Int64s) -> Int64s:
-    """int64[T, 2] bytes from characters."""
+def _to_bytes(text: str, in_characters: Int64s) -> Int64s:
+    """Convert spans int64[T, 2] from characters to bytes."""
     if text.isascii():
         return in_characters
     characters = np.frombuffer(text.encode("utf-32-le"), np.uint32)

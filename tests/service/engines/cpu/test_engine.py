@@ -198,7 +198,7 @@ def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options
 def test_characters_that_are_looked_up_in_pairs_have_the_same_ids(
     vocabulary, texts, options, dtype
 ):
-    with mock.patch.multiple(characters, PAIRED_BYTES=1, PART_BYTES=3):
+    with mock.patch.multiple(characters, MIN_PAIRED_BYTES=1, PART_BYTES=3):
         check(vocabulary, texts, options, dtype)
 
 

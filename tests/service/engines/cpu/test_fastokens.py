@@ -271,7 +271,7 @@ def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
             sleep(0.001)  # They look for more for a while before they sleep.
         return library_wakes() - before
 
-    monkeypatch.setattr(fastokens_encoder, "SHARED_CHARACTERS", 0)
+    monkeypatch.setattr(fastokens_encoder, "MIN_THREADED_CHARACTERS", 0)
     wait_until(wakes, "a wake of the library's threads")
     monkeypatch.undo()
     wait_until(lambda: not wakes(), "their sleep")  # One may yet be on its way to it.
@@ -283,7 +283,7 @@ def test_texts_one_after_the_other_and_shared_by_threads_have_the_same_ids(texts
     fast = encoder_of(BASE).fast
     for plain in (False, True):
         one, both = (
-            fastokens_encoder._one_by_one(fast, texts, plain),
+            fastokens_encoder._encode_one_by_one(fast, texts, plain),
             fast.encode_batch_flat(texts, False, plain),
         )
         assert one.ids.tobytes() == both[0]

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
-from service.engines.cpu.bpe.joined_short_texts import LONGEST, MOST, RULES, ShortTexts
+from service.engines.cpu.bpe.joined_short_texts import MAX_CHARACTERS, MAX_GROUP, RULES, ShortTexts
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 from vocabularies import builtin
@@ -23,26 +23,40 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 
 PARTS = [
-    *(" ", " ", "  ", "\n", "\r\n", "\t", "\v", "\f", "\x1c", "\x85", "\xa0", "\xad", "\u180e"),
-    *(
-        "a",
-        " the",
-        "The",
-        "THE",
-        "É",
-        "ª",
-        "1",
-        "4567",
-        "²",
-        "!",
-        "(",
-        "'",
-        "'s",
-        "'LL",
-        "/",
-        "...",
-    ),
-    *("<|endoftext|>", "\u017f", "\u0301", "漢", "\U0001f642"),
+    " ",
+    " ",
+    "  ",
+    "\n",
+    "\r\n",
+    "\t",
+    "\v",
+    "\f",
+    "\x1c",
+    "\x85",
+    "\xa0",
+    "\xad",
+    "\u180e",
+    "a",
+    " the",
+    "The",
+    "THE",
+    "É",
+    "ª",
+    "1",
+    "4567",
+    "²",
+    "!",
+    "(",
+    "'",
+    "'s",
+    "'LL",
+    "/",
+    "...",
+    "<|endoftext|>",
+    "\u017f",
+    "\u0301",
+    "漢",
+    "\U0001f642",
 ]
 TEXTS = st.lists(st.lists(st.sampled_from(PARTS) | st.characters(max_codepoint=255)).map("".join))
 
@@ -108,10 +122,13 @@ def test_short_texts_are_joined_and_others_stay_alone(built, texts, longest, mos
 
 def test_the_limits_are_reached_and_not_passed(built):
     counts = np.zeros(3, np.int64)
-    text = "a" * LONGEST
-    assert len(built.join([text, text, "a"], b"\v", LONGEST, MOST, counts)) == 1
-    assert len(built.join([text + "a", text, "a"], b"\v", LONGEST, MOST, counts)) == 2
-    assert len(built.join([text, text, "a"], b"\v", LONGEST, 2 * LONGEST + 1, counts)) == 2
+    text = "a" * MAX_CHARACTERS
+    assert len(built.join([text, text, "a"], b"\v", MAX_CHARACTERS, MAX_GROUP, counts)) == 1
+    assert len(built.join([text + "a", text, "a"], b"\v", MAX_CHARACTERS, MAX_GROUP, counts)) == 2
+    assert (
+        len(built.join([text, text, "a"], b"\v", MAX_CHARACTERS, 2 * MAX_CHARACTERS + 1, counts))
+        == 2
+    )
 
 
 @given(rows=st.lists(st.lists(st.lists(st.integers(0, 8), max_size=4), min_size=1, max_size=4)))

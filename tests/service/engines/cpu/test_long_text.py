@@ -234,7 +234,7 @@ def test_texts_with_motifs_are_cut_behind_motifs(byte_level):
 
 
 def test_a_row_in_which_no_two_pieces_fit_is_encoded_as_a_whole(monkeypatch):
-    monkeypatch.setattr(LongTextEncoder, "_fits", lambda self, data, place, tail, ids: not tail)
+    monkeypatch.setattr(LongTextEncoder, "_joins", lambda self, data, place, tail, ids: not tail)
     vocabulary, text = builtin.load("dnabert2"), "".join(random.Random(2).choices("ACGT", k=9000))
     encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
     check(vocabulary, encoder, [text], 4)

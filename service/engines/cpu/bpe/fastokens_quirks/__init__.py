@@ -1,15 +1,15 @@
-"""The workarounds for what fastokens computes otherwise, refuses, or computes slowly.
+"""Workarounds for differences, refusals and slow cases of fastokens.
 
-`FastokensEncoder` and the choice of encoder (cpu/selection.py) call them. Each quirk was seen in
+`FastokensEncoder` and the choice of an encoder (cpu/selection.py) call them. Each quirk was seen in
 fastokens 0.3.5. Its test in tests/service/engines/cpu/test_fastokens_quirks.py shows that the plain
-library still has it, and fails when upstream has mended it: then the workaround goes.
+library still has it. When the test fails, upstream has fixed it, and the workaround can go.
 
 | quirk | worked around in | test_… |
 | --- | --- | --- |
-| U+180E is white space where a pattern runs through its regex engine | odd_characters | u180e |
+| U+180E is white space if a pattern runs through its regex engine | odd_characters | u180e |
 | 'ſ is no contraction | odd_characters | long_s |
-| a token takes no white space from one behind the normalizers | ambiguous_special_tokens | blanks |
-| a single_word token at another one's border is found otherwise | coverage | single_word |
+| a token strips no white space from a normalized one | ambiguous_special_tokens | blanks |
+| a single_word token at another one's border is matched differently | coverage | single_word |
 | a byte without a token is an error | coverage | a_byte |
 | an empty token is refused | spelling.make_readable | an_empty |
 | RoBERTa's begin and end tokens are refused | spelling.make_readable | begin_and_end |

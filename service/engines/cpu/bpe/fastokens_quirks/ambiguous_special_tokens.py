@@ -1,10 +1,10 @@
-"""Special tokens around which fastokens 0.3.5 may find others than the reference.
+"""Finds special tokens near which fastokens 0.3.5 may match others than the reference.
 
-It looks once for all of them. The reference looks first for those that come before the normalizers,
-with the white space that they take, and in what is left for the others.
+fastokens matches all special tokens at once. The reference first matches those that are not
+`normalized`, with the white space that they strip, and the others in the rest of the text.
 
-Example, ModernBERT: [MASK] takes the blanks before it, so that in "a   [MASK]" the token of three
-blanks, which is looked for behind the normalizers, is not there.
+Example, ModernBERT: [MASK] strips the blanks before it. So in "a   [MASK]" the reference does not
+match the token of three blanks, which is `normalized`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from collections.abc import Iterable, Sequence
 
 from vocabularies.model.types import SpecialToken
 
-MAX_AMBIGUOUS = 64  # Each is looked for in each text.
+MAX_AMBIGUOUS = 64  # Each text is searched for each of them.
 MAX_STEPS = 1 << 22  # Some tenths of a second, some hundred megabytes.
 
 
 def find_ambiguous(tokens: Iterable[SpecialToken]) -> list[str]:
-    """What a text must hold for its ids to be in doubt; random tests found which that are.
+    """Find the special tokens whose occurrence in a text puts its ids in doubt.
 
-    Tokens before the normalizers that may share characters with one behind them, and, where a token
-    begins or ends in white space, those that take white space.
+    These are tokens that are not `normalized` and may share characters with a normalized one. If a
+    token begins or ends in white space, these are also all tokens that strip white space. Random
+    tests found these rules.
     """
     matched = [token for token in tokens if token.matched]
     before = [token.content for token in matched if not token.normalized]
@@ -33,7 +34,7 @@ def find_ambiguous(tokens: Iterable[SpecialToken]) -> list[str]:
 
 
 def _overlapping(contents: Sequence[str], others: Sequence[str]) -> set[str]:
-    """The contents that hold, or end or begin in, what one of the others does; all if in doubt."""
+    """List the contents that may overlap with one of the others; all if that takes too long."""
     steps = len(contents) * len(others) + sum(len(text) ** 2 for text in (*contents, *others))
     if not others or steps > MAX_STEPS:
         return set(contents) if others else set()

@@ -1,9 +1,9 @@
-r"""White space at the end of a text, the only place where cl100k cuts other pretokens than llama3.
+r"""Encodes white space at the end of texts, where alone the rules cl100k and llama3 differ.
 
-At the end of a text, and before a special token, cl100k takes white space whole; llama3 first takes
-it up to its last line break: "a\n " is "a", "\n " in the one and "a", "\n", " " in the other. So an
-encoder that is fast for llama3 serves cl100k too, once such ends are cut off and encoded here.
-Knows neither that encoder nor spans.
+At the end of a text, and before a special token, white space is one pretoken for cl100k; llama3
+splits it behind its last line break. Example: "a\n " is "a", "\n " for cl100k, and "a", "\n", " "
+for llama3. fastokens is fast for llama3, so it encodes cl100k's texts by llama3's rule without such
+tails, and this module encodes the tails. Knows neither that encoder nor spans.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ BLANKS = "".join(sorted(set(SPACES) - set(LINE_BREAKS)))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cl100kTails:
-    """The tails of one vocabulary's texts; `of` makes it.
+    """Finds and encodes the tails of one vocabulary's texts; `of` makes it.
 
     Attributes:
-        tokenizer: a BPE of the tokens that white space can become, which takes a text whole.
-        ids: int32[...], the vocabulary's id for each of the tokenizer's.
-        contents: what is looked for in texts; behind it a text begins anew.
-        is_special: bool[V], the ids of `contents`; `first_special` is the lowest.
-        before_special: a tail that stands in front of one of `contents`; None where there is none.
+        tokenizer: a BPE of the tokens of white space, without a pretokenizer.
+        ids: int32, the vocabulary's id for each id of `tokenizer`.
+        contents: the special tokens that are matched in texts; a text begins anew behind each.
+        is_special: bool[V], the ids of `contents`.
+        first_special: the lowest id of `contents`.
+        before_special: matches a tail before one of `contents`; None: there are none.
     """
 
     tokenizer: fastokens.Tokenizer
@@ -49,14 +50,14 @@ class Cl100kTails:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> Cl100kTails | None:
-        """The tails of a byte-level BPE with a token for each byte.
+        """Make the tails of a byte-level BPE with a token for each byte.
 
-        None where a special token ends in white space, which a tail might then be a part of.
+        None: a special token ends in white space, so that a tail might be a part of it.
         """
         specials = vocabulary.special_tokens
         if any(token.content[-1] in SPACES for token in specials):
             return None
-        small, ids = _white_space_alone(vocabulary)
+        small, ids = _keep_white_space(vocabulary)
         is_special = np.zeros(len(vocabulary), np.bool_)
         matched = [token for token in specials if token.matched]
         is_special[[token.id for token in matched]] = True
@@ -68,34 +69,34 @@ class Cl100kTails:
         return cls(tokenizer, ids, contents, is_special, first, pattern)
 
     def find(self, texts: Sequence[str]) -> tuple[dict[int, int], set[int]]:
-        """Row -> where its tail begins; and the rows of which only the slow way is certain.
+        """Find the begin of each row's tail, by row; and the rows that need the reference.
 
-        Those end in white space behind what may be a special token, where a text begins anew.
+        The latter end in white space behind a special token, or behind text that looks like one.
         """
         begins: dict[int, int] = {}
-        unsure: set[int] = set()
+        uncertain: set[int] = set()
         for row, text in enumerate(texts):
             if text[-1:] not in BLANKS or not text:
                 continue
             head = text.rstrip(SPACES)
             if head.endswith(self.contents):
-                unsure.add(row)
-            elif (begin := _tail_begin(text, len(head))) is not None:
+                uncertain.add(row)
+            elif (begin := _find_tail(text, len(head))) is not None:
                 begins[row] = begin
-        return begins, unsure
+        return begins, uncertain
 
-    def before_specials(self, texts: Sequence[str], content: Content) -> set[int]:
-        """The rows with a tail in front of a special token; the content has those tokens' ids."""
-        # Most texts hold none, and the largest id is found faster than all are looked up.
+    def find_before_specials(self, texts: Sequence[str], content: Content) -> set[int]:
+        """Find the rows with a tail before a special token; `content` has the ids of the rows."""
+        # Most texts have none, and finding the largest id is faster than looking up all of them.
         if not len(content.ids) or int(content.ids.max()) < self.first_special:
             return set()
         assert self.before_special is not None
         found = np.flatnonzero(self.is_special[content.ids])
-        holding = np.unique(np.searchsorted(content.offsets, found, side="right") - 1)
-        return {row for row in holding.tolist() if self.before_special.search(texts[row])}
+        rows = np.unique(np.searchsorted(content.offsets, found, side="right") - 1)
+        return {row for row in rows.tolist() if self.before_special.search(texts[row])}
 
     def append(self, content: Content, tails: Mapping[int, str]) -> Content:
-        """The content with the ids of tails at the end of their rows, which are in order."""
+        """Append the ids of tails to their rows; tails are in the order of rows."""
         ids, offsets = self.tokenizer.encode_batch_flat(list(tails.values()), False, True)
         added = self.ids[np.frombuffer(ids, np.int32)]
         sizes = np.zeros(len(content.offsets) - 1, np.int64)
@@ -106,10 +107,11 @@ class Cl100kTails:
         return Content(np.insert(content.ids, places, added), moved)
 
 
-def _tail_begin(text: str, head_end: int) -> int | None:
-    """Where the white space begins that cl100k takes whole and llama3 does not; None: nowhere.
+def _find_tail(text: str, head_end: int) -> int | None:
+    """Find the begin of the white space at the end that llama3 would split; None: there is none.
 
-    The text ends in a blank. Line breaks right behind a sign belong to the sign's pretoken.
+    The text ends in a blank, and its white space begins at `head_end`. Line breaks right behind a
+    sign belong to the sign's pretoken.
     """
     tail = text[head_end:]
     if head_end and _is_sign(text[head_end - 1]):
@@ -122,8 +124,8 @@ def _is_sign(character: str) -> bool:
     return not (class_mask("L", "rust")[code_point] or class_mask("N", "rust")[code_point])
 
 
-def _white_space_alone(vocabulary: Vocabulary) -> tuple[Vocabulary, NDArray[np.int32]]:
-    """The part of a vocabulary that white space can reach, and its ids there."""
+def _keep_white_space(vocabulary: Vocabulary) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """Keep only the tokens that can occur in white space; return them, and the ids they had."""
     model, tokens = vocabulary.model, vocabulary.tokens
     assert isinstance(model, Bpe)
     special = {token.id for token in vocabulary.special_tokens}

@@ -1,4 +1,4 @@
-"""Vocabularies that fastokens does not cover: another encoder answers for them."""
+"""Decides whether fastokens covers a vocabulary; if not, another encoder is chosen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 def covers(vocabulary: Vocabulary) -> bool:
-    """Whether fastokens gives the reference's ids, but for rows that the encoder sorts out.
+    """Return whether fastokens gives the reference's ids, but for rows that the encoder replaces.
 
-    It differs for a single_word token at a border, where a byte of texts has no token, and around
-    ambiguous special tokens, where the reference helps out while they are few.
+    fastokens differs on single_word tokens at a border, on bytes without a token, and near
+    ambiguous special tokens. Up to MAX_AMBIGUOUS of the latter, the reference encodes the rows.
     """
     known = set(vocabulary.tokens)
     return (

@@ -1,11 +1,11 @@
-"""Characters in texts around which fastokens may give other ids than the reference."""
+"""Finds texts with characters on which fastokens may differ from the reference."""
 
 from __future__ import annotations
 
 
 def has_odd_characters(text: str) -> bool:
-    """Whether a text holds U+180E or 'ſ.
+    """Return whether a text contains U+180E or 'ſ.
 
-    All code points and random texts were compared with tiktoken and tokenizers.
+    A comparison of all code points and of random texts with tiktoken and tokenizers found these.
     """
     return "\u180e" in text or "'\u017f" in text

@@ -1,4 +1,4 @@
-"""tokenizer.json documents as fastokens reads them, in the patterns that it knows by heart."""
+"""Rewrites tokenizer.json documents so that fastokens reads them and recognizes the patterns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 
 
 def make_readable(vocabulary: Vocabulary) -> Vocabulary:
-    """Leave out what fastokens refuses and no text's own ids need.
+    """Drop tokens that fastokens refuses: empty ones (Whisper), and RoBERTa's begin and end tokens.
 
-    That is a token that spells nothing (Whisper's), and RoBERTa's begin and end tokens.
+    The ids of a text itself do not need them.
     """
     if b"" not in vocabulary.tokens and "cls" not in vocabulary.roles:
         return vocabulary
@@ -26,7 +26,7 @@ def make_readable(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def respell(document: str, ours: str, spelling: str) -> str:
-    """A tokenizer.json with the patterns of its rule as fastokens knows them by heart.
+    """Replace the patterns of a tokenizer.json by those of a rule that fastokens recognizes.
 
     Args:
         document: the tokenizer.json.
@@ -34,14 +34,14 @@ def respell(document: str, ours: str, spelling: str) -> str:
         spelling: the pretokenizer whose patterns are to be in it.
     """
     if ours == "deepseek_v3":
-        known = [_as_published(pattern) for pattern in _patterns(ours)]
+        published = [_as_published(pattern) for pattern in _patterns(ours)]
     elif spelling != ours:
-        known = _patterns(spelling)
+        published = _patterns(spelling)
     else:
         return document
-    for pattern, published in zip(_patterns(ours), known, strict=True):
-        # With the quotes of JSON around it: no token's text can look like that.
-        document = document.replace(_in_json(pattern), _in_json(published), 1)
+    for before, after in zip(_patterns(ours), published, strict=True):
+        # No token's text can contain the pattern with JSON's quotes around it.
+        document = document.replace(_in_json(before), _in_json(after), 1)
     return document
 
 
@@ -52,7 +52,7 @@ def _patterns(name: str) -> list[str]:
 
 
 def _as_published(pattern: str) -> str:
-    """DeepSeek's file has line breaks and quotes themselves where ours has escapes."""
+    """Write a pattern as in DeepSeek's file, which has line breaks and quotes without escapes."""
     return pattern.replace(r"\r", "\r").replace(r"\n", "\n").replace(r"\"", '"')
 
 
