@@ -1,11 +1,12 @@
-"""Several processes of one service: a supervisor, front ends, and one engine process.
+"""Runs a service in several processes: a supervisor, front ends, and one engine process.
 
-cli/serve.py starts the supervisor, which starts the others (child.py). A front end answers HTTP on
-a socket of the shared port. It sends batches to the engine process (remote_runner.py), encodes
-small ones itself (local_encoders.py), follows the engine process's list of vocabularies
-(registry_replica.py), and forwards what is one for all (request_forwarding.py). engine_server.py
-answers it; link/ carries the messages.
+cli/serve.py starts the `supervisor`, which starts the other processes (`child`). A `front_end`
+answers HTTP on a socket of the shared port. It sends batches to the engine process
+(`remote_runner`, `remote_engine`) or encodes small ones itself (`local_encoders`), keeps a copy of
+the list of vocabularies (`registry_replica`), and forwards requests about state that all front ends
+share (`request_forwarding`). `engine_server` answers front ends; link/ carries the messages.
 
-Always: the engine, the vocabularies, training and gRPC are in the engine process alone; a change is
-answered when every front end has followed; what was not answered when a process ends is refused.
+The engine, the vocabularies, training and gRPC are in the engine process alone. A change of
+vocabularies is answered when every front end has it. When a process ends, its unanswered requests
+are refused.
 """

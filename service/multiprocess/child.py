@@ -1,7 +1,7 @@
-"""One process of several: started by the supervisor, with what it has to know as JSON.
+"""Runs a front end or the engine process, as a program that the supervisor starts.
 
-It says that it listens on its standard output, and stops when its standard input ends, which is
-when the supervisor has gone.
+Its argument is a JSON object. The process reports on its standard output that it listens, and stops
+when its standard input ends, which means that the supervisor has ended.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from service.server.startup import USAGE_ERROR
 
 def main(argument: str) -> int:
     """Run the process until it is stopped; return its exit code."""
-    given: dict[str, Any] = json.loads(argument)
-    settings = Settings(**given["settings"])
-    configure(settings, given["name"])
+    values: dict[str, Any] = json.loads(argument)
+    settings = Settings(**values["settings"])
+    configure(settings, values["name"])
     keep_large_blocks()
     sys.setswitchinterval(SWITCH_S)
-    sockets = [socket.socket(fileno=number) for number in given["sockets"]]
+    sockets = [socket.socket(fileno=number) for number in values["sockets"]]
     try:
-        if given["name"] == "engine":
+        if values["name"] == "engine":
             from service.multiprocess.engine_process import run_engine
 
             run_engine(settings, sockets[0])
         else:
             from service.multiprocess.front_end import run_front_end
 
-            run_front_end(settings, sockets, Path(given["link"]), given["name"])
+            run_front_end(settings, sockets, Path(values["link"]), values["name"])
     except ValueError as error:
         print(f"warptok: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -45,5 +45,5 @@ def main(argument: str) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdin = open(os.devnull)  # The descriptor itself is watched.
+    sys.stdin = open(os.devnull)  # The event loop watches the descriptor itself.
     sys.exit(main(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The engine process from its start to its end; what it answers is in engine_server.py."""
+"""Runs the engine process from start to drain; engine_server.py answers its messages."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
         ValueError: a setting is wrong.
     """
     memory = LinkMemory()
-    app = create_app(settings, make_engine(settings, memory.take), memory.placed)
+    app = create_app(settings, make_engine(settings, memory.take), memory.place)
     check_names(app.service.get_host().registry)
     uvloop.run(_serve(app, listening, memory))
 
 
 async def _serve(app: Application, listening: socket.socket, memory: LinkMemory) -> None:
-    loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    service = app.service
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    when_alone(stop.set)
+    call_when_orphaned(stop.set)
     engine_server = EngineServer(app, service.settings.frontends, memory)
     service.join_processes(engine_server)
     async with app.running():
-        telling = asyncio.create_task(engine_server.keep_informing())
+        updates = asyncio.create_task(engine_server.keep_updating())
         server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         grpc, metrics = await _start_others(app)
         print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
@@ -56,25 +58,26 @@ async def _serve(app: Application, listening: socket.socket, memory: LinkMemory)
         if metrics is not None:
             stop_metrics(metrics)
         server.close()
-        telling.cancel()
+        updates.cancel()
         memory.close()
 
 
 async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer | None]:
-    """What listens in this process: gRPC, and the metrics' port for all processes."""
+    """Start gRPC, and the metrics of all processes, if they are set to listen."""
     service = app.service
     try:
         settings = service.settings
         metrics = start_metrics(
             service.metrics, service.processes, settings.host, settings.metrics_port
         )
-        return await start_grpc(app.oip) if service.settings.grpc else None, metrics
+        grpc = await start_grpc(app.oip) if settings.grpc else None
+        return grpc, metrics
     except OSError:
         raise SystemExit(USAGE_ERROR) from None
 
 
 async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer | None) -> None:
-    """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
+    """Stop gRPC, wait for the front ends to disconnect, then stop the batcher."""
     service = app.service
     service.draining = True
     app.training.stop_soon()
@@ -83,7 +86,7 @@ async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer
     stopping = asyncio.ensure_future(grpc.stop(grace_s)) if grpc else None
     try:
         async with asyncio.timeout(grace_s + 1):
-            await engine_server.is_empty.wait()
+            await engine_server.all_disconnected.wait()
     except TimeoutError:
         pass
     await service.batcher.stop(max(0.0, end - monotonic()))
@@ -91,8 +94,8 @@ async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer
         await stopping
 
 
-def when_alone(stop: Callable[[], None]) -> None:
-    """Stop when the supervisor has gone, which holds the other end of our standard input."""
+def call_when_orphaned(stop: Callable[[], None]) -> None:
+    """Call `stop` when the supervisor has ended, and with it this process's standard input."""
     loop = asyncio.get_running_loop()
 
     def has_ended() -> None:

@@ -1,7 +1,7 @@
-"""The engine process: the engine, the vocabularies and gRPC, for front ends that are linked to it.
+"""Answers the front ends in the engine process, which has the engine and the vocabularies.
 
-It runs the same service as a process that does everything itself, its batcher included, but its
-requests come over links: batches of texts, and whole HTTP requests about what is one for all.
+The engine process runs the same service as a single process, its batcher included. Its requests
+come over links: batches of texts, and whole HTTP requests about state that all front ends share.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import asyncio
 import logging
 import mmap
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
-from service.multiprocess.link.batch_messages import work_of
+from service.multiprocess.link.batch_messages import read_work
 from service.multiprocess.link.batch_reply import BatchReply
 from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory
-from service.multiprocess.remote_engine import UNKNOWN_DIGEST, residency_values
+from service.multiprocess.remote_engine import UNKNOWN_DIGEST, write_residency
 from service.multiprocess.request_forwarding import answer_forwarded
 from service.observability.process_metrics import Families, collect_families
 from service.operations.readiness import readiness
 from service.registry.entries import LoadedVocabulary
+from service.registry.tokenizer_config import TokenizerConfig
 from service.security.rate_limits import Usage
 from service.server.app import Application
 from vocabularies.formats.canonical import read_canonical
@@ -37,69 +38,75 @@ NAME = "engine"
 STATUS_PERIOD_S = 0.25
 FOLLOW_TIMEOUT_S = 10.0
 GATHER_TIMEOUT_S = 1.0
-PAGE_LOCKED_BYTES = 1 << 31  # Of all front ends' memory.
-COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, the loop kept free.
-MAX_SENT = 16  # Vocabularies without a name here that front ends have sent.
+PAGE_LOCKED_BYTES = 1 << 31  # Of the memory of all front ends.
+COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, and not by the event loop.
+MAX_UNNAMED = 16  # The most vocabularies without a name that are kept.
 
 
 class EngineServer:
-    """Answers front ends, and tells them what there is.
+    """Answers front ends, and keeps them up to date; a `Processes` of the engine process.
 
     Args:
         app: the application of this process.
-        num_front_ends: how many there should be.
-        memory: of this process, which they read.
+        num_front_ends: the number of front ends that are started.
+        memory: the memory of this process that front ends read.
+
+    Attributes:
+        links: the name of the front end at each link.
+        all_disconnected: set while no front end is connected.
     """
 
     def __init__(self, app: Application, num_front_ends: int, memory: LinkMemory) -> None:
-        self.app, self.service = app.fastapi, app.service
+        self.app = app.fastapi
+        self.service = app.service
         self.num_front_ends = num_front_ends
         self.memory = memory
         self.links: dict[Link, str] = {}
-        self.is_empty = asyncio.Event()
-        self.is_empty.set()
-        self._waiting: dict[Link, int] = {}
-        self._sent: dict[str, Vocabulary] = {}
-        self._stamps: dict[str, tuple[object, int]] = {}
-        self._last: dict[str, Any] = {}
-        self._answers: dict[str, Callable[[Link, Message], Coroutine[Any, Any, Message]]] = {
+        self.all_disconnected = asyncio.Event()
+        self.all_disconnected.set()
+        self._waiting_bytes: dict[Link, int] = {}
+        self._unnamed: dict[str, Vocabulary] = {}
+        self._configs: dict[str, _NumberedConfig] = {}
+        self._last_list: dict[str, Any] = {}
+        self._calls: dict[str, Callable[[Link, Message], Coroutine[Any, Any, Message]]] = {
             "request": lambda _, message: answer_forwarded(self.app, message),
             "load_name": self._load_name,
             "load_vocabulary": self._load_vocabulary,
-            "vocabulary": self._vocabulary,
-            "families": self._gather,
+            "vocabulary": self._send_vocabulary,
+            "families": self._send_families,
         }
 
     def protocol(self) -> Link:
-        """The end of a new connection."""
-        return Link(self._answer, self._lost, self.memory)
+        """Make the link of a new connection."""
+        return Link(self._handle, self._remove, self.memory)
 
-    def _answer(self, link: Link, message: Message, reply: Reply) -> None:
+    def _handle(self, link: Link, message: Message, reply: Reply) -> None:
         if message.kind == "hello":
             self.links[link] = message.values["name"]
-            self.is_empty.clear()
+            self.all_disconnected.clear()
             self._send_status()
             call = link.call(Message("vocabulary_list", self.list_vocabularies()))
-            call.add_done_callback(_note_failure)
+            call.add_done_callback(_log_failure)
         elif message.kind == "load":
-            self._waiting[link] = message.values["waiting"]
+            self._waiting_bytes[link] = message.values["waiting"]
             self._charge(message.values["usage"], link)
         elif message.kind == "batch":
             self._run_batch(message, reply)
         else:
-            reply.complete_by(self._answers[message.kind](link, message))
+            reply.complete_by(self._calls[message.kind](link, message))
 
-    def _lost(self, link: Link) -> None:
+    def _remove(self, link: Link) -> None:
+        """Remove the link of a connection that has ended."""
         name = self.links.pop(link, "")
-        self._waiting.pop(link, None)
+        self._waiting_bytes.pop(link, None)
         if not self.links:
-            self.is_empty.set()
+            self.all_disconnected.set()
         if name and not self.service.draining:
-            logger.warning("%s is gone; %d are left", name, len(self.links))
+            logger.warning("%s has disconnected; %d are connected", name, len(self.links))
             self._send_status()
 
     def _run_batch(self, message: Message, reply: Reply) -> None:
-        """Have a batch computed that a front end has joined."""
+        """Submit a front end's batch to the batcher of this process."""
         completion = BatchReply(reply, self._copy_large)
         try:
             work = self._make_work(message)
@@ -109,59 +116,64 @@ class EngineServer:
             completion.set_exception(error)
 
     def _make_work(self, message: Message) -> AnyWork:
-        """Raises ServiceError where a batch is of a vocabulary that is not known here."""
+        """Make the work item of a batch; raise ServiceError if its vocabulary is not known."""
         values = message.values
-        work = work_of(message, self._known(values["digest"]))
+        work = read_work(message, self._find_vocabulary(values["digest"]))
         work.num_bytes = values.get("bytes", 0)
         work.is_long = values.get("is_long")
         work.deadline = values.get("deadline") or float("inf")
         return work
 
     def _copy_large(self, message: Message) -> Coroutine[Any, Any, Message] | None:
-        """Copy large arrays that the other side cannot read; None where there are none."""
+        """Copy large arrays that are not in shared memory; None: there are none."""
         large = [array for array in message.arrays if array.nbytes > COPIED_BYTES]
-        if all(self.memory.place_of(array) is not None for array in large):
+        if all(self.memory.find_offset(array) is not None for array in large):
             return None
         return self._copy_arrays(message)
 
     async def _copy_arrays(self, message: Message) -> Message:
         arrays = [np.ascontiguousarray(array) for array in message.arrays]
-        message.arrays = await asyncio.to_thread(lambda: [*map(self.memory.placed, arrays)])
+        message.arrays = await asyncio.to_thread(lambda: [*map(self.memory.place, arrays)])
         return message
 
-    def _known(self, digest: str) -> Vocabulary:
-        """Raises ServiceError with the code UNKNOWN_DIGEST where the front end has to send it."""
+    def _find_vocabulary(self, digest: str) -> Vocabulary:
+        """Find a vocabulary by its digest.
+
+        Raises:
+            ServiceError: with the code UNKNOWN_DIGEST; the front end has to send the vocabulary.
+        """
         for entry in self.service.registry.entries.values():
             if entry.vocabulary.digest == digest:
                 return entry.vocabulary
-        if (vocabulary := self._sent.get(digest)) is not None:
+        if (vocabulary := self._unnamed.get(digest)) is not None:
             return vocabulary
         refusal = NotReady("no vocabulary has this digest here")
         refusal.code = UNKNOWN_DIGEST
         raise refusal
 
     async def _load_vocabulary(self, link: Link, message: Message) -> Message:
-        """Make a vocabulary ready that no name means here, or not any more."""
+        """Load a vocabulary that a front end sends because it has no name here any more."""
         content = message.arrays[0].tobytes()
         vocabulary = await asyncio.to_thread(read_canonical, content)
         pinned = message.values["pinned"]
-        residency = await asyncio.to_thread(self.service.get_host().engine.load, vocabulary, pinned)
-        self._sent[vocabulary.digest] = vocabulary
-        await asyncio.to_thread(self.service.get_host().registry.make_room, vocabulary.digest)
-        if len(self._sent) > MAX_SENT:
-            oldest = next(iter(self._sent))
-            del self._sent[oldest]
-            await asyncio.to_thread(self.service.get_host().registry.forget_unused, oldest)
-        return Message("answer", residency_values(residency))
+        host = self.service.get_host()
+        residency = await asyncio.to_thread(host.engine.load, vocabulary, pinned)
+        self._unnamed[vocabulary.digest] = vocabulary
+        await asyncio.to_thread(host.registry.evict, vocabulary.digest)
+        if len(self._unnamed) > MAX_UNNAMED:
+            oldest = next(iter(self._unnamed))
+            del self._unnamed[oldest]
+            await asyncio.to_thread(host.registry.forget_unused, oldest)
+        return Message("answer", write_residency(residency))
 
     async def _load_name(self, link: Link, message: Message) -> Message:
-        """Load a vocabulary by its name; answered when all front ends have it."""
+        """Load a vocabulary by its name; answer when all front ends have it."""
         await self.service.registry.loaded(message.values["name"])
-        await self.spread()
+        await self.synchronize()
         return Message("answer")
 
-    async def _vocabulary(self, link: Link, message: Message) -> Message:
-        """A loaded vocabulary, and what came with it."""
+    async def _send_vocabulary(self, link: Link, message: Message) -> Message:
+        """Answer with a loaded vocabulary and its tokenizer configuration."""
         name, digest = message.values["name"], message.values["digest"]
         entry = self.service.registry.entries.get(name)
         if entry is None or entry.vocabulary.digest != digest:
@@ -172,9 +184,9 @@ class EngineServer:
         return Message("answer", values, [np.frombuffer(content, np.uint8)])
 
     def list_vocabularies(self) -> dict[str, Any]:
-        """Every name; of what is loaded the digest, a stamp of what came with it, how it is held.
+        """List all names, and the digest, configuration number and state of loaded vocabularies.
 
-        A front end reads a vocabulary anew when its digest or its stamp is another one.
+        A front end reads a vocabulary again when its digest or its configuration's number changes.
         """
         registry = self.service.registry
         return {
@@ -183,94 +195,95 @@ class EngineServer:
             "entries": {
                 name: [
                     entry.vocabulary.digest,
-                    self._stamp(entry),
-                    residency_values(entry.residency),
+                    self._number_config(entry),
+                    write_residency(entry.residency),
                 ]
                 for name, entry in list(registry.entries.items())
             },
             "is_complete": self.service.preloaded,
         }
 
-    def _stamp(self, entry: LoadedVocabulary) -> int:
-        """A number that is another one when another configuration came with a vocabulary."""
+    def _number_config(self, entry: LoadedVocabulary) -> int:
+        """Return the number of a vocabulary's configuration, which grows with each change."""
         config = self.service.registry.configs.get(entry.name)
-        kept, stamp = self._stamps.get(entry.name, (None, 0))
-        if kept is not config:
-            stamp += 1
-            self._stamps[entry.name] = config, stamp
-        return stamp
+        last = self._configs.get(entry.name, _NumberedConfig(None, 0))
+        if last.config is not config:
+            last = self._configs[entry.name] = _NumberedConfig(config, last.number + 1)
+        return last.number
 
     def _send_status(self) -> None:
-        """Tell each front end how the engine is, and what waits in the other front ends."""
-        reasons, waiting = readiness(self.service), sum(self._waiting.values())
+        """Send each front end the state of the engine, and the bytes that wait in the others."""
+        reasons = readiness(self.service)
+        all_bytes = sum(self._waiting_bytes.values())
         for link in self.links:
-            elsewhere = waiting - self._waiting.get(link, 0)
-            link.tell(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
+            elsewhere = all_bytes - self._waiting_bytes.get(link, 0)
+            link.notify(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
 
     def _charge(self, usage: Usage, link: Link | None) -> None:
-        """Charge what one process has let in to all others; no link: it is this one."""
+        """Charge the usage of one process to all others; no link: it is this process's."""
         limits = self.service.guard.limits
         if link is not None:
             limits.charge_usage(usage)
         for other in self.links if usage else ():
             if other is not link:
-                other.tell(Message("usage", {"usage": usage}))
+                other.notify(Message("usage", {"usage": usage}))
 
     def reasons(self) -> list[str]:
-        """Front ends that are not there."""
+        """List the reason why the service is not ready, if front ends are missing."""
         missing = self.num_front_ends - len(self.links)
         if missing <= 0 or self.service.draining:
             return []
         return [f"{missing} of {self.num_front_ends} front ends are being started"]
 
-    async def spread(self) -> None:
-        """Return when every front end has followed the vocabularies that there are now."""
-        listed = self._last = self.list_vocabularies()
+    async def synchronize(self) -> None:
+        """Send the list of vocabularies, and wait until every front end has followed it."""
+        listed = self._last_list = self.list_vocabularies()
         calls = [link.call(Message("vocabulary_list", listed)) for link in list(self.links)]
         if not calls:
             return
         done, late = await asyncio.wait(calls, timeout=FOLLOW_TIMEOUT_S)
         for call in done:
-            _note_failure(call)
+            _log_failure(call)
         if late:
             logger.error("%d front ends do not follow the list of vocabularies", len(late))
 
-    async def keep_informing(self) -> None:
-        """Tell the front ends how the engine is, and what has been loaded meanwhile."""
+    async def keep_updating(self) -> None:
+        """Send front ends the state of the engine and new vocabularies, until cancelled."""
         while True:
             await asyncio.sleep(STATUS_PERIOD_S)
             self._send_status()
             self._charge(self.service.guard.limits.take_usage(), None)
-            if self.list_vocabularies() != self._last:
-                await self.spread()
+            if self.list_vocabularies() != self._last_list:
+                await self.synchronize()
             await self._page_lock()
 
     async def _page_lock(self) -> None:
-        """Have a device read what front ends send from where it lies, once they send it."""
+        """Let a device read the memory of front ends directly, once they send arrays in it."""
         if not self.service.preloaded:  # The device is not open yet.
             return
         share = self.service.get_host().engine.share_host
         pages = PAGE_LOCKED_BYTES // self.num_front_ends // mmap.PAGESIZE
         num_bytes = min(FRONT_BYTES, pages * mmap.PAGESIZE)
-        others = [link.other for link in self.links]
+        memories = [link.peer_memory for link in self.links]
         await asyncio.gather(
             *(
                 asyncio.to_thread(memory.page_lock, share, num_bytes)
-                for memory in others
+                for memory in memories
                 if memory is not None and memory.is_used and not memory.is_page_locked
             )
         )
 
     async def families(self) -> dict[str, Families]:
-        """What every process counts."""
-        return await self._gathered(None)
+        """Get the metrics of every process by its name."""
+        return await self._gather_families(None)
 
-    async def _gathered(self, asking: Link | None) -> dict[str, Families]:
+    async def _gather_families(self, caller: Link | None) -> dict[str, Families]:
+        """Get the metrics of this process and of all front ends but the caller."""
         gathered = {NAME: collect_families(self.service.metrics.registry)}
         calls = {
             link.call(Message("families")): name
             for link, name in self.links.items()
-            if link is not asking
+            if link is not caller
         }
         if calls:
             done, _ = await asyncio.wait(calls, timeout=GATHER_TIMEOUT_S)
@@ -279,12 +292,19 @@ class EngineServer:
                     gathered[calls[call]] = call.result().values["families"]
         return gathered
 
-    async def _gather(self, link: Link, message: Message) -> Message:
-        return Message("answer", {"families": await self._gathered(link)})
+    async def _send_families(self, link: Link, message: Message) -> Message:
+        return Message("answer", {"families": await self._gather_families(link)})
 
 
-def _note_failure(call: asyncio.Future[Message]) -> None:
-    """A front end that ends meanwhile follows after its next start."""
+class _NumberedConfig(NamedTuple):
+    """A tokenizer configuration, and its number."""
+
+    config: TokenizerConfig | None
+    number: int
+
+
+def _log_failure(call: asyncio.Future[Message]) -> None:
+    """Log an unexpected error of a front end; one that has ended follows after its next start."""
     error = None if call.cancelled() else call.exception()
     if error is not None and not isinstance(error, ServiceError):
         logger.error("This is a bug. A front end did not follow", exc_info=error)

@@ -1,7 +1,8 @@
-"""A front end: HTTP on a socket of the shared port, and no GPU.
+"""Runs a front end, which answers HTTP on a socket of the shared port, without a GPU.
 
-It parses, checks and renders; but for small ones, batches go over a link to the engine process
-(remote_runner.py), and what belongs to all front ends is forwarded to it (request_forwarding.py).
+It parses requests and renders answers. It encodes small batches itself, sends others over a link to
+the engine process (remote_runner.py), and forwards requests about shared state to it
+(request_forwarding.py).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from service.core.version import package_version
 from service.engines.base import WithoutDevice
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import AsgiFastPath
-from service.multiprocess.engine_process import when_alone
+from service.multiprocess.engine_process import call_when_orphaned
 from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import LocalEncoders
@@ -45,7 +46,7 @@ from service.server.uvicorn_server import Server, end_normally_on_signals
 
 logger = logging.getLogger(__name__)
 REPORT_PERIOD_S = 0.25
-SILENT_S = 5.0  # An engine process that says nothing for so long is not well.
+MAX_SILENCE_S = 5.0  # After this time without a message the engine process counts as not ready.
 GATHER_TIMEOUT_S = 2.0
 
 
@@ -56,30 +57,30 @@ def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, 
 
 
 class FrontServer(Server):
-    """uvicorn on sockets that the supervisor holds."""
+    """uvicorn on sockets that the supervisor has bound."""
 
     def __init__(self, front_end: FrontEnd) -> None:
         super().__init__(front_end.app, front_end.service.settings, None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and tell the supervisor."""
+        """Listen, and report it to the supervisor."""
         await uvicorn.Server.startup(self, sockets)
-        when_alone(functools.partial(os.kill, os.getpid(), signal.SIGTERM))
+        call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGTERM))
         print(UP, flush=True)
 
 
 class FrontEnd:
-    """The service of a front end, and what it hears of the engine process.
+    """The service of a front end, and its state of the engine process; a `Processes`.
 
     Args:
-        settings: the service's.
+        settings: the settings of the service.
         link: the Unix socket of the engine process.
-        name: of this process.
+        name: the name of this process.
     """
 
     def __init__(self, settings: Settings, link: Path, name: str) -> None:
         self.name = name
-        self.engine = RemoteEngine(link, self._answer, Message("hello", {"name": name}))
+        self.engine = RemoteEngine(link, self._handle, Message("hello", {"name": name}))
         metrics = Metrics(package_version(), settings.max_batch_bytes)
         guard = Guard(settings.api_keys_file, settings.host)
         self.replica = RegistryReplica(self.engine)
@@ -97,7 +98,7 @@ class FrontEnd:
         )
         self.service.join_processes(self)
         self.templates = make_template_pool(settings)
-        metrics.gauges.vocabularies = list  # The engine process shows them.
+        metrics.gauges.vocabularies = list  # The engine process has their metrics.
         app = make_fastapi(
             self.service,
             make_oip_state(self.service, WithoutDevice()),
@@ -112,18 +113,19 @@ class FrontEnd:
 
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        """From start to stop: linked to the engine process, and drained."""
+        """Return the context in which requests are answered."""
         self.engine.start()
         async with running(self.service, [self._keep_reporting()], [self.templates.close]):
             yield
         self.encoders.close()
 
-    def _answer(self, link: Link, message: Message, reply: Reply) -> None:
-        """Take what the engine process says or asks."""
+    def _handle(self, link: Link, message: Message, reply: Reply) -> None:
+        """Handle a message of the engine process."""
         self._heard_at = monotonic()
         match message.kind:
             case "status":
-                self._status_link, self._reasons = link, message.values["reasons"]
+                self._status_link = link
+                self._reasons = message.values["reasons"]
                 self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
             case "usage":
                 self.service.guard.limits.charge_usage(message.values["usage"])
@@ -134,8 +136,10 @@ class FrontEnd:
                 reply.set_result(Message("answer", {"families": families}))
 
     async def _follow(self, message: Message) -> Message:
+        """Follow the engine process's list of vocabularies."""
         await self.replica.follow(message.values)
-        self.encoders.keep({entry.vocabulary.digest for entry in self.replica.entries.values()})
+        digests = {entry.vocabulary.digest for entry in self.replica.entries.values()}
+        self.encoders.keep_only(digests)
         if self.replica.is_complete and not self.service.preloaded:
             rest_collector()
             self.service.preloaded = True
@@ -143,28 +147,29 @@ class FrontEnd:
         return Message("answer")
 
     async def _keep_reporting(self) -> None:
-        """Tell the engine process what waits and was let in here, for the others' limits."""
+        """Report waiting bytes and usage, for the limits of other processes, until cancelled."""
         reported = 0
         while True:
             await asyncio.sleep(REPORT_PERIOD_S)
-            waiting, usage = self.batcher.queue_bytes, self.service.guard.limits.take_usage()
+            waiting = self.batcher.queue_bytes
+            usage = self.service.guard.limits.take_usage()
             if self.engine.link is not None and (usage or reported != waiting):
                 reported = waiting
-                self.engine.link.tell(Message("load", {"waiting": waiting, "usage": usage}))
+                self.engine.link.notify(Message("load", {"waiting": waiting, "usage": usage}))
 
     def reasons(self) -> list[str]:
-        """What the engine process says, or that it says nothing."""
+        """List why the service is not ready, as the engine process says, or as it is silent."""
         if self.engine.link is None or self._status_link is not self.engine.link:
             return ["the engine process is being started"]
-        if monotonic() - self._heard_at > SILENT_S:
+        if monotonic() - self._heard_at > MAX_SILENCE_S:
             return ["the engine process does not answer"]
         return self._reasons
 
-    async def spread(self) -> None:
-        """Changes are made, and spread, by the engine process."""
+    async def synchronize(self) -> None:
+        """Do nothing: only the engine process changes vocabularies."""
 
     async def families(self) -> dict[str, Families]:
-        """What each process counts; this one's alone while the engine process is not there."""
+        """Get the metrics of each process; only this one's while the engine process is down."""
         gathered = {self.name: collect_families(self.service.metrics.registry)}
         with contextlib.suppress(ServiceError, TimeoutError):
             async with asyncio.timeout(GATHER_TIMEOUT_S):

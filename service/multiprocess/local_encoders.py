@@ -1,9 +1,9 @@
-"""Encoders in a front end, for small batches of the vocabularies that it is often asked for.
+"""Encodes small batches of frequently used vocabularies within a front end.
 
-A batch that goes to the engine process and comes back costs both of them more than the ids of some
-short texts do, and the batches of many front ends fill the engine process' loop. So a vocabulary
-whose small batches keep coming is loaded here, too, by a thread. Until then, and where there is no
-room for it, they go over the link.
+Sending a batch to the engine process and back costs both processes more than encoding some short
+texts, and the batches of many front ends fill the engine process's event loop. So after
+LOAD_AFTER_BATCHES small batches, a thread loads the vocabulary in the front end, too. Until then,
+and if it does not fit into memory, its batches go over the link.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-WORTH_BATCHES = 100  # Small ones after which a vocabulary is loaded.
-RETRY_BATCHES = 1_000_000  # Small ones after which one that could not be loaded is tried again.
-IDLE_S = 60.0  # What was used later leaves for nothing else.
-REPORT_S = 10.0  # How often a batch goes to the engine process, which evicts what nobody uses.
-TIMED = 2  # Times that a batch is encoded to know its cost; the least counts.
+LOAD_AFTER_BATCHES = 100  # Small batches of one vocabulary.
+RETRY_AFTER_BATCHES = 1_000_000  # Small batches of a vocabulary that could not be loaded.
+MIN_IDLE_S = 60.0  # Vocabularies used within this time are not evicted.
+REPORT_S = 10.0  # How often a batch goes to the engine process, which evicts unused vocabularies.
+NUM_TIMINGS = 2  # Of a batch, to measure its cost; the shortest counts.
 
 
 class LocalEncoders:
-    """Vocabularies that a CPU engine in this process answers for; for the event loop's thread.
+    """The vocabularies of a CPU engine in this process; all calls are on the event loop's thread.
 
     Args:
-        engine: loads and computes them.
-        max_bytes: what they take at most, about.
+        engine: loads the vocabularies and encodes the batches.
+        max_bytes: the most memory of the vocabularies, about.
     """
 
     def __init__(self, engine: Engine, max_bytes: int) -> None:
@@ -48,13 +48,13 @@ class LocalEncoders:
         self._report_due: dict[str, float] = {}
 
     def cost(self, digest: str) -> float | None:
-        """Seconds a byte, as measured when a vocabulary was loaded; None where it is not here."""
+        """Return the measured seconds for a byte of a vocabulary; None: it is not loaded here."""
         return self._costs.get(digest)
 
     def claim_report(self, digest: str, now: float) -> bool:
-        """Return whether the next batch should show the engine process that a vocabulary is used.
+        """Return whether the next batch should go to the engine process, to report the use.
 
-        The next one is due REPORT_S seconds later.
+        If so, the next report is due REPORT_S seconds later.
         """
         if now < self._report_due.get(digest, 0.0):
             return False
@@ -67,7 +67,7 @@ class LocalEncoders:
         digest = vocabulary.digest
         self._num_batches[digest] += 1
         if (
-            self._num_batches[digest] < WORTH_BATCHES
+            self._num_batches[digest] < LOAD_AFTER_BATCHES
             or digest in self._loading
             or digest in self._costs
         ):
@@ -77,26 +77,27 @@ class LocalEncoders:
         self._loading[digest] = task
 
     async def _load(self, vocabulary: Vocabulary, batch: Batch) -> None:
+        """Load a vocabulary and measure its cost, unless it is slow or does not fit."""
         digest = vocabulary.digest
         is_fast = await asyncio.to_thread(self._load_and_try, vocabulary, batch)
-        is_named = self._loading.pop(digest, None) is not None
-        if is_fast and is_named and self._make_room(digest):
-            # On the loop, where it will run: a thread beside a busy loop waits for Python's lock.
-            seconds = min(self._time(vocabulary, batch) for _ in range(TIMED))
+        is_still_named = self._loading.pop(digest, None) is not None
+        if is_fast and is_still_named and self._evict_for(digest):
+            # Measured on the loop, where it will run: a thread would wait for Python's lock.
+            seconds = min(self._time(vocabulary, batch) for _ in range(NUM_TIMINGS))
             self._costs[digest] = seconds / max(len(batch.data), 1)
             logger.info("small batches of %s are encoded here from now on", digest)
             return
-        self._num_batches[digest] -= RETRY_BATCHES
+        self._num_batches[digest] -= RETRY_AFTER_BATCHES
         self._unload(digest)
 
     def _load_and_try(self, vocabulary: Vocabulary, batch: Batch) -> bool:
-        """Load a vocabulary and encode a batch; return False where the engine process is better."""
+        """Load a vocabulary and encode a batch; return False if it is slow or fails."""
         try:
             is_fast = self.engine.load(vocabulary).engine != "reference"
             self._time(vocabulary, batch)
         except BaseException as error:
             reraise_unless_failure(error)
-            logger.warning("%s is left to the engine process: %r", vocabulary.digest, error)
+            logger.warning("%s cannot be loaded in a front end: %r", vocabulary.digest, error)
             return False
         return is_fast
 
@@ -106,16 +107,16 @@ class LocalEncoders:
         encode_isolated(self.engine, vocabulary, batch)
         return perf_counter() - begin
 
-    def _make_room(self, newest: str) -> bool:
-        """Unload what was not used lately; return whether the newest vocabulary may stay."""
+    def _evict_for(self, newest: str) -> bool:
+        """Evict vocabularies that were not used lately; return whether the newest one fits then."""
         holdings, now = self.engine.holdings(), perf_counter()
-        busy = {digest for digest, held in holdings.items() if now - held.used < IDLE_S}
+        busy = {digest for digest, each in holdings.items() if now - each.used < MIN_IDLE_S}
         for digest in choose_evicted(holdings, {newest} | busy, self._max_bytes):
             self._unload(digest)
-        return sum(held.num_bytes for held in self.engine.holdings().values()) <= self._max_bytes
+        return sum(each.num_bytes for each in self.engine.holdings().values()) <= self._max_bytes
 
-    def keep(self, digests: Collection[str]) -> None:
-        """Forget all vocabularies but these, which have a name."""
+    def keep_only(self, digests: Collection[str]) -> None:
+        """Forget all vocabularies but these."""
         for digest in {*self._costs, *self._loading, *self._num_batches} - {*digests}:
             self._loading.pop(digest, None)
             self._num_batches.pop(digest, None)
@@ -127,6 +128,6 @@ class LocalEncoders:
         self.engine.unload(digest)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Forget all vocabularies, and close the engine."""
         self._costs.clear()
         self.engine.close()

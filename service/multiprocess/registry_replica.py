@@ -1,7 +1,7 @@
-"""The vocabularies of a front end: what has a name in the engine process, read there.
+"""Keeps a front end's copy of the engine process's vocabularies.
 
-What changes vocabularies is forwarded to the engine process (request_forwarding.py), which then
-sends its list to every front end and answers when all of them have followed.
+Requests that change vocabularies are forwarded to the engine process (request_forwarding.py). It
+then sends its list to every front end, and answers when all of them have followed it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from service.core.errors import EngineLost, NotReady
 from service.engines.base import Residency
 from service.multiprocess.link.frames import Message
-from service.multiprocess.remote_engine import RemoteEngine, residency_of
+from service.multiprocess.remote_engine import RemoteEngine, read_residency
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import open_store
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class RegistryReplica:
-    """A `VocabularyView` of names and vocabularies as the engine process last told them.
+    """A `VocabularyView` of the last list of the engine process.
 
     Attributes:
-        is_complete: the list of an engine process that had loaded everything was followed.
+        is_complete: whether an engine process has sent a list after it had loaded everything.
     """
 
     def __init__(self, engine: RemoteEngine) -> None:
@@ -40,29 +40,29 @@ class RegistryReplica:
         self.configs = TokenizerConfigs(open_store(None))
         self.is_complete = False
         self._has_list = False
-        self._stamps: dict[str, tuple[str, int]] = {}
+        self._versions: dict[str, tuple[str, int]] = {}  # Digest and number of the configuration.
         self._following = asyncio.Lock()
 
     def find(self, name: str) -> RegisteredVocabulary:
-        """What is known of a name.
+        """Find a vocabulary, loaded or not.
 
         Raises:
-            UnknownVocabulary: nothing; near names are suggested.
-            EngineLost: the engine process has not told yet what there is.
+            UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
+            EngineLost: the engine process has not sent a list yet.
         """
         if not self._has_list:
             raise EngineLost("the engine process is being started", "/vocabulary")
         return find_known(self.known, name)
 
     def residency(self, entry: LoadedVocabulary) -> Residency:
-        """How an entry's vocabulary was held when the engine process last told."""
+        """Return the state of a vocabulary in the last list."""
         return entry.residency
 
     async def loaded(self, name: str) -> LoadedVocabulary:
-        """The entry of a name; the engine process loads it first where it has not.
+        """Find a vocabulary; the engine process loads it if needed.
 
         Raises:
-            ServiceError: no such name, or it cannot be loaded.
+            ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
         if (entry := self.entries.get(name)) is None:
             self.find(name)
@@ -73,7 +73,7 @@ class RegistryReplica:
         return entry
 
     async def follow(self, listed: dict[str, Any]) -> None:
-        """Become what the engine process says; what is not here yet is read first.
+        """Follow a list of the engine process: read new vocabularies, and forget removed ones.
 
         Args:
             listed: see `EngineServer.list_vocabularies`.
@@ -88,16 +88,16 @@ class RegistryReplica:
             loaded = listed["entries"]
             for name in self.entries.keys() - loaded.keys():
                 self.entries.pop(name)
-                self._stamps.pop(name)
+                self._versions.pop(name)
                 self.configs.put(name, None)
-            for name, (digest, stamp, residency) in loaded.items():
-                if self._stamps.get(name) != (digest, stamp):
+            for name, (digest, config_number, residency) in loaded.items():
+                if self._versions.get(name) != (digest, config_number):
                     await self._read(name, digest, residency)
-                    self._stamps[name] = digest, stamp
+                    self._versions[name] = digest, config_number
             self.is_complete = self.is_complete or listed["is_complete"]
 
     async def _read(self, name: str, digest: str, residency: dict[str, Any]) -> None:
-        """Take over one vocabulary; built-in ones are read from this installation's files."""
+        """Read one vocabulary: a built-in one from its file, others from the engine process."""
         vocabulary: Vocabulary | None = None
         if self.known[name].builtin:
             vocabulary = await asyncio.to_thread(builtin.load, name)
@@ -107,4 +107,4 @@ class RegistryReplica:
             vocabulary = await asyncio.to_thread(read_canonical, content)
             config = answer.values["config"]
             self.configs.put(name, None if config is None else TokenizerConfig(config))
-        self.entries[name] = LoadedVocabulary(name, vocabulary, residency_of(residency))
+        self.entries[name] = LoadedVocabulary(name, vocabulary, read_residency(residency))

@@ -1,7 +1,7 @@
-"""The engine as a front end has it: in another process, at the other end of a link.
+"""The engine of a front end, which sends its calls over a link to the engine process.
 
-It is an engine like the others, for threads; `run` is the same for the event loop. While the other
-process is not there every call is refused, and the link is made again as soon as it is.
+Threads call it like any engine; the event loop calls `run`. While the engine process is down, every
+call is refused, and the link is connected again as soon as it is up.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from service.engines.base import (
     SelfTest,
 )
 from service.multiprocess.link.batch_messages import (
-    counted_of,
-    decode_message,
-    decoded_of,
-    encoded_of,
-    texts_message,
+    make_decode_message,
+    make_texts_message,
+    read_counted,
+    read_decoded,
+    read_encoded,
 )
-from service.multiprocess.link.channel import Answer, Link
+from service.multiprocess.link.channel import Handle, Link
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import LinkMemory
 from vocabularies.batch.batch import Batch, Encoded
@@ -45,15 +45,15 @@ Value = TypeVar("Value")
 
 
 class RemoteEngine:
-    """Computes ids in the engine process; a `service.engines.base.Codec`.
+    """A `service.engines.base.Codec` that computes in the engine process.
 
     Args:
         path: the Unix socket of the engine process.
-        answer: takes what the engine process says or asks, as `Link` has it.
-        hello: what the engine process is told first on every connection.
+        handle: handles the messages of the engine process; see `Link`.
+        hello: the first message on every connection.
 
     Attributes:
-        link: the connection of now; None while there is none.
+        link: the present connection; None: there is none.
     """
 
     name = "linked"
@@ -61,10 +61,12 @@ class RemoteEngine:
     def __init__(
         self,
         path: Path,
-        answer: Answer,
+        handle: Handle,
         hello: Message,
     ) -> None:
-        self.path, self.answer, self.hello = path, answer, hello
+        self.path = path
+        self.handle = handle
+        self.hello = hello
         self.memory = LinkMemory()
         self.link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -72,7 +74,7 @@ class RemoteEngine:
         self._is_closed = False
 
     def start(self) -> None:
-        """Connect in the background, on the running loop, and again whenever the link ends."""
+        """Connect on the running loop, and again whenever the link ends."""
         self._loop = asyncio.get_running_loop()
         self._connecting = asyncio.ensure_future(self._connect())
 
@@ -84,62 +86,63 @@ class RemoteEngine:
                 await asyncio.sleep(RETRY_S)
 
     async def _connect_once(self) -> None:
-        """Have a link to an engine process that has answered.
+        """Connect, and use the link once the engine process has answered on it.
 
-        The supervisor holds the listening socket: a connection is made while nobody takes it, and
-        what was asked over it would wait, not be refused.
+        As the supervisor holds the listening socket, a connection succeeds while the engine process
+        is down. Calls on it would wait instead of being refused.
 
         Raises:
             OSError: there is no such socket.
             EngineLost: the engine process ended before it answered.
         """
         _, link = await asyncio.get_running_loop().create_unix_connection(
-            lambda: Link(self.answer, self._lost, self.memory), str(self.path)
+            lambda: Link(self.handle, self._remove_link, self.memory), str(self.path)
         )
-        assert link.mapping is not None
+        assert link.handshake is not None
         try:
-            await link.mapping
+            await link.handshake
             if link.is_up:
                 self.link = link
-                link.tell(self.hello)
+                link.notify(self.hello)
         finally:
             if self.link is not link:
                 link.close()
 
-    def _lost(self, link: Link) -> None:
+    def _remove_link(self, link: Link) -> None:
+        """Remove a link whose connection has ended, and connect again."""
         if link is not self.link:
-            return  # It never was up; `_connect` tries again.
+            return  # It was never used; `_connect` tries again.
         self.link = None
         if not self._is_closed:
-            logger.error("the engine process is gone; what it had not answered is refused with 503")
+            logger.error("the engine process has ended; its unanswered calls are refused with 503")
             self._connecting = asyncio.ensure_future(self._connect())
 
     async def call(self, message: Message) -> Message:
-        """Ask the engine process.
+        """Call the engine process, and return its answer.
 
         Raises:
-            EngineLost: it is not there, or ended meanwhile.
+            EngineLost: it is down, or ended before the answer.
             ServiceError: it refused.
         """
         return await self._get_link().call(message)
 
     def _get_link(self) -> Link:
-        """The link; raises EngineLost where there is none."""
+        """Get the link; raise EngineLost if there is none."""
         if self.link is None:
             raise EngineLost("the engine process is being started again")
         return self.link
 
-    def ask(self, message: Message, answer: Completion[Message]) -> int:
-        """Ask the engine process, as `Link.ask`."""
-        return self._get_link().ask(message, answer)
+    def start_call(self, message: Message, completion: Completion[Message]) -> int:
+        """Call the engine process; see `Link.start_call`."""
+        return self._get_link().start_call(message, completion)
 
-    def give_up(self, number: int) -> None:
-        """Nobody wants the answer any more, as `Link.give_up`."""
+    def cancel_call(self, number: int) -> None:
+        """Cancel a call; see `Link.cancel_call`."""
         if self.link is not None:
-            self.link.give_up(number)
+            self.link.cancel_call(number)
 
     async def run(self, vocabulary: Vocabulary, message: Message) -> Message:
-        """Have a batch computed; a vocabulary that the other process does not know is sent first.
+        """Have a batch computed; if the engine process does not know its vocabulary, send it.
 
         Raises:
             ServiceError: the batch was refused, or the engine process ended.
@@ -153,41 +156,41 @@ class RemoteEngine:
         return await self.call(message)
 
     async def send_vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Send a vocabulary that the engine process does not know."""
+        """Send a vocabulary to the engine process, which loads it."""
         await self._load(vocabulary, False)
 
     async def _load(self, vocabulary: Vocabulary, pinned: bool) -> Residency:
         content = await asyncio.to_thread(canonical.to_bytes, vocabulary)
         arrays = [np.frombuffer(content, np.uint8)]
         answer = await self.call(Message("load_vocabulary", {"pinned": pinned}, arrays))
-        return residency_of(answer.values)
+        return read_residency(answer.values)
 
     def _wait(self, coroutine: Coroutine[Any, Any, Value]) -> Value:
-        """For threads: the loop does it."""
+        """Run a coroutine on the event loop, and wait for it in another thread."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
-        """Make a vocabulary ready in the engine process."""
+        """Load a vocabulary in the engine process."""
         return self._wait(self._load(vocabulary, pinned))
 
     def status(self) -> EngineStatus:
-        """Nothing of it is here; the engine process answers for itself."""
+        """Report the engine's name; the engine process reports the rest."""
         return EngineStatus((self.name,))
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Memory that the engine process reads where it lies, lent again and again."""
+        """Allocate memory that the engine process reads in place."""
         return self.memory.take(num_bytes)[:num_bytes]
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row."""
-        message = texts_message("encode", vocabulary.digest, batch)
-        return encoded_of(self._wait(self.run(vocabulary, message)))
+        """Encode each row."""
+        message = make_texts_message("encode", vocabulary.digest, batch)
+        return read_encoded(self._wait(self.run(vocabulary, message)))
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """How many ids `encode` would give each row."""
-        message = texts_message("count", vocabulary.digest, batch)
-        return counted_of(self._wait(self.run(vocabulary, message)))
+        """Count the ids that `encode` would give each row."""
+        message = make_texts_message("count", vocabulary.digest, batch)
+        return read_counted(self._wait(self.run(vocabulary, message)))
 
     def decode(
         self,
@@ -196,12 +199,12 @@ class RemoteEngine:
         offsets: NDArray[np.int64],
         skip_special_tokens: bool,
     ) -> Decoded:
-        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
-        message = decode_message(vocabulary.digest, ids, offsets, skip_special_tokens)
-        return decoded_of(self._wait(self.run(vocabulary, message)))
+        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
+        message = make_decode_message(vocabulary.digest, ids, offsets, skip_special_tokens)
+        return read_decoded(self._wait(self.run(vocabulary, message)))
 
     def close(self) -> None:
-        """End the link."""
+        """Close the link and the memory."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -210,8 +213,8 @@ class RemoteEngine:
         self.memory.close()
 
 
-def residency_values(residency: Residency) -> dict[str, Any]:
-    """How a vocabulary is held, as values."""
+def write_residency(residency: Residency) -> dict[str, Any]:
+    """Write the state of a vocabulary as the values of a message."""
     test = residency.self_test
     return {
         "engine": residency.engine,
@@ -222,6 +225,7 @@ def residency_values(residency: Residency) -> dict[str, Any]:
     }
 
 
-def residency_of(values: dict[str, Any]) -> Residency:
-    """How the engine process holds a vocabulary."""
-    return Residency(**values | {"self_test": SelfTest(*values["self_test"])})
+def read_residency(values: dict[str, Any]) -> Residency:
+    """Read the state of a vocabulary from the values of a message."""
+    self_test = SelfTest(*values["self_test"])
+    return Residency(**values | {"self_test": self_test})

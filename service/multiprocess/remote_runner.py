@@ -1,11 +1,11 @@
-"""The runner of a front end: batches are computed in the engine process.
+"""The runner of a front end, which has batches computed by the engine process.
 
-    batcher ──► run ─┬► link ──► engine process: its batcher joins all front ends' ──► …
+    batcher ──► run ─┬► link ──► engine process: its batcher joins the batches of all front ends
                      └► encoders of this process, for small batches (local_encoders.py)
 
-At most two batches of short requests are on their way, so that what arrives meanwhile is joined
-here, and what waits, waits here, where it is counted in bytes and refused above `max_queue_bytes`.
-Long requests are not joined: a few more of them keep the engine busy while answers travel.
+At most two batches of short requests are in flight. Requests that arrive meanwhile wait and are
+joined here, where they are counted and refused above `max_queue_bytes`. Long requests are not
+joined; a few more of them are in flight, to keep the engine busy while answers are sent.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from service.core.errors import DeadlinePassed, EngineLost, ServiceError
 from service.core.settings import Settings
 from service.engines.base import Codec
 from service.multiprocess.link.batch_messages import (
-    counted_of,
-    decode_message,
-    decoded_of,
-    encoded_of,
-    texts_message,
+    make_decode_message,
+    make_texts_message,
+    read_counted,
+    read_decoded,
+    read_encoded,
 )
 from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import LocalEncoders
@@ -57,19 +57,19 @@ from service.multiprocess.remote_engine import UNKNOWN_DIGEST, RemoteEngine
 from service.observability.metrics import Metrics
 from service.runtime.memory_pool import Take
 
-GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
-LOOK_S = 0.1  # How often it is looked whether anybody still waits for a batch.
-LONG_ON_THE_WAY = 4
+GRACE_S = 1.0  # After the deadline, which the engine process itself enforces.
+CHECK_PERIOD_S = 0.1  # Between checks whether a request still waits for a batch.
+MAX_LONG_IN_FLIGHT = 4
 
 
 class RemoteRunner:
-    """Sends batches to the engine process; see `service.batching.runner.BatchRunner`.
+    """A `service.batching.runner.BatchRunner` that sends batches to the engine process.
 
     Args:
         engine: the engine process.
-        encoders: of this process.
-        settings: of the service.
-        metrics: counts the time that batches are on their way.
+        encoders: the encoders of this process.
+        settings: the settings of the service.
+        metrics: counts the time of batches, which includes the way over the link.
     """
 
     def __init__(
@@ -77,22 +77,22 @@ class RemoteRunner:
     ) -> None:
         self.engine = engine
         self.encoders = encoders
-        self.long_at_once = LONG_ON_THE_WAY - NUM_PREPARED
+        self.long_at_once = MAX_LONG_IN_FLIGHT - NUM_PREPARED
         self._metrics = metrics
-        # Batches that make no message: a thread asks the engine process for each row if need be.
+        # Runs batches that cannot be a message: its thread calls the engine process row by row.
         self._local = LocalRunner(engine, settings, metrics)
         self.costs = self._local.costs
         self._inline_batch_bytes = settings.inline_batch_bytes
-        if settings.crossover_bytes is not None:  # What is meant for the GPU is not kept from it.
+        if settings.crossover_bytes is not None:  # Larger batches are for the GPU.
             self._inline_batch_bytes = min(self._inline_batch_bytes, settings.crossover_bytes - 1)
         self._pending: set[PendingBatch] = set()
-        self._looking: asyncio.TimerHandle | None = None
+        self._check_timer: asyncio.TimerHandle | None = None
 
     def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
-        """An encoder of this process; now and then a batch still goes to the engine process.
+        """Return the engine of this process for a small batch of a vocabulary that it has loaded.
 
-        While that is not there, batches are encoded here however slow the last ones were: they
-        would be refused otherwise.
+        Every REPORT_S seconds a batch still goes to the engine process. While that is down, every
+        small batch is encoded here, even if it is slow, as it would be refused otherwise.
         """
         digest = key.cost_key.digest
         cost = self.encoders.cost(digest)
@@ -101,7 +101,7 @@ class RemoteRunner:
         if self.engine.link is None:
             return self.encoders.engine
         if self.encoders.claim_report(digest, perf_counter()):
-            self.costs.forget(key.cost_key)  # What was slow for once is tried again.
+            self.costs.forget(key.cost_key)  # A vocabulary that was slow once is tried again.
             return None
         self.costs.assume(key.cost_key, cost)
         expected_s = self.costs.expected_s(key.cost_key, num_bytes)
@@ -126,16 +126,15 @@ class RemoteRunner:
 
     def _send(self, batch: PendingBatch) -> None:
         try:
-            batch.number = self.engine.ask(batch.message, batch)
+            batch.number = self.engine.start_call(batch.message, batch)
         except EngineLost as error:
             _finish_soon(batch.finish, error)
             return
         self._pending.add(batch)
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self._plan_check()
 
-    def take_answer(self, batch: PendingBatch, answer: Message | BaseException) -> None:
-        """Finish a batch with its answer, or with the reason why there is none."""
+    def handle_answer(self, batch: PendingBatch, answer: Message | BaseException) -> None:
+        """Finish a batch with its answer or error; send an unknown vocabulary, and try again."""
         if isinstance(answer, ServiceError) and answer.code == UNKNOWN_DIGEST:
             batch.sending = asyncio.ensure_future(self._send_vocabulary(batch))
             return
@@ -150,37 +149,42 @@ class RemoteRunner:
             batch.finish(BatchResults(results, perf_counter() - batch.works[0].started))
 
     async def _send_vocabulary(self, batch: PendingBatch) -> None:
-        """Send a vocabulary that the engine process does not know, and the batch again."""
+        """Send the batch's vocabulary to the engine process, and then the batch again."""
         try:
             await self.engine.send_vocabulary(batch.works[0].vocabulary)
         except Exception as error:
-            self.take_answer(batch, error)
+            self.handle_answer(batch, error)
         else:
             if batch in self._pending:
                 self._send(batch)
 
-    def _look(self) -> None:
-        """Give up batches that nobody waits for any more, or that are not answered in time."""
-        self._looking, now = None, perf_counter()
+    def _plan_check(self) -> None:
+        if self._check_timer is None and self._pending:
+            loop = asyncio.get_running_loop()
+            self._check_timer = loop.call_later(CHECK_PERIOD_S, self._check_pending)
+
+    def _check_pending(self) -> None:
+        """Cancel batches that no request waits for any more, or whose answer is too late."""
+        self._check_timer = None
+        now = perf_counter()
         for batch in list(self._pending):
             if now > batch.deadline + GRACE_S or all(work.is_done for work in batch.works):
                 self._pending.discard(batch)
                 batch.cancel()
                 batch.finish(DeadlinePassed("the engine process did not answer in time"))
-        if self._pending:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self._plan_check()
 
     def record(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
-        """The engine process counts what its engine ran; here it is a time on the way."""
+        """Count the time of a batch; the engine process counts the batch itself."""
         self._metrics.stage("link", finished.seconds)
 
     def shutdown(self) -> None:
-        """Begin nothing more."""
+        """Start no more batches."""
         self._local.shutdown()
 
 
 class PendingBatch:
-    """A batch on its way; a `Completion` that the link gives its answer."""
+    """A batch in flight: the `Completion` of its call."""
 
     __slots__ = ("deadline", "finish", "message", "number", "runner", "sending", "works")
 
@@ -201,51 +205,51 @@ class PendingBatch:
         self.sending: asyncio.Task[None] | None = None  # Kept from being collected.
 
     def done(self) -> bool:
-        """Whether there is nothing to wait for any more: it is cancelled then."""
+        """Return False: a batch that is done is cancelled, and its call forgotten."""
         return False
 
     def cancel(self) -> None:
-        """Tell the engine process that nobody wants the answer any more."""
-        self.runner.engine.give_up(self.number)
+        """Cancel the call of the batch."""
+        self.runner.engine.cancel_call(self.number)
 
     def set_result(self, message: Message) -> None:
-        """Take the answer."""
-        self.runner.take_answer(self, message)
+        """Finish the batch with its answer."""
+        self.runner.handle_answer(self, message)
 
     def set_exception(self, error: BaseException) -> None:
-        """Take the reason why there is no answer."""
-        self.runner.take_answer(self, error)
+        """Finish the batch with an error."""
+        self.runner.handle_answer(self, error)
 
 
 def _finish_soon(finish: Finish, error: Exception) -> None:
-    """Refuse a batch in the loop's next turn: the one that waits behind it comes then."""
+    """Refuse a batch in the next tick of the loop, as the batcher expects `finish` later."""
     asyncio.get_running_loop().call_soon(finish, error)
 
 
 def _make_message(works: Sequence[AnyWork], take: Take) -> Message | None:
-    """All works as one message; None where an id is too large for an array.
+    """Make one message of work items; None: an id is too large for an array.
 
     Args:
-        works: of one operation.
-        take: gives memory for texts that are joined.
+        works: work items of one operation.
+        take: allocates memory for joined texts.
     """
     match works[0]:
         case TextWork() as first:
             batch = join_texts(cast(Sequence[TextWork[Any]], works), take)
-            return texts_message(first.operation, first.vocabulary.digest, batch)
+            return make_texts_message(first.operation, first.vocabulary.digest, batch)
         case DecodeWork() as first:
             try:
                 ids, offsets = _flat_ids(cast(Sequence[DecodeWork], works))
             except OverflowError:
                 return None
             digest = first.vocabulary.digest
-            return decode_message(digest, ids, offsets, first.skip_special_tokens)
+            return make_decode_message(digest, ids, offsets, first.skip_special_tokens)
         case _:
             raise AssertionError("a front end shares no memory with a device")
 
 
 def _flat_ids(works: Sequence[DecodeWork]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All rows as int64[T] and offsets int64[B + 1]."""
+    """Join all rows to ids int64[T] and offsets int64[B + 1]."""
     rows = works[0].rows
     if len(works) == 1 and isinstance(rows, IdRows):
         return rows.ids.astype(np.int64, copy=False), rows.offsets
@@ -256,12 +260,12 @@ def _flat_ids(works: Sequence[DecodeWork]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _read_results(works: Sequence[AnyWork], answer: Message) -> Sequence[AnyResult]:
-    """Each work's rows of the answer."""
+    """Split the answer into the results of the work items."""
     match works[0]:
         case EncodeWork():
-            return split_encoded(works, encoded_of(answer))
+            return split_encoded(works, read_encoded(answer))
         case CountWork():
-            return split_counted(works, counted_of(answer))
+            return split_counted(works, read_counted(answer))
         case _:
             num_ids = sum(work.num_ids for work in cast(Sequence[DecodeWork], works))
-            return split_decoded(works, decoded_of(answer), num_ids)
+            return split_decoded(works, read_decoded(answer), num_ids)

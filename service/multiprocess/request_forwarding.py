@@ -1,11 +1,11 @@
-"""Requests that a front end hands to the engine process: what belongs to all front ends at once.
+"""Forwards requests about state that all front ends share to the engine process.
 
     front end   access, limits ─► request ──link──► engine process: the same FastAPI application
                 answer or refusal ◄─── link ◄───
 
-That is whatever changes or describes vocabularies and engines, and the Open Inference Protocol,
-whose statistics and regions of shared memory are one for the whole service. Why no HTTP proxy does
-it is in docs/decisions/0057.
+These are requests that change or describe vocabularies, training jobs and engines, and those of the
+Open Inference Protocol, which has one set of statistics and shared memory regions for the whole
+service. docs/decisions/0057 says why this is no HTTP proxy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.http.backpressure import SEND_BYTES
 from service.http.error_responses import make_error_response
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine
-from service.multiprocess.upload_spool import Spool, received_from
+from service.multiprocess.upload_spool import Spool, make_file_receive
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,33 +38,40 @@ FORWARDED = re.compile(
     r"/v1/(vocabularies|training-jobs)(/.*)?|/v1/info|/v2(?!/health/)(/.*)?", re.DOTALL
 )
 UPLOAD = ("POST", "/v1/training-jobs")  # Its body may be larger than the memory.
-FORM_BYTES = 1 << 20  # What a form with several files takes beside the files.
+FORM_BYTES = 1 << 20  # The bytes of a form with several files beside the files.
 
 
 class Forwarding:
-    """An application in a front end, in front of which some requests go to the engine process."""
+    """An ASGI application of a front end that forwards some requests to the engine process.
+
+    Args:
+        app: answers all other requests.
+        engine: the engine process.
+        settings: the settings of the service.
+    """
 
     def __init__(self, app: ASGIApp, engine: RemoteEngine, settings: Settings) -> None:
-        self.app, self.engine = app, engine
+        self.app = app
+        self.engine = engine
         largest = max(settings.max_body_bytes, settings.max_vocabulary_bytes)
         self.max_bytes = largest + FORM_BYTES
         self.spool = Spool(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, whose key was checked before."""
+        """Answer or forward a request whose key was checked before."""
         if scope["type"] != "http" or not FORWARDED.fullmatch(scope["path"]):
             await self.app(scope, receive, send)
             return
         try:
-            async with self._message(scope, receive) as message:
+            async with self._make_message(scope, receive) as message:
                 answer = await self.engine.call(message)
         except ServiceError as error:
             await make_error_response(scope["path"], error)(scope, receive, send)
             return
-        # The metrics count under the route's template and not under each path.
+        # The metrics count requests by the template of their route, not by their path.
         scope["route"] = SimpleNamespace(path=answer.values["route"])
         get_call(scope).refusal = answer.values["refusal"]
-        headers = _headers_of(answer.values["headers"])
+        headers = _read_headers(answer.values["headers"])
         status = answer.values["status"]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         body = memoryview(answer.arrays[0].data)
@@ -74,16 +81,17 @@ class Forwarding:
         await send({"type": "http.response.body", "body": b""})
 
     @asynccontextmanager
-    async def _message(self, scope: Scope, receive: Receive) -> AsyncIterator[Message]:
+    async def _make_message(self, scope: Scope, receive: Receive) -> AsyncIterator[Message]:
+        """Read a request's body, and make its message; a large body is in a file in the block."""
         values = {
             "method": scope["method"],
             "path": scope["path"],
             "raw_path": scope["raw_path"].decode("latin-1"),
             "query": scope["query_string"].decode("latin-1"),
-            "headers": _header_values(_with_id(scope)),
+            "headers": _write_headers(_set_request_id(scope)),
         }
         if (scope["method"], scope["path"]) == UPLOAD:
-            async with self.spool.filled(receive) as path:
+            async with self.spool.write_body(receive) as path:
                 yield Message("request", values | {"file": str(path)}, [np.zeros(0, np.uint8)])
             return
         body = await read_body(receive, self.max_bytes)
@@ -91,7 +99,7 @@ class Forwarding:
 
 
 async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
-    """In the engine process: the application's answer to a forwarded request."""
+    """Answer a forwarded request in the engine process by its application."""
     values = message.values
     scope: dict[str, Any] = {
         "type": "http",
@@ -103,13 +111,13 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
         "raw_path": values["raw_path"].encode("latin-1"),
         "root_path": "",
         "query_string": values["query"].encode("latin-1"),
-        "headers": _headers_of(values["headers"]),
+        "headers": _read_headers(values["headers"]),
         "client": None,
         "server": None,
         "state": {},
     }
     path = values.get("file")
-    receive = _received(message) if path is None else received_from(Path(path))
+    receive = _make_receive(message) if path is None else make_file_receive(Path(path))
     start: dict[str, Any] = {}
     body: list[bytes] = []
 
@@ -123,34 +131,34 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
     await app(scope, receive, send)
     answer = {
         "status": start["status"],
-        "headers": _header_values(start.get("headers", [])),
+        "headers": _write_headers(start.get("headers", [])),
         "route": getattr(scope.get("route"), "path", "unmatched"),
         "refusal": get_call(scope).refusal,
     }
     return Message("answer", answer, [np.frombuffer(b"".join(body), np.uint8)])
 
 
-def _with_id(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers with the id that the request has here."""
+def _set_request_id(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request, with the id that it has in this process."""
     headers = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
     return [*headers, (b"x-request-id", get_call(scope).request_id)]
 
 
-def _received(message: Message) -> Callable[[], Awaitable[dict[str, Any]]]:
-    """An ASGI `receive` that gives a message's body."""
+def _make_receive(message: Message) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """Make an ASGI `receive` that gives a message's body."""
     parts = [message.arrays[0].tobytes()]
 
     async def receive() -> dict[str, Any]:
-        if not parts:  # Who waits for a client that leaves: the front end's end cancels us.
+        if not parts:  # The caller waits for a disconnect; the front end cancels the call then.
             await asyncio.Future()
         return {"type": "http.request", "body": parts.pop(), "more_body": False}
 
     return receive
 
 
-def _header_values(headers: Any) -> list[tuple[str, str]]:
+def _write_headers(headers: Any) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
-def _headers_of(values: list[list[str]]) -> list[tuple[bytes, bytes]]:
+def _read_headers(values: list[list[str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in values]

@@ -1,11 +1,11 @@
-"""The processes of one service: one engine process, several front ends, started again if they end.
+"""Starts the engine process and the front ends of a service, and restarts those that end.
 
     supervisor ── holds the listening sockets and starts:
       ├─ engine    the engine, the vocabularies, gRPC            (engine_server.py)
       └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process
 
-A front end's socket stays open here while it is started again, so connections wait instead of being
-refused. A child ends when its standard input does: none is left when this process is killed.
+While a front end restarts, its socket stays open here, so that connections wait instead of being
+refused. A child ends when its standard input ends, so that none outlives this process.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from service.server.sockets import shared_listeners
 from service.server.startup import BACKLOG, print_address
 
 logger = logging.getLogger(__name__)
-UP = "up"  # The word with which a child says on its standard output that it listens.
-STEADY_S = 10.0  # A child that lived so long is started again at once.
-FIRST_DELAY_S, LAST_DELAY_S = 0.1, 5.0
-STOP_S = 5.0  # What a child may take beyond the drain time before it is killed.
+UP = "up"  # A child prints this word, and perhaps ports, when it listens.
+STEADY_S = 10.0  # A child that ran for so long is restarted without delay.
+MIN_DELAY_S, MAX_DELAY_S = 0.1, 5.0  # Before a restart.
+STOP_S = 5.0  # The time beyond the drain time after which children are killed.
 
 
 def supervise(settings: Settings) -> int:
-    """Run all processes until SIGTERM or Ctrl-C; the exit code."""
+    """Run all processes until SIGTERM or Ctrl-C; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="warptok-") as folder:
         return asyncio.run(_run(settings, Path(folder)))
 
@@ -47,14 +47,15 @@ async def _run(settings: Settings, folder: Path) -> int:
 
 @dataclass(slots=True)
 class Child:
-    """A process that is kept running.
+    """A process that is restarted when it ends.
 
     Attributes:
         name: "engine", or "front-" and a number.
-        settings: its own.
-        sockets: what it listens on; they are held here.
-        restarts: how often it was started again.
-        up_line: what it printed behind UP when it was first up.
+        settings: the settings of this process.
+        sockets: its listening sockets, which stay open here.
+        restarts: the number of its restarts.
+        process: the running or last process; None before the first start.
+        up_line: the text that it printed behind UP at its first start.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Child:
     up_line: asyncio.Future[str] = field(default_factory=asyncio.Future)
 
     def command(self, link: Path) -> list[str]:
-        """How it is started."""
+        """Make the command line that starts it."""
         arguments: dict[str, Any] = {
             "name": self.name,
             "settings": self.settings.model_dump(mode="json"),
@@ -80,16 +81,17 @@ class Supervisor:
     """Starts, watches and stops the processes of one service.
 
     Args:
-        settings: the service's.
-        folder: a folder of its own, for the link's socket and, without `store_dir`, for uploads,
-            which so live as long as the service.
+        settings: the settings of the service.
+        folder: a temporary folder for the socket of the engine process and, without `store_dir`,
+            for uploaded vocabularies, which outlive a restart of the engine process there.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings, self.link = settings, folder / "engine.sock"
-        linked = socket.socket(socket.AF_UNIX)
-        linked.bind(str(self.link))
-        linked.listen(BACKLOG)
+        self.settings = settings
+        self.link = folder / "engine.sock"
+        engine_socket = socket.socket(socket.AF_UNIX)
+        engine_socket.bind(str(self.link))
+        engine_socket.listen(BACKLOG)
         store = settings.store_dir or folder / "store"
         engine_settings = settings.model_copy(update={"store_dir": store})
         listening = [shared_listeners(settings, BACKLOG, True)]
@@ -98,37 +100,38 @@ class Supervisor:
             same = settings.model_copy(update={"port": port})
             listening.append(shared_listeners(same, BACKLOG, False))
         self.port = port
-        self.children = [Child("engine", engine_settings, [linked])]
+        self.children = [Child("engine", engine_settings, [engine_socket])]
         self.children += [Child(f"front-{i}", settings, each) for i, each in enumerate(listening)]
         self.is_stopping = asyncio.Event()
         self.code = 0
 
     async def run(self) -> int:
-        """Until a signal comes, or a child cannot be started at all; the exit code."""
+        """Run until a signal comes, or a child cannot start at all; return the exit code."""
         loop = asyncio.get_running_loop()
 
-        def hand_over(number: int, frame: FrameType | None) -> None:
+        def stop_on_loop(number: int, frame: FrameType | None) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._stop, number)
 
-        # Unlike the loop's own handlers these stay until the process has ended.
+        # Unlike the loop's own handlers, these stay until the process has ended.
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, hand_over)
-        keeping = asyncio.gather(*(self._keep(child) for child in self.children))
+            signal.signal(number, stop_on_loop)
+        all_ended = asyncio.gather(*(self._keep_running(child) for child in self.children))
         all_up = asyncio.gather(*(child.up_line for child in self.children))
-        both: list[asyncio.Future[Any]] = [keeping, all_up]
+        both: list[asyncio.Future[Any]] = [all_ended, all_up]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if all_up.done() and not self.is_stopping.is_set():
-            grpc_port, metrics_port = (int(each) or None for each in all_up.result()[0].split())
+            engine_line, *_ = all_up.result()
+            grpc_port, metrics_port = (int(port) or None for port in engine_line.split())
             print_address(self.settings, self.port, grpc_port, metrics_port)
         await self.is_stopping.wait()
-        await self._end(keeping)
+        await self._wait_or_kill(all_ended)
         return self.code
 
     def _stop(self, number: int) -> None:
-        """The first signal drains all processes, a second one kills them."""
+        """Drain all processes at the first signal, and kill them at the second."""
         if self.is_stopping.is_set():
-            logger.warning("a second signal: nothing is waited for")
+            logger.warning("a second signal: all processes are killed")
             self.code = 128 + number
             self._signal(signal.SIGKILL)
             return
@@ -143,22 +146,22 @@ class Supervisor:
             if child.process is not None and child.process.returncode is None:
                 child.process.send_signal(number)
 
-    async def _end(self, keeping: asyncio.Future[Any]) -> None:
-        done, _ = await asyncio.wait({keeping}, timeout=self.settings.drain_timeout_s + STOP_S)
+    async def _wait_or_kill(self, all_ended: asyncio.Future[Any]) -> None:
+        done, _ = await asyncio.wait({all_ended}, timeout=self.settings.drain_timeout_s + STOP_S)
         if not done:
             logger.error("not all processes ended within the drain time; they are killed")
             self.code = 1
             self._signal(signal.SIGKILL)
-        await keeping
+        await all_ended
 
-    async def _keep(self, child: Child) -> None:
-        """Start a child, and again whenever it ends, until all are stopped."""
+    async def _keep_running(self, child: Child) -> None:
+        """Start a child, and restart it whenever it ends, until all are stopped."""
         delay_s = 0.0
         while not self.is_stopping.is_set():
             begin = monotonic()
             code = await self._run_once(child)
             if self.is_stopping.is_set():
-                # One that was told to stop before it could listen ends by the signal itself.
+                # A child that gets the signal before it listens is ended by the signal itself.
                 if code not in (0, -signal.SIGTERM, -signal.SIGKILL):
                     logger.error("%s ended with %d", child.name, code)
                     self.code = self.code or 1
@@ -168,19 +171,19 @@ class Supervisor:
                 self._stop(signal.SIGTERM)
                 return
             is_steady = monotonic() - begin > STEADY_S
-            delay_s = 0.0 if is_steady else min(2 * delay_s or FIRST_DELAY_S, LAST_DELAY_S)
+            delay_s = 0.0 if is_steady else min(2 * delay_s or MIN_DELAY_S, MAX_DELAY_S)
             child.restarts += 1
             logger.error("%s ended with %d and is started again", child.name, code)
             await asyncio.wait([asyncio.ensure_future(self.is_stopping.wait())], timeout=delay_s)
 
     async def _run_once(self, child: Child) -> int:
-        """One life of a child; its exit code."""
+        """Run a child until it ends; return its exit code."""
         child.process = process = await asyncio.create_subprocess_exec(
             *child.command(self.link),
             stdin=PIPE,
             stdout=PIPE,
             pass_fds=[each.fileno() for each in child.sockets],
-            # Ctrl-C reaches this process alone, which tells the others.
+            # So that Ctrl-C reaches this process alone, which then stops the others.
             start_new_session=True,
         )
         assert process.stdout is not None

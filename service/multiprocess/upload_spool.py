@@ -1,9 +1,9 @@
-"""Bodies that are too large for a message between two processes of the service go through a file.
+"""Passes bodies that are too large for a message to the engine process in a file.
 
-    front end   body ─► file, locked ─► its path in a message ─► engine process reads the file
+    front end   body ─► locked file ─► its path in a message ─► engine process reads the file
 
-The file goes when the request is answered; one that a killed front end has left, when the engine
-process starts and finds nobody holding its lock.
+The file is removed when the request is answered. If a front end is killed before, the engine
+process removes the file at its next start, when no process has its lock.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ PIECE_BYTES = 1 << 20
 
 
 class Spool:
-    """Where a front end puts the uploads of training jobs, one at a time.
+    """The files of a front end's uploads of training jobs, one at a time.
 
     Args:
-        settings: the limits, and where the store is.
+        settings: the limits, and the folder of the store.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings, self._is_full = settings, False
+        self._settings = settings
+        self._is_busy = False
 
     @asynccontextmanager
-    async def filled(self, receive: Receive) -> AsyncIterator[Path]:
-        """A file with a whole body as it came; gone at the end of the block.
+    async def write_body(self, receive: Receive) -> AsyncIterator[Path]:
+        """Write a body into a file, which is removed at the end of the block.
 
         Raises:
-            TooManyJobs: another upload is on its way.
-            TooLarge, BodyTimeout, ClientGone: as `body_pieces`.
+            TooManyJobs: another upload is in progress.
+            TooLarge, BodyTimeout, ClientGone: see `body_pieces`.
             NoSpace: the disk is full.
         """
-        if self._is_full:
-            raise TooManyJobs("another upload of a training job is on its way")
+        if self._is_busy:
+            raise TooManyJobs("another upload of a training job is in progress")
         settings = self._settings
         folder = None if settings.store_dir is None else settings.store_dir / "training"
-        self._is_full = True
+        self._is_busy = True
         try:
             with disk_errors():
                 if folder is not None:
@@ -67,15 +68,15 @@ class Spool:
                     file.flush()
                 yield Path(file.name)
         finally:
-            self._is_full = False
+            self._is_busy = False
 
 
-def received_from(path: Path) -> Callable[[], Awaitable[dict[str, Any]]]:
-    """An ASGI `receive` that gives a file's content."""
+def make_file_receive(path: Path) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """Make an ASGI `receive` that gives a file's content."""
     file = open(path, "rb")
 
     async def receive() -> dict[str, Any]:
-        if file.closed:  # Who waits for a client that leaves: the front end's end cancels us.
+        if file.closed:  # The caller waits for a disconnect; the front end cancels the call then.
             await asyncio.Future()
         data = await asyncio.to_thread(file.read, PIECE_BYTES)
         if not data:

@@ -1,4 +1,4 @@
-"""Joins the metrics of a service's processes, and declares what processes ask each other."""
+"""Joins the metrics of a service's processes, and declares the calls between processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Processes(Protocol):
     def reasons(self) -> list[str]:
         """List the reasons of the other processes why this service is not ready."""
 
-    async def spread(self) -> None:
+    async def synchronize(self) -> None:
         """Wait until every process has the current vocabularies."""
 
     async def families(self) -> dict[str, Families]:

@@ -75,7 +75,7 @@ class Service:
         """Make this process one of several, which learn of changed vocabularies."""
         self.processes = processes
         if self.host is not None:
-            self.host.vocabularies.after_change = processes.spread
+            self.host.vocabularies.after_change = processes.synchronize
 
     def get_host(self) -> EngineHost:
         """Return the engine host.

@@ -137,7 +137,7 @@ class Registry:
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
                 self.failures.pop(known.name, None)
-        self.make_room(vocabulary.digest)
+        self.evict(vocabulary.digest)
         return entry
 
     def _on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
@@ -185,7 +185,7 @@ class Registry:
             self._keep(name, vocabulary, config)
             entry = LoadedVocabulary(name, vocabulary, residency)
             self.known[name], self.entries[name] = known, entry
-        self.make_room(vocabulary.digest)
+        self.evict(vocabulary.digest)
         return entry, True
 
     def _keep(self, name: str, vocabulary: Vocabulary, config: TokenizerConfig | None) -> None:
@@ -199,7 +199,7 @@ class Registry:
                 self.configs.put(name, before)
                 raise
 
-    def make_room(self, newest: str) -> None:
+    def evict(self, newest: str) -> None:
         """Unload the least recently used until all fit into `loaded_vocabulary_bytes`.
 
         If an accepted request still needs one of them, the engine loads it again.

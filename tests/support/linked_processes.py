@@ -29,7 +29,7 @@ async def linked_service(
     """An engine process and two front ends, ready, in one loop."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     memory = LinkMemory()
-    app = create_app(made, engine, memory.placed)
+    app = create_app(made, engine, memory.place)
     engine_server = EngineServer(app, made.frontends, memory)
     app.service.join_processes(engine_server)
     path = folder / "engine.sock"
@@ -39,13 +39,13 @@ async def linked_service(
         server = await asyncio.get_running_loop().create_unix_server(
             engine_server.protocol, str(path)
         )
-        telling = asyncio.create_task(engine_server.keep_informing())
+        updates = asyncio.create_task(engine_server.keep_updating())
         for front in fronts:
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))
         yield engine_server, fronts
         (engine.cpu if isinstance(engine, HybridEngine) else engine).gate.set()
-        telling.cancel()
+        updates.cancel()
         server.close()
 
 

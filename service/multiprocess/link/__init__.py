@@ -1,10 +1,11 @@
 """The link between a front end and the engine process: messages over a Unix socket.
 
-channel.py is one end of a connection: calls, replies, refusals. frames.py packs messages;
-shared_memory.py holds large arrays, which the other side reads where they lie. batch_messages.py
-says batches and results as messages, and batch_reply.py answers a batch from the batcher's result.
-Front ends call it through `RemoteEngine`, the engine process through `EngineServer`.
+`channel` is one end of a connection, with calls, replies and refusals. `frames` packs messages;
+`shared_memory` holds large arrays, which the peer reads in place. `batch_messages` turns batches
+and results into messages, and `batch_reply` answers a batch with the batcher's result. Front ends
+use the link through `RemoteEngine`, and the engine process through `EngineServer`.
 
-Always: a call gets one answer or one refusal, or its caller is told that the link is lost; memory
-is lent until the last array of it is garbage. Both ends are of one service and trust each other.
+Each call gets one answer or one refusal; if the connection ends before, it gets EngineLost. Memory
+is lent to the peer until the last array of it is garbage. Both ends belong to one service and trust
+each other.
 """

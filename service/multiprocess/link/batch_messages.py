@@ -1,7 +1,7 @@
-"""Batches and their results as messages between a front end and the engine process.
+"""Converts batches and their results to messages of a link, and back.
 
-Texts cross as their joined UTF-8 and their lengths in characters, so that the other side cuts
-strings and decodes once; joined bytes and rows of ids cross as they are. See channel.py.
+Strings are sent as their joined UTF-8 and their lengths in characters, so that the peer decodes
+only once and then slices. Joined bytes and rows of ids are sent as they are.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ ID_DTYPES: dict[str, type[np.integer[Any]]] = {
     "uint16": np.uint16,
     "uint8": np.uint8,
 }
-VALUES = attrgetter(*(each.name for each in fields(EncodeOptions)))
-SURROGATES = "surrogatepass"  # The reference's refusal of half a pair is for the engine to word.
+get_values = attrgetter(*(each.name for each in fields(EncodeOptions)))
+SURROGATES = "surrogatepass"  # The engine refuses half a surrogate pair, in the reference's words.
 
 
-def texts_message(operation: str, digest: str, batch: Batch) -> Message:
-    """Texts to encode or to count, with their options."""
-    kinds, chosen = _options_values(batch.options)
+def make_texts_message(operation: str, digest: str, batch: Batch) -> Message:
+    """Make the message of texts to encode or count, with their options."""
+    kinds, chosen = _number_options(batch.options)
     values = {
         "operation": operation,
         "digest": digest,
@@ -57,27 +57,27 @@ def texts_message(operation: str, digest: str, batch: Batch) -> Message:
     return Message("batch", values, arrays)
 
 
-def _options_values(
+def _number_options(
     options: EncodeOptions | Any,
 ) -> tuple[list[tuple[Any, ...]], NDArray[np.int32] | None]:
-    """Each kind of options once, and which each row has; None: all have the only one."""
+    """List the different options, and the number of each row's; None: all rows have the same."""
     if isinstance(options, EncodeOptions):
-        return [VALUES(options)], None
+        return [get_values(options)], None
     kinds: dict[EncodeOptions, int] = {}
     chosen = [kinds.setdefault(each, len(kinds)) for each in options]
-    return [VALUES(kind) for kind in kinds], np.array(chosen, np.int32)
+    return [get_values(kind) for kind in kinds], np.array(chosen, np.int32)
 
 
-def decode_message(
+def make_decode_message(
     digest: str, ids: NDArray[np.int64], offsets: NDArray[np.int64], skip_special_tokens: bool
 ) -> Message:
-    """Rows of ids to decode: int64[T] and offsets int64[B + 1]."""
+    """Make the message of ids int64[T] to decode, whose rows begin at offsets int64[B + 1]."""
     values = {"operation": "decode", "digest": digest, "skip_special_tokens": skip_special_tokens}
     return Message("batch", values, [ids, offsets])
 
 
-def work_of(message: Message, vocabulary: Vocabulary) -> AnyWork:
-    """The work that a message brings, of texts, joined bytes or rows of ids."""
+def read_work(message: Message, vocabulary: Vocabulary) -> AnyWork:
+    """Make the work item of a message with strings, joined bytes or rows of ids."""
     values = message.values
     operation = values["operation"]
     if operation == DecodeWork.operation:
@@ -85,7 +85,7 @@ def work_of(message: Message, vocabulary: Vocabulary) -> AnyWork:
         return DecodeWork(vocabulary, IdRows(ids, offsets), values["skip_special_tokens"])
     kind = EncodeWork if operation == EncodeWork.operation else CountWork
     data, sizes, *chosen = message.arrays
-    kinds = [_options_of(*each) for each in values["options"]]
+    kinds = [_make_options(*each) for each in values["options"]]
     options = [kinds[i] for i in chosen[0].tolist()] if chosen else kinds[0]
     if not values["are_texts"]:
         id_dtype = ID_DTYPES[values["id_dtype"]]
@@ -97,13 +97,13 @@ def work_of(message: Message, vocabulary: Vocabulary) -> AnyWork:
 
 
 @lru_cache(256)
-def _options_of(*values: Any) -> EncodeOptions:
-    """The same object for the same values, so that batches of several front ends share one."""
+def _make_options(*values: Any) -> EncodeOptions:
+    """Make options; the same values give the same object, so that front ends' batches share it."""
     return EncodeOptions(*values)
 
 
-def result_message(result: AnyResult) -> Message:
-    """One work's rows of a batch, which are counted from 0 again."""
+def make_result_message(result: AnyResult) -> Message:
+    """Make the message of one work item's rows of a batch, numbered from 0."""
     errors = [
         [row, error.code, error.message, error.where] for row, error in result.row_errors().items()
     ]
@@ -125,10 +125,10 @@ def result_message(result: AnyResult) -> Message:
     return Message("answer", values, arrays)
 
 
-def encoded_of(message: Message) -> Encoded:
-    """The ids of a batch of texts."""
+def read_encoded(message: Message) -> Encoded:
+    """Read the ids of a batch of texts."""
     ids, offsets, *rest = message.arrays
-    encoded = Encoded(ids, offsets, errors=_errors(message), engine=message.values["engine"])
+    encoded = Encoded(ids, offsets, errors=_read_errors(message), engine=message.values["engine"])
     if message.values["has_spans"]:
         encoded.spans = rest.pop(0)
     if rest:
@@ -136,16 +136,16 @@ def encoded_of(message: Message) -> Encoded:
     return encoded
 
 
-def counted_of(message: Message) -> Counted:
-    """How many ids each text of a batch has."""
-    return Counted(message.arrays[0], _errors(message), message.values["engine"])
+def read_counted(message: Message) -> Counted:
+    """Read the number of ids of each text of a batch."""
+    return Counted(message.arrays[0], _read_errors(message), message.values["engine"])
 
 
-def decoded_of(message: Message) -> Decoded:
-    """The bytes of each row of ids of a batch."""
+def read_decoded(message: Message) -> Decoded:
+    """Read the bytes of each row of ids of a batch."""
     data, offsets = message.arrays
-    return Decoded(data, offsets, _errors(message), message.values["engine"])
+    return Decoded(data, offsets, _read_errors(message), message.values["engine"])
 
 
-def _errors(message: Message) -> dict[int, RowError]:
-    return {row: RowError(*words) for row, *words in message.values["errors"]}
+def _read_errors(message: Message) -> dict[int, RowError]:
+    return {row: RowError(code, text, where) for row, code, text, where in message.values["errors"]}

@@ -1,10 +1,10 @@
-"""The reply to a front end's batch, which the batcher of the engine process completes.
+"""Replies to a front end's batch as soon as the batcher of the engine process has the result.
 
-    link ─► batch ─► batcher ─► result ─► message ─┬─► link
-                                                   └ large arrays are copied where they are read
+    link ─► batch ─► batcher ─► result ─► message ─┬──────────────────────────────────────► link
+                                                   └► copy large arrays to shared memory ─► link
 
-No future, no task and no turn of the loop in between: a batch of small requests takes some tens of
-microseconds in all.
+The batcher completes the reply directly, without a future, a task or another tick of the loop, as a
+batch of small requests takes only some tens of microseconds in all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from service.batching.work import AnyResult
-from service.multiprocess.link.batch_messages import result_message
+from service.multiprocess.link.batch_messages import make_result_message
 from service.multiprocess.link.channel import Reply
 from service.multiprocess.link.frames import Message
 
@@ -21,12 +21,12 @@ CopyLarge = Callable[[Message], Coroutine[Any, Any, Message] | None]
 
 
 class BatchReply:
-    """Replies as soon as the batcher has a result; a `service.batching.work.Completion`.
+    """A `service.batching.work.Completion` that replies to a front end.
 
     Args:
-        reply: to the front end.
-        copy_large: copies arrays of a message to where the other side reads them; None: they may
-            stay where they are.
+        reply: the reply to the front end.
+        copy_large: copies large arrays of a message to shared memory; returns None if there are
+            none to copy.
     """
 
     __slots__ = ("_copy_large", "_has_result", "_reply")
@@ -37,18 +37,18 @@ class BatchReply:
         self._has_result = False
 
     def done(self) -> bool:
-        """Whether there is a result or an error, or nobody wants one."""
+        """Return whether there is a result or an error, or the call is cancelled."""
         return self._has_result or self._reply.done()
 
     def cancel(self) -> None:
-        """Nobody wants the result any more."""
+        """Cancel the reply."""
         self._reply.cancel()
 
     def set_result(self, result: AnyResult) -> None:
         """Reply with a result."""
         self._has_result = True
         try:
-            message = result_message(result)
+            message = make_result_message(result)
             copying = self._copy_large(message)
         except Exception as error:
             self._reply.set_exception(error)

@@ -1,10 +1,8 @@
-"""Messages between a front end and the engine process, over a Unix socket.
+"""Sends and receives messages between a front end and the engine process, over a Unix socket.
 
-Either side calls the other and gets one answer, or tells it something and gets none. What is sent
-in one tick of the loop goes out in one write. Small arrays cross in the message (frames.py);
-large ones lie in memory that the other side has mapped (shared_memory.py), and only their places
-cross. Knows neither HTTP nor what the messages mean; both ends are processes of one service, and
-trust each other.
+Either end makes calls, which get one answer each, and notifications, which get none. Small arrays
+are sent within the message (frames.py). Large ones are in memory that the peer has mapped
+(shared_memory.py), and only their offsets are sent. Knows neither HTTP nor what the messages mean.
 """
 
 from __future__ import annotations
@@ -33,141 +31,148 @@ from service.core.errors import (
 )
 from service.core.problem_details import as_service_error
 from service.multiprocess.link.frames import SIZES, Frame, Message, pack
-from service.multiprocess.link.shared_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
+from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES, LinkMemory, Loan, PeerMemory
 
 logger = logging.getLogger(__name__)
-BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
-ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"
-MEMORY, LOANS_ENDED = "memory", "loans ended"
-ENDED_S = 0.002  # The longest that ended loans wait for a message that takes them along.
+BUFFER_BYTES = 1 << 18  # The most bytes of small frames that are read at once.
+ANSWER, REFUSAL, CANCEL = "answer", "refusal", "cancel"
+MEMORY, RELEASE = "memory", "release"
+MAX_RELEASE_DELAY_S = 0.002  # The longest time that released loans wait for the next message.
 NO_CALL = NO_LOAN = 0
 
 EXPECTED: dict[str, type[ServiceError]] = {
     kind.code: kind for kind in (QueueFull, Draining, NotReady, DeadlinePassed)
 }
-"""Refusals that the caller tells apart; of others it passes on status and words."""
+"""The refusals that keep their class over a link; others become a ServiceError."""
 
-Answer = Callable[["Link", Message, "Reply"], object]
+Handle = Callable[["Link", Message, "Reply"], object]
+"""Handles a message of the peer, and completes the reply at once or later. The reply to a
+notification is sent nowhere."""
 
 
 class Link(asyncio.BufferedProtocol):
     """One end of a connection.
 
     Args:
-        answer: takes a message of the other side, and the reply to it, which is to be completed at
-            once or later; the reply to a message that wants none goes nowhere.
-        lost: called once, when the connection has ended.
-        memory: of this process, which the other side may read; None: all goes over the socket.
+        handle: handles the messages of the peer.
+        on_lost: called once, when the connection has ended.
+        memory: the memory of this process that the peer may read; None: all data are sent.
 
     Attributes:
-        mapping: done when the other side has answered for the first time, about that memory. Until
-            then nobody may be there: a connection can wait in the queue of a listening socket.
+        handshake: done when the peer has mapped the memory, its first answer. Before that the
+            connection may still wait in the queue of a listening socket.
+        peer_memory: the memory of the peer; None: it has none, or cannot be mapped.
     """
 
     def __init__(
-        self, answer: Answer, lost: Callable[[Link], None], memory: LinkMemory | None = None
+        self, handle: Handle, on_lost: Callable[[Link], None], memory: LinkMemory | None = None
     ) -> None:
-        self._answer, self._lost = answer, lost
+        self._handle = handle
+        self._on_lost = on_lost
         self._calls: dict[int, Completion[Message]] = {}
         self._replies: dict[int, Reply] = {}
         self._numbers = count(NO_CALL + 1)
         self._transport: asyncio.Transport | None = None
         self._small = bytearray(BUFFER_BYTES)
         self._large: bytearray | None = None  # The frame that does not fit the small buffer.
-        self._have = 0  # Bytes in the buffer that is being filled.
-        self.memory, self._is_mapped = memory, False
-        self.mapping: asyncio.Future[Message] | None = None
-        self.other: OtherMemory | None = None  # The other side's.
-        self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the other side reads.
+        self._num_received = 0  # Bytes in the buffer that is being filled.
+        self.memory = memory
+        self._is_mapped = False
+        self.handshake: asyncio.Future[Message] | None = None
+        self.peer_memory: PeerMemory | None = None
+        self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the peer reads.
         self._loan_numbers = count(NO_LOAN + 1)
-        self._ended: deque[int] = deque()  # Loans from the other side, which is not told yet.
-        self._telling: asyncio.TimerHandle | None = None
+        self._released: deque[int] = deque()  # Loans of the peer whose release is not sent yet.
+        self._release_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_up(self) -> bool:
-        """Whether the other side is there."""
+        """Whether the connection is up."""
         return self._transport is not None
 
     def call(self, message: Message) -> asyncio.Future[Message]:
-        """Say something; the future has the answer, and who cancels it tells the other side.
+        """Call the peer; the future gets the answer, and cancelling it cancels the call.
 
         Raises (in the future):
-            ServiceError: the other side refused.
+            ServiceError: the peer refused.
             EngineLost: the connection ended before the answer.
         """
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if self._transport is None:
             future.set_exception(EngineLost("the engine process is being started again"))
             return future
-        number = self.ask(message, future)
-        future.add_done_callback(partial(self._give_up_cancelled, number))
+        number = self.start_call(message, future)
+        future.add_done_callback(partial(self._cancel_if_cancelled, number))
         return future
 
-    def _give_up_cancelled(self, number: int, done: asyncio.Future[Message]) -> None:
+    def _cancel_if_cancelled(self, number: int, done: asyncio.Future[Message]) -> None:
         if done.cancelled():
-            self.give_up(number)
+            self.cancel_call(number)
 
-    def ask(self, message: Message, answer: Completion[Message]) -> int:
-        """Say something; `answer` is completed as soon as the answer comes.
+    def start_call(self, message: Message, completion: Completion[Message]) -> int:
+        """Call the peer; `completion` is completed as soon as the answer comes.
 
         Raises:
-            EngineLost: nobody is there.
+            EngineLost: the connection has ended.
 
         Returns:
-            The call's number, for `give_up`.
+            The number of the call, for `cancel_call`.
         """
         if self._transport is None:
             raise EngineLost("the engine process is being started again")
         number = next(self._numbers)
-        self._calls[number] = answer
+        self._calls[number] = completion
         self._send(number, message)
         return number
 
-    def give_up(self, number: int) -> None:
-        """Nobody wants the answer to a call any more; nothing happens where it has come."""
+    def cancel_call(self, number: int) -> None:
+        """Cancel a call; do nothing if it is answered already."""
         if self._calls.pop(number, None) is not None and self._transport is not None:
-            self._send(number, Message(GIVEN_UP))
+            self._send(number, Message(CANCEL))
 
-    def tell(self, message: Message) -> None:
-        """Say something that wants no answer; nothing happens where nobody is there."""
+    def notify(self, message: Message) -> None:
+        """Send a message that gets no answer; do nothing if the connection has ended."""
         if self._transport is not None:
             self._send(NO_CALL, message)
 
     def close(self) -> None:
-        """End the connection; what was not answered is lost."""
+        """End the connection; unanswered calls get EngineLost."""
         if self._transport is not None:
             self._transport.close()
 
     def _send(self, number: int, message: Message) -> None:
         assert self._transport is not None
-        arrays, places, loan = self._lend(message.arrays)
-        ended = [self._ended.popleft() for _ in range(len(self._ended))]
+        arrays, offsets, loan = self._lend(message.arrays)
+        released = [self._released.popleft() for _ in range(len(self._released))]
         message = Message(message.kind, message.values, arrays)
-        pieces = pack(message, number, places, loan, ended)
+        pieces = pack(message, number, offsets, loan, released)
         if len(pieces) == 1:
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
 
     def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[int | None], int]:
-        """The arrays as they go; where the other side finds each, or None; the loan's number."""
-        if not self._is_mapped or all([array.nbytes < WORTH_BYTES for array in arrays]):
+        """Place large arrays in shared memory; return all arrays, their offsets, and the loan.
+
+        The offset of an array that is sent itself is None.
+        """
+        if not self._is_mapped or all([array.nbytes < MIN_SHARED_BYTES for array in arrays]):
             return arrays, [None] * len(arrays), NO_LOAN
         assert self.memory is not None
-        placed = [self.memory.placed(np.ascontiguousarray(array)) for array in arrays]
-        places = [self.memory.place_of(array) for array in placed]
-        if all(place is None for place in places):
-            return placed, places, NO_LOAN
+        placed = [self.memory.place(np.ascontiguousarray(array)) for array in arrays]
+        offsets = [self.memory.find_offset(array) for array in placed]
+        if all(offset is None for offset in offsets):
+            return placed, offsets, NO_LOAN
         loan = next(self._loan_numbers)
         self._loans[loan] = placed
-        return placed, places, loan
+        return placed, offsets, loan
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there; the other side is told of the memory here."""
+        """Send the path of this process's memory to the peer."""
         self._transport = cast(asyncio.Transport, transport)
         if self.memory is not None:
-            self.mapping = self.call(Message(MEMORY, {"path": self.memory.path}))
-            self.mapping.add_done_callback(self._note_mapped)
+            self.handshake = self.call(Message(MEMORY, {"path": self.memory.path}))
+            self.handshake.add_done_callback(self._note_mapped)
 
     def _note_mapped(self, done: asyncio.Future[Message]) -> None:
         if done.cancelled() or isinstance(done.exception(), EngineLost):
@@ -175,89 +180,91 @@ class Link(asyncio.BufferedProtocol):
         self._is_mapped = done.result().values["is_mapped"]
 
     def _map(self, path: str) -> Message:
-        """Map the memory of the other side and say whether it could be."""
+        """Map the memory of the peer, and answer whether it is mapped."""
         try:
-            self.other = OtherMemory(path)
+            self.peer_memory = PeerMemory(path)
         except OSError as error:
-            logger.warning("large arrays go over the socket; no memory is shared: %s", error)
-        return Message(ANSWER, {"is_mapped": self.other is not None})
+            logger.warning("large arrays are sent over the socket; no memory is shared: %s", error)
+        return Message(ANSWER, {"is_mapped": self.peer_memory is not None})
 
-    def _loan(self, number: int) -> Loan:
-        """What borrowed arrays hold; the other side is told when it is garbage."""
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+    def _make_loan(self, number: int) -> Loan:
+        """Make the loan that borrowed arrays refer to; its release is sent when it is garbage."""
+        loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
 
-        def end() -> None:
-            self._ended.append(number)
-            is_loops = threading.get_ident() == thread
+        def release() -> None:
+            self._released.append(number)
             with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
-                self._plan_loans_ended() if is_loops else loop.call_soon_threadsafe(
-                    self._plan_loans_ended
-                )
+                if threading.get_ident() == loop_thread:
+                    self._plan_release()
+                else:
+                    loop.call_soon_threadsafe(self._plan_release)
 
-        return Loan(end)
+        return Loan(release)
 
-    def _plan_loans_ended(self) -> None:
-        if self._telling is None and self._transport is not None:
-            self._telling = asyncio.get_running_loop().call_later(ENDED_S, self._send_loans_ended)
+    def _plan_release(self) -> None:
+        if self._release_timer is None and self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._release_timer = loop.call_later(MAX_RELEASE_DELAY_S, self._send_release)
 
-    def _send_loans_ended(self) -> None:
-        self._telling = None
-        if self._ended:
-            self.tell(Message(LOANS_ENDED))
+    def _send_release(self) -> None:
+        self._release_timer = None
+        if self._released:
+            self.notify(Message(RELEASE))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody will answer, and nobody waits for answers any more."""
-        self._transport = self.other = None  # Its memory stays where an array of it is held.
+        """Fail all calls, cancel all replies, and call `on_lost`."""
+        self._transport = None
+        self.peer_memory = None  # Its file stays mapped while an array refers to it.
         self._loans.clear()
         calls, self._calls = self._calls, {}
-        for answer in calls.values():
-            if not answer.done():
-                answer.set_exception(EngineLost("the engine process ended before the answer"))
+        for completion in calls.values():
+            if not completion.done():
+                completion.set_exception(EngineLost("the engine process ended before the answer"))
         for reply in list(self._replies.values()):
             reply.cancel()
-        self._lost(self)
+        self._on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
-        return memoryview(self._small if self._large is None else self._large)[self._have :]
+        """Return the buffer for the next bytes."""
+        return memoryview(self._small if self._large is None else self._large)[self._num_received :]
 
     def buffer_updated(self, num_bytes: int) -> None:
-        """Take every frame that is whole."""
-        self._have += num_bytes
+        """Receive every frame that is complete."""
+        self._num_received += num_bytes
         if self._large is not None:
-            if self._have == len(self._large):
-                frame, self._large, self._have = self._large, None, 0
+            if self._num_received == len(self._large):
+                frame, self._large, self._num_received = self._large, None, 0
                 self._receive(frame)
             return
         begin = 0
-        while self._have - begin >= SIZES.size:
+        while self._num_received - begin >= SIZES.size:
             size = SIZES.size + sum(SIZES.unpack_from(self._small, begin))
-            if begin + size > self._have:
+            if begin + size > self._num_received:
                 if size > BUFFER_BYTES:
                     self._large = bytearray(size)
                 break
             self._receive(self._small[begin : begin + size])
             begin += size
-        rest = self._small[begin : self._have]
-        self._have = len(rest)
+        rest = self._small[begin : self._num_received]
+        self._num_received = len(rest)
         (self._small if self._large is None else self._large)[: len(rest)] = rest
 
     def _receive(self, content: bytearray) -> None:
-        """One whole frame; its arrays are views of it."""
+        """Receive a complete frame; arrays within it are views of it."""
         frame = Frame.of(content)
-        for each in frame.ended:
+        for each in frame.released:
             self._loans.pop(each, None)
-        loan = self._loan(frame.loan) if frame.loan else None
-        frame.read_arrays(partial(self._borrowed, loan))
+        loan = self._make_loan(frame.loan) if frame.loan else None
+        frame.read_arrays(partial(self._borrow, loan))
         number, message = frame.number, frame.message
         if message.kind in (ANSWER, REFUSAL):
-            self._take_answer(number, message)
+            self._complete_call(number, message)
             return
-        if message.kind == GIVEN_UP:
+        if message.kind == CANCEL:
             if number in self._replies:
                 self._replies[number].cancel()
             return
-        if message.kind == LOANS_ENDED:
+        if message.kind == RELEASE:
             return
         reply = Reply(self, number)
         if number != NO_CALL:
@@ -265,34 +272,34 @@ class Link(asyncio.BufferedProtocol):
         if message.kind == MEMORY:
             reply.set_result(self._map(message.values["path"]))
         else:
-            self._answer(self, message, reply)
+            self._handle(self, message, reply)
 
-    def _borrowed(
-        self, loan: Loan | None, place: int, dtype: str, shape: tuple[int, ...]
+    def _borrow(
+        self, loan: Loan | None, offset: int, dtype: str, shape: tuple[int, ...]
     ) -> NDArray[Any]:
-        """An array in the other side's memory."""
-        assert self.other is not None
+        """Make an array in the peer's memory."""
+        assert self.peer_memory is not None
         assert loan is not None
-        return self.other.array(place, dtype, shape, loan)
+        return self.peer_memory.array(offset, dtype, shape, loan)
 
-    def _take_answer(self, number: int, message: Message) -> None:
-        answer = self._calls.pop(number, None)
-        if answer is None or answer.done():
+    def _complete_call(self, number: int, message: Message) -> None:
+        completion = self._calls.pop(number, None)
+        if completion is None or completion.done():
             return
         if message.kind == ANSWER:
-            answer.set_result(message)
+            completion.set_result(message)
         else:
-            answer.set_exception(_read_refusal(message.values))
+            completion.set_exception(_read_refusal(message.values))
 
     def send_reply(self, number: int, message: Message | None) -> None:
-        """Send the answer to a call of the other side; None: nobody wants one any more."""
+        """Send the answer to a call of the peer; None: the call is cancelled."""
         self._replies.pop(number, None)
         if message is not None and number != NO_CALL and self._transport is not None:
             self._send(number, message)
 
 
 class Reply:
-    """The reply to one call of the other side; a `Completion`, sent as soon as it is complete."""
+    """The reply to one call of the peer: a `Completion` that sends the answer."""
 
     __slots__ = ("_is_done", "_link", "_number", "_task")
 
@@ -303,7 +310,7 @@ class Reply:
         self._task: asyncio.Future[Message] | None = None
 
     def done(self) -> bool:
-        """Whether it was sent, or nobody wants it."""
+        """Return whether it is sent or cancelled."""
         return self._is_done
 
     def _end(self, message: Message | None) -> None:
@@ -317,20 +324,20 @@ class Reply:
 
     def set_exception(self, error: BaseException) -> None:
         """Send a refusal."""
-        self._end(Message(REFUSAL, _refusal_values(as_service_error(cast(Exception, error)))))
+        self._end(Message(REFUSAL, _write_refusal(as_service_error(cast(Exception, error)))))
 
     def cancel(self) -> None:
-        """End without an answer: nobody wants it any more."""
+        """End without an answer, and cancel the task that makes it."""
         self._end(None)
         if self._task is not None:
             self._task.cancel()
 
     def complete_by(self, coroutine: Coroutine[Any, Any, Message]) -> None:
-        """Have a task make the answer."""
+        """Run a coroutine as a task, and send its result."""
         self._task = asyncio.ensure_future(coroutine)
-        self._task.add_done_callback(self._take_task)
+        self._task.add_done_callback(self._send_result)
 
-    def _take_task(self, task: asyncio.Future[Message]) -> None:
+    def _send_result(self, task: asyncio.Future[Message]) -> None:
         if task.cancelled():
             self._end(None)
         elif (error := task.exception()) is not None:
@@ -339,7 +346,7 @@ class Reply:
             self.set_result(task.result())
 
 
-def _refusal_values(refusal: ServiceError) -> dict[str, Any]:
+def _write_refusal(refusal: ServiceError) -> dict[str, Any]:
     headers = [[name.decode(), value.decode()] for name, value in refusal.headers]
     return {
         "status": refusal.status,

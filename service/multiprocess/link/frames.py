@@ -1,4 +1,4 @@
-"""Messages of a link as frames of bytes; see channel.py.
+"""Packs messages of a link into frames of bytes, and unpacks them.
 
     frame   head length u64 │ body length u64 │ head: JSON, padded to 8 │ body: arrays, each padded
 
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 SIZES = struct.Struct("<QQ")
 ALIGNMENT = 8
-JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.
+MAX_JOINED_BYTES = 1 << 16  # Frames with larger bodies are written in several pieces.
 
 
 @dataclass(slots=True)
 class Message:
-    """What one side says to the other.
+    """A message from one end of a link to the other.
 
     Attributes:
-        kind: what it is about.
-        values: anything that JSON can say.
-        arrays: any shapes and numeric dtypes.
+        kind: the name of the call or notification.
+        values: values that can be written as JSON.
+        arrays: arrays of any shapes and numeric dtypes.
     """
 
     kind: str
@@ -40,35 +40,35 @@ class Message:
 def pack(
     message: Message,
     number: int,
-    places: Sequence[int | None],
+    offsets: Sequence[int | None],
     loan: int,
-    ended: list[int],
+    released: list[int],
 ) -> list[bytes | memoryview]:
-    """A message as the pieces of its frame.
+    """Pack a message into the pieces of its frame.
 
     Args:
-        message: what is said.
-        number: of the call that it is, or answers.
-        places: where each array lies in shared memory; None: it goes along.
-        loan: the number of what is lent with it.
-        ended: numbers of loans that are over.
+        message: the message.
+        number: the number of the call that it makes, answers or cancels.
+        offsets: the offset of each array in shared memory; None: the frame contains the array.
+        loan: the number of the loan of these arrays.
+        released: the numbers of the peer's loans that are released.
     """
-    parts = [*zip(message.arrays, places, strict=True)]
-    shapes = [(array.dtype.str, array.shape, place) for array, place in parts]
-    head = orjson.dumps([message.kind, number, message.values, shapes, loan, ended])
+    parts = [*zip(message.arrays, offsets, strict=True)]
+    shapes = [(array.dtype.str, array.shape, offset) for array, offset in parts]
+    head = orjson.dumps([message.kind, number, message.values, shapes, loan, released])
     head += b" " * (-len(head) % ALIGNMENT)
-    sent = [array for array, place in parts if place is None]
-    size = sum([array.nbytes + -array.nbytes % ALIGNMENT for array in sent])
+    contained = [array for array, offset in parts if offset is None]
+    size = sum([array.nbytes + -array.nbytes % ALIGNMENT for array in contained])
     pieces: list[bytes | memoryview] = [SIZES.pack(len(head), size), head]
-    is_small = size <= JOINED_BYTES
-    for array in sent:
-        pieces.append(array.tobytes() if is_small else _bytes_of(array))
+    is_small = size <= MAX_JOINED_BYTES
+    for array in contained:
+        pieces.append(array.tobytes() if is_small else _get_bytes(array))
         pieces.append(bytes(-array.nbytes % ALIGNMENT))
     return [b"".join(pieces)] if is_small else pieces
 
 
-def _bytes_of(array: NDArray[Any]) -> memoryview | bytes:
-    """The bytes of an array where they lie, or copied where they do not lie together."""
+def _get_bytes(array: NDArray[Any]) -> memoryview | bytes:
+    """Return the bytes of an array, without a copy if it is contiguous."""
     if not array.nbytes:
         return b""
     return memoryview(np.ascontiguousarray(array).data).cast("B")
@@ -76,13 +76,13 @@ def _bytes_of(array: NDArray[Any]) -> memoryview | bytes:
 
 @dataclass(slots=True)
 class Frame:
-    """A frame that has come, its head read.
+    """A received frame whose head is read.
 
     Attributes:
-        content: all of it.
-        message: without its arrays.
-        number, loan, ended: as `pack` was given.
-        shapes: the dtype, shape and place of each array.
+        content: the bytes of the frame.
+        message: the message, without arrays until `read_arrays` is called.
+        number, loan, released: the arguments of `pack`.
+        shapes: the dtype, shape and offset of each array.
     """
 
     content: bytearray
@@ -90,22 +90,23 @@ class Frame:
     number: int
     shapes: list[Any]
     loan: int
-    ended: list[int]
+    released: list[int]
 
     @classmethod
     def of(cls, content: bytearray) -> Frame:
-        """Read the head of a whole frame."""
-        end = SIZES.size + SIZES.unpack_from(content)[0]
-        head = orjson.loads(memoryview(content)[SIZES.size : end])
-        kind, number, values, shapes, loan, ended = head
-        return cls(content, Message(kind, values), number, shapes, loan, ended)
+        """Read the head of a complete frame."""
+        head_bytes, _ = SIZES.unpack_from(content)
+        head = orjson.loads(memoryview(content)[SIZES.size : SIZES.size + head_bytes])
+        kind, number, values, shapes, loan, released = head
+        return cls(content, Message(kind, values), number, shapes, loan, released)
 
-    def read_arrays(self, borrowed: Callable[[int, str, tuple[int, ...]], NDArray[Any]]) -> None:
-        """Give the message its arrays: views of the frame, or what `borrowed` finds at a place."""
-        place = SIZES.size + SIZES.unpack_from(self.content)[0]
-        for dtype, shape, where in self.shapes:
-            if where is not None:
-                self.message.arrays.append(borrowed(where, dtype, shape))
+    def read_arrays(self, borrow: Callable[[int, str, tuple[int, ...]], NDArray[Any]]) -> None:
+        """Add the arrays to the message: views of the frame, or `borrow`'s for shared memory."""
+        head_bytes, _ = SIZES.unpack_from(self.content)
+        place = SIZES.size + head_bytes
+        for dtype, shape, offset in self.shapes:
+            if offset is not None:
+                self.message.arrays.append(borrow(offset, dtype, shape))
                 continue
             size = math.prod(shape)
             array = np.frombuffer(self.content, dtype, size, place if size else 0)

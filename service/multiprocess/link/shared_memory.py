@@ -1,19 +1,20 @@
-"""Memory of a process that the process at the other end of its link reads where it lies.
+"""Memory of a process that the peer at the other end of its link reads in place.
 
-    this process: one file of memory, lent in blocks (service/runtime/memory_pool.py)
-         │ a message says where in it an array begins; the array is kept
+    this process: a memory file, lent in blocks (service/runtime/memory_pool.py)
+         │ a message has the offset of an array; this process keeps the array
          ▼
-    the other process: the same file, mapped once and read only
-         │ when the last view of the arrays is garbage it says so
+    the peer: the same file, mapped once and read-only
+         │ when the last view of the arrays is garbage, it releases the loan
          ▼
-    this process: lets go of the array, whose block is lent again
+    this process: drops the array, and the pool lends its block again
 
-The file has no name, so that nothing is left of a process that was killed; the other one opens it
-by way of /proc. It cannot be cut short. Pages of it exist once they are written, and are given back
-when more is free than is kept; but not those of its front part, which a device may read itself.
+The file has no name, so nothing remains of a process that was killed; the peer opens it through
+/proc. It cannot be truncated. Its pages take memory once they are written. Pages of free blocks
+above a limit are returned to the system, but not those of the front part, which a device may read
+itself.
 
     0 ─────── FRONT_BYTES ──────────────────────── file_bytes
-      blocks up to LARGE_BYTES │ larger ones, and what finds no room in front
+      blocks up to LARGE_BYTES │ larger ones, and blocks that do not fit in the front
       (a device reads these)   │
 """
 
@@ -36,114 +37,118 @@ from vocabularies.batch.shared_rows import SharedMemory
 
 logger = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
-FILE_BYTES = 1 << 34  # Addresses and not memory; many times `max_queue_bytes`.
-FRONT_BYTES = 1 << 28  # Page-locked by the other process where it has a device.
+FILE_BYTES = 1 << 34  # Of addresses, not of memory; many times `max_queue_bytes`.
+FRONT_BYTES = 1 << 28  # Page-locked by the peer if it has a device.
 LARGE_BYTES = FRONT_BYTES >> 4
-WORTH_BYTES = 1 << 16  # What is smaller goes over the socket with the rest of its message.
+MIN_SHARED_BYTES = 1 << 16  # Smaller arrays are sent over the socket with their message.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class LinkMemory(MemoryPool):
-    """Blocks of few sizes, in a file of memory.
+    """A memory pool whose blocks are in a memory file, which the peer maps.
 
     Args:
-        kept_bytes: as `MemoryPool`.
-        file_bytes: the size of the file; what does not fit is memory of this process alone.
+        kept_bytes: see `MemoryPool`.
+        file_bytes: the size of the file; blocks that do not fit are not shared.
     """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES, file_bytes: int = FILE_BYTES) -> None:
-        super().__init__(kept_bytes, WORTH_BYTES)
+        super().__init__(kept_bytes, MIN_SHARED_BYTES)
         self._number = os.memfd_create("warptok", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._number, file_bytes)
         fcntl.fcntl(self._number, fcntl.F_ADD_SEALS, SEALS)
         self._all = np.frombuffer(mmap.mmap(self._number, file_bytes), np.uint8)
         self._address = self._all.ctypes.data
-        self._used, self._used_behind = 0, min(FRONT_BYTES, file_bytes)
+        self._front_end = 0  # The end of the used bytes in the front part.
+        self._large_end = min(FRONT_BYTES, file_bytes)  # The same behind the front part.
         self._ranges: dict[int, list[int]] = {}
 
     @property
     def path(self) -> str:
-        """Where the other process finds it."""
+        """The path by which the peer opens the file."""
         return f"/proc/{os.getpid()}/fd/{self._number}"
 
     def _map(self, size: int) -> Bytes:
-        """A range that was given back, or the next one."""
+        """Map a returned range of the file, or the next unused one."""
         if ranges := self._ranges.get(size):
             begin = ranges.pop()
-        elif size <= LARGE_BYTES and self._used + size <= min(FRONT_BYTES, len(self._all)):
-            begin, self._used = self._used, self._used + size
-        elif self._used_behind + size <= len(self._all):
-            begin, self._used_behind = self._used_behind, self._used_behind + size
+        elif size <= LARGE_BYTES and self._front_end + size <= min(FRONT_BYTES, len(self._all)):
+            begin = self._front_end
+            self._front_end += size
+        elif self._large_end + size <= len(self._all):
+            begin = self._large_end
+            self._large_end += size
         else:
             return super()._map(size)
         return self._all[begin : begin + size]
 
     def _unmap(self, block: Bytes) -> None:
-        begin = self.place_of(block)
+        begin = self.find_offset(block)
         if begin is None:
             super()._unmap(block)
             return
-        if begin >= FRONT_BYTES:  # A device would go on reading the pages that were there.
+        if begin >= FRONT_BYTES:  # In the front a device would go on reading the removed pages.
             self.advise(block, mmap.MADV_REMOVE)
         with self._changing:
             self._ranges.setdefault(len(block), []).append(begin)
 
-    def place_of(self, array: NDArray[Any]) -> int | None:
-        """Where in the file a large array begins; None where it lies elsewhere, or is small."""
-        if array.nbytes < WORTH_BYTES:
+    def find_offset(self, array: NDArray[Any]) -> int | None:
+        """Find the offset of a large array in the file; None: it is elsewhere, or small."""
+        if array.nbytes < MIN_SHARED_BYTES:
             return None
-        place = int(array.__array_interface__["data"][0]) - self._address
-        return place if 0 <= place < len(self._all) else None
+        address, _ = array.__array_interface__["data"]
+        offset = int(address) - self._address
+        return offset if 0 <= offset < len(self._all) else None
 
-    def placed(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A contiguous array as it goes over a link: large ones in the file, copied if need be."""
-        if array.nbytes < WORTH_BYTES or self.place_of(array) is not None:
+    def place(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Place a contiguous array in the file, by a copy if needed; small arrays stay."""
+        if array.nbytes < MIN_SHARED_BYTES or self.find_offset(array) is not None:
             return array
         copy = self.take(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
         copy[...] = array
         return copy
 
     def close(self) -> None:
-        """Give back what nobody holds; the other process keeps what it has mapped."""
+        """Release all free blocks; the peer keeps its mapping."""
         super().close()
         if self._number >= 0:
             os.close(self._number)
             self._number = -1
 
 
-Share = Callable[[int, int, int], SharedMemory | None]
+ShareHost = Callable[[int, int, int], SharedMemory | None]
+"""`DeviceSharing.share_host`: shares a range of a memory file with a device."""
 
 
-class OtherMemory:
-    """The memory of the process at the other end, mapped.
+class PeerMemory:
+    """The memory of the peer, mapped into this process.
 
     Attributes:
-        is_used: an array of it was asked for.
-        is_page_locked: `page_lock` was called, whatever came of it.
+        is_used: whether an array of it was received.
+        is_page_locked: whether `page_lock` was called, even if it failed.
 
     Raises:
-        OSError: the file cannot be opened here.
+        OSError: the file cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
-        self._path, self._front = path, None
-        with _opened(path, os.O_RDONLY) as number:
-            self._all = _Mapped(number)
-        self.is_used = self.is_page_locked = False
+        self._path = path
+        self._front: _PageLocked | None = None
+        with _open_file(path, os.O_RDONLY) as number:
+            self._all = _MappedFile(number)
+        self.is_used = False
+        self.is_page_locked = False
 
-    _front: _PageLocked | None
-
-    def page_lock(self, share: Share, num_bytes: int = FRONT_BYTES) -> None:
-        """Have a device read arrays at the file's begin itself, from now on.
+    def page_lock(self, share: ShareHost, num_bytes: int = FRONT_BYTES) -> None:
+        """Let a device read arrays in the front part of the file directly from now on.
 
         Args:
-            share: page-locks bytes from an offset on of a file; None where it cannot, which it
-                tells. Arrays are then read as before.
-            num_bytes: so many of them; at most the front part.
+            share: page-locks a range of a file; None: it cannot, and arrays are read as before.
+            num_bytes: the length of the range, at most FRONT_BYTES.
         """
         self.is_page_locked = True
         try:
-            with _opened(self._path, os.O_RDWR) as number:
+            with _open_file(self._path, os.O_RDWR) as number:
                 memory = share(number, 0, min(num_bytes, self._all.num_bytes))
         except OSError as error:  # Its process may have ended.
             logger.warning("memory of a front end is not page-locked: %s", error)
@@ -151,12 +156,13 @@ class OtherMemory:
         self._front = None if memory is None else _PageLocked(memory)
 
     def array(self, begin: int, dtype: str, shape: tuple[int, ...], loan: Loan) -> NDArray[Any]:
-        """An array of the other process, read only; the loan ends when no view of it is left.
+        """Make a read-only array of the peer's memory; it keeps the loan while a view exists.
 
         Raises:
             ValueError: it would end behind the file.
         """
-        self.is_used, end = True, begin + math.prod(shape) * np.dtype(dtype).itemsize
+        self.is_used = True
+        end = begin + math.prod(shape) * np.dtype(dtype).itemsize
         front = self._front
         mapped = self._all if front is None or end > front.num_bytes else front
         if end > mapped.num_bytes:
@@ -165,8 +171,8 @@ class OtherMemory:
 
 
 @contextmanager
-def _opened(path: str, mode: int) -> Iterator[int]:
-    """A file's descriptor."""
+def _open_file(path: str, mode: int) -> Iterator[int]:
+    """Open a file, give its descriptor, and close it."""
     number = os.open(path, mode | os.O_CLOEXEC)
     try:
         yield number
@@ -174,54 +180,58 @@ def _opened(path: str, mode: int) -> Iterator[int]:
         os.close(number)
 
 
-class _Mapped:
-    """A file, mapped as long as anybody holds this."""
+class _MappedFile:
+    """A file that stays mapped while this object exists."""
 
     def __init__(self, number: int) -> None:
         self._array = np.frombuffer(mmap.mmap(number, 0, prot=mmap.PROT_READ), np.uint8)
-        self.address, self.num_bytes = int(self._array.ctypes.data), len(self._array)
+        self.address = int(self._array.ctypes.data)
+        self.num_bytes = len(self._array)
 
 
 class _PageLocked:
-    """Memory that a device reads where it lies, let go of when nobody holds this any more."""
+    """Memory that a device reads in place; its finalizer closes it."""
 
     def __init__(self, memory: SharedMemory) -> None:
-        self._memory, self.address, self.num_bytes = memory, memory.address, memory.num_bytes
+        self._memory = memory
+        self.address = memory.address
+        self.num_bytes = memory.num_bytes
 
     def __del__(self) -> None:
         self._memory.close()
 
 
 class Loan:
-    """What all borrowed arrays of one message hold; calls `ended` from whatever thread."""
+    """The loan of one message's arrays, which all refer to it; its finalizer calls `release`."""
 
-    __slots__ = ("_ended",)
+    __slots__ = ("_release",)
 
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
 
-    def __del__(self) -> None:
-        self._ended()
+    def __del__(self) -> None:  # It runs on any thread.
+        self._release()
 
 
 class _Borrowed:
-    """What a borrowed array has as its base."""
+    """The base of a borrowed array, which keeps its memory and its loan."""
 
     __slots__ = ("__array_interface__", "_loan", "_mapped")
 
     def __init__(
         self,
-        mapped: _Mapped | _PageLocked,
+        mapped: _MappedFile | _PageLocked,
         begin: int,
         dtype: str,
         shape: tuple[int, ...],
         loan: Loan,
     ) -> None:
-        place = mapped.address + begin, True  # It is read only.
+        is_read_only = True
         self.__array_interface__ = {
             "version": 3,
             "typestr": dtype,
             "shape": tuple(shape),
-            "data": place,
+            "data": (mapped.address + begin, is_read_only),
         }
-        self._mapped, self._loan = mapped, loan
+        self._mapped = mapped
+        self._loan = loan

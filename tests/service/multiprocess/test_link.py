@@ -59,7 +59,7 @@ def test_messages_arrive_whole_whatever_the_pieces(seed):
     sender = Link(lambda *_: None, lambda _: None)
     sender.connection_made(Pipe(receiver, sizes))
     for message in sent:
-        sender.tell(message)
+        sender.notify(message)
     assert [(each.kind, each.values) for each in got] == [(m.kind, m.values) for m in sent]
     for message, found in zip(sent, got, strict=True):
         for array, other in zip(message.arrays, found.arrays, strict=True):

@@ -18,10 +18,10 @@ from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import (
     LARGE_BYTES,
-    WORTH_BYTES,
+    MIN_SHARED_BYTES,
     LinkMemory,
     Loan,
-    OtherMemory,
+    PeerMemory,
 )
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.waiting import run, until
@@ -67,7 +67,9 @@ def random_arrays(random: Random, memory: LinkMemory) -> list[np.ndarray]:
     """Small and large ones, in the memory that the other side reads or not, whole or a part."""
     arrays = []
     for _ in range(random.randrange(1, 4)):
-        size = random.choice([0, 7, WORTH_BYTES - 1, WORTH_BYTES, 3 * WORTH_BYTES + 5])
+        size = random.choice(
+            [0, 7, MIN_SHARED_BYTES - 1, MIN_SHARED_BYTES, 3 * MIN_SHARED_BYTES + 5]
+        )
         made = memory.take(size + 9) if random.random() < 0.5 else np.empty(size + 9, np.uint8)
         made[:] = np.frombuffer(random.randbytes(len(made)), np.uint8)
         begin = random.randrange(9)
@@ -116,18 +118,18 @@ def test_a_large_array_is_read_where_it_lies_and_its_block_waits_for_the_other_s
 
         async with linked(tmp_path, *memories, answer=keep) as (front, back):
             await until(lambda: mapped(front, back))
-            array = memories[0].take(WORTH_BYTES)
+            array = memories[0].take(MIN_SHARED_BYTES)
             array[:] = 7
-            front.tell(Message("look", {}, [array]))
+            front.notify(Message("look", {}, [array]))
             await until(lambda: kept)
             assert not kept[0][0].flags.writeable
             array[3] = 8  # The other end sees it: nothing was copied.
             assert kept[0][0][:5].tolist() == [7, 7, 7, 8, 7]
             del array
-            assert memories[0].take(WORTH_BYTES).ctypes.data != front._loans[1][0].ctypes.data
+            assert memories[0].take(MIN_SHARED_BYTES).ctypes.data != front._loans[1][0].ctypes.data
             view = kept.pop()[0][2:4]
             gc.collect()
-            front.tell(Message("look"))
+            front.notify(Message("look"))
             await until(lambda: kept)
             assert front._loans
             del view
@@ -144,7 +146,7 @@ def test_where_memory_cannot_be_shared_arrays_go_over_the_socket_and_the_log_say
     async def scenario():
         memories = LinkMemory(), LinkMemory()
         async with linked(tmp_path, *memories) as (front, back):
-            array = memories[0].take(WORTH_BYTES)
+            array = memories[0].take(MIN_SHARED_BYTES)
             array[:] = 3
             for _ in range(2):  # Before both know it, and when they do.
                 answer = await front.call(Message("echo", {}, [array]))
@@ -163,7 +165,7 @@ def test_what_a_lost_link_had_lent_is_free_again(tmp_path):
             back,
         ):
             await until(lambda: mapped(front, back))
-            front.tell(Message("look", {}, [memories[0].take(WORTH_BYTES)]))
+            front.notify(Message("look", {}, [memories[0].take(MIN_SHARED_BYTES)]))
             await until(lambda: kept)
             back.close()
             await until(lambda: not front.is_up)
@@ -177,13 +179,13 @@ def test_what_a_lost_link_had_lent_is_free_again(tmp_path):
 def test_a_device_reads_the_front_part_where_it_lies_until_the_last_view_is_gone():
     device, ended = EmulatedDevice(), []
     memory = LinkMemory(kept_bytes=0)
-    other = OtherMemory(memory.path)
-    blocks = [memory.take(size) for size in (WORTH_BYTES, LARGE_BYTES + 1, WORTH_BYTES)]
+    other = PeerMemory(memory.path)
+    blocks = [memory.take(size) for size in (MIN_SHARED_BYTES, LARGE_BYTES + 1, MIN_SHARED_BYTES)]
     for number, block in enumerate(blocks):
         block[-10:] = number + 1
 
-    def seen(other: OtherMemory, number: int) -> np.ndarray:
-        place = memory.place_of(blocks[number]) + len(blocks[number]) - 10
+    def seen(other: PeerMemory, number: int) -> np.ndarray:
+        place = memory.find_offset(blocks[number]) + len(blocks[number]) - 10
         return other.array(place, "<u2", (5,), Loan(lambda: ended.append(number)))
 
     assert not other.is_used
@@ -209,9 +211,9 @@ def test_a_device_reads_the_front_part_where_it_lies_until_the_last_view_is_gone
 
 def test_pages_that_a_device_may_read_stay_and_others_are_given_back():
     memory = LinkMemory(kept_bytes=0)
-    for size, is_kept in ((WORTH_BYTES, True), (LARGE_BYTES + 1, False)):
+    for size, is_kept in ((MIN_SHARED_BYTES, True), (LARGE_BYTES + 1, False)):
         block = memory.take(size)
-        block[:10], place = 7, memory.place_of(block)
+        block[:10], place = 7, memory.find_offset(block)
         del block
         memory._give_back()
         assert memory._all[place : place + 10].tolist() == [7 * is_kept] * 10
@@ -220,20 +222,20 @@ def test_pages_that_a_device_may_read_stay_and_others_are_given_back():
 
 def test_without_a_device_nothing_is_page_locked_and_a_process_may_end_meanwhile():
     memory = LinkMemory()
-    block = memory.take(WORTH_BYTES)
+    block = memory.take(MIN_SHARED_BYTES)
     block[:] = 3
-    other = OtherMemory(memory.path)
+    other = PeerMemory(memory.path)
     other.page_lock(lambda number, offset, num_bytes: None)
     assert other.is_page_locked
     memory.close()
     other.page_lock(lambda number, offset, num_bytes: pytest.fail("the file is closed"))
-    seen = other.array(memory.place_of(block), "|u1", block.shape, Loan(lambda: None))
+    seen = other.array(memory.find_offset(block), "|u1", block.shape, Loan(lambda: None))
     assert np.array_equal(seen, block)
 
 
 def test_no_array_ends_behind_the_file():
     memory = LinkMemory(file_bytes=1 << 21)
-    other = OtherMemory(memory.path)
+    other = PeerMemory(memory.path)
     with pytest.raises(ValueError, match="ends at 2097156 of 2097152"):
         other.array(1 << 20, "<i4", ((1 << 18) + 1,), Loan(lambda: None))
     memory.close()
@@ -241,13 +243,13 @@ def test_no_array_ends_behind_the_file():
 
 def test_a_range_that_nobody_holds_is_lent_again():
     memory = LinkMemory(kept_bytes=0, file_bytes=1 << 20)
-    other = OtherMemory(memory.path)
+    other = PeerMemory(memory.path)
     ended: list[bool] = []
     places = set()
     for value in range(1, 20):
         block = memory.take(1 << 19)
         block[:] = value
-        place = memory.place_of(block)
+        place = memory.find_offset(block)
         places.add(place)
         seen = other.array(place, "|u1", (1 << 19,), Loan(lambda: ended.append(True)))
         assert (seen == value).all()
@@ -256,16 +258,16 @@ def test_a_range_that_nobody_holds_is_lent_again():
     assert places == {0} or places == {0, 1 << 19}
     assert len(ended) == 19
     held = [memory.take(1 << 19) for _ in range(4)]
-    assert [memory.place_of(block) is None for block in held].count(True) == 2
+    assert [memory.find_offset(block) is None for block in held].count(True) == 2
     memory.close()
 
 
-@pytest.mark.parametrize("size", [0, 10, WORTH_BYTES, WORTH_BYTES + 1])
+@pytest.mark.parametrize("size", [0, 10, MIN_SHARED_BYTES, MIN_SHARED_BYTES + 1])
 def test_an_array_is_placed_in_the_file_if_it_is_large(size):
     memory = LinkMemory(file_bytes=1 << 20)
     array = np.arange(size, dtype=np.uint8)
-    placed = memory.placed(array)
+    placed = memory.place(array)
     assert np.array_equal(placed, array)
-    assert (memory.place_of(placed) is not None) == (size >= WORTH_BYTES)
-    assert memory.placed(placed) is placed
+    assert (memory.find_offset(placed) is not None) == (size >= MIN_SHARED_BYTES)
+    assert memory.place(placed) is placed
     memory.close()

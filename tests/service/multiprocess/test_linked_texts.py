@@ -11,7 +11,7 @@ from gpu.errors import OutOfMemory
 from service.engines.hybrid.engine import HybridEngine
 from service.multiprocess import engine_server
 from service.multiprocess.front_end import FrontEnd
-from service.multiprocess.link.shared_memory import WORTH_BYTES
+from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_gpu import FakeGpu
 from tests.support.linked_processes import V, client_of, linked_service
@@ -49,12 +49,12 @@ def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
 def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_is_gone(
     tmp_path, monkeypatch
 ):
-    most = 4 * WORTH_BYTES
+    most = 4 * MIN_SHARED_BYTES
     monkeypatch.setattr(engine_server, "PAGE_LOCKED_BYTES", 2 * most)
 
     async def scenario():
         gpu = FakeGpu(FakeEngine())
-        engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
+        engine = HybridEngine(gpu.cpu, gpu.opened, MIN_SHARED_BYTES)
         async with linked_service(tmp_path, engine) as (engine_server, fronts):
             sent, vocabulary = [], fronts[0].service.registry.entries[V].vocabulary
             encode, seen = gpu.encode, []
@@ -67,7 +67,7 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
 
             async def page_locked(num: int) -> None:
                 def fronts_there() -> int:
-                    others = [link.other for link in engine_server.links]
+                    others = [link.peer_memory for link in engine_server.links]
                     return sum(each is not None and each._front is not None for each in others)
 
                 await until(lambda: fronts_there() == num)
@@ -75,10 +75,10 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
 
             async def is_read_where_it_lies(front: FrontEnd) -> bool:
                 await until(lambda: front.engine.link is not None and front.engine.link._is_mapped)
-                data = front.engine.memory.take(WORTH_BYTES)[:WORTH_BYTES]
+                data = front.engine.memory.take(MIN_SHARED_BYTES)[:MIN_SHARED_BYTES]
                 data[:] = len(sent)
                 sent.append(data)  # Each lies behind the last.
-                batch = Batch(data=data, offsets=np.array([0, WORTH_BYTES]))
+                batch = Batch(data=data, offsets=np.array([0, MIN_SHARED_BYTES]))
                 encoded = await asyncio.to_thread(front.engine.encode, vocabulary, batch)
                 assert encoded.ids.tolist() == data.tolist()
                 return seen[-1]
@@ -115,9 +115,9 @@ def test_where_memory_cannot_be_page_locked_texts_are_staged_and_that_is_counted
     async def scenario():
         gpu = FakeGpu(FakeEngine())
         monkeypatch.setattr(gpu.device, "pin", refuse)
-        engine = HybridEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
+        engine = HybridEngine(gpu.cpu, gpu.opened, MIN_SHARED_BYTES)
         async with linked_service(tmp_path, engine) as (_, (front, _)):
-            text = "x" * WORTH_BYTES
+            text = "x" * MIN_SHARED_BYTES
             for _ in range(2):  # Before it was tried, and then.
                 async with client_of(front) as client:
                     answer = await client.post("/v1/encode", json={"vocabulary": V, "text": text})

@@ -33,7 +33,7 @@ INLINE_BYTES = 1000
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Few batches are many, and no machine is too slow for a small one."""
-    monkeypatch.setattr(local_encoders, "WORTH_BATCHES", WORTH)
+    monkeypatch.setattr(local_encoders, "LOAD_AFTER_BATCHES", WORTH)
     monkeypatch.setattr(local_encoders, "REPORT_S", 1e9)
     monkeypatch.setattr(remote_runner, "MAX_INLINE_S", 1.0)
 
@@ -90,7 +90,7 @@ def test_a_vocabulary_is_loaded_once_it_was_asked_for_often():
 
 
 def test_what_cannot_be_loaded_or_is_slow_is_left_to_the_engine_process(monkeypatch, caplog):
-    monkeypatch.setattr(local_encoders, "RETRY_BATCHES", 2 * WORTH)
+    monkeypatch.setattr(local_encoders, "RETRY_AFTER_BATCHES", 2 * WORTH)
 
     async def scenario():
         own = LocalEncoders(SizedEngine(), 1 << 20)
@@ -118,8 +118,8 @@ def test_what_was_used_lately_leaves_for_nothing_else(monkeypatch):
         assert await noted(own, first)
         assert not await noted(own, second)
         assert own.engine.loaded == {first.digest}
-        monkeypatch.setattr(local_encoders, "IDLE_S", -1.0)
-        own.keep({first.digest})
+        monkeypatch.setattr(local_encoders, "MIN_IDLE_S", -1.0)
+        own.keep_only({first.digest})
         assert await noted(own, second)
         assert own.engine.loaded == {second.digest}
         assert own.cost(first.digest) is None
@@ -139,7 +139,7 @@ def test_what_has_no_name_any_more_is_forgotten_also_while_it_is_loaded():
         note(own, second)
         await until(lambda: len(own.engine.loaded) == 2)
         loading = own._loading[second.digest]
-        own.keep(())
+        own.keep_only(())
         own.engine.gate.set()
         await loading
         assert not own.engine.loaded
@@ -294,7 +294,7 @@ def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
             digest = front.replica.entries[V].vocabulary.digest
             assert front.encoders.cost(digest) is not None
             engine_server.service.get_host().registry.unload(V)
-            await engine_server.spread()
+            await engine_server.synchronize()
             assert front.encoders.cost(digest) is None
             assert front.encoders.engine.holdings() == {}
 
