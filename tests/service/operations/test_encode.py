@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,14 @@ from service.operations.rendering.json_stream import ragged_json
 BORDERS = [0, 9, 10, 99, 100, 999, 1000, 1001, 9_999, 10_000, 999_999, 1_000_000, -1]
 IDS = st.sampled_from(BORDERS) | st.integers(0, 50_256) | st.integers(-(2**31), 2**31 - 1)
 ENTRY = SimpleNamespace(name='a "name"', vocabulary=SimpleNamespace(digest="sha256:0"))
+
+
+@given(rows=st.lists(st.lists(st.integers(0, 65_535), max_size=9), max_size=9))
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
+def test_rows_of_ids_of_any_width_are_written_as_json_writes_them(dtype, rows):
+    ids = np.array([each for row in rows for each in row], dtype)
+    offsets = [0, *np.cumsum([len(row) for row in rows], dtype=np.int64).tolist()]
+    assert b"".join(ragged_json(ids, offsets, range(len(rows)))) == written(rows)
 
 
 @given(data=st.data(), rows=st.lists(st.lists(IDS, max_size=9), max_size=9))
