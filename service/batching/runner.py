@@ -193,8 +193,7 @@ def record_batch(
     num_bytes = sum([work.num_bytes for work in works])
     num_rows = sum([work.num_rows or 1 for work in works])
     engine = last.output.engine
-    metrics.batch(engine, first.operation, num_rows, num_bytes, last.batch_tokens)
-    metrics.stage("encode", finished.seconds)
+    metrics.batch(engine, first.operation, num_rows, num_bytes, last.batch_tokens, finished.seconds)
     # All results of a batch share one output, or each has its own: see `run_works`.
     for output in {id(result.output): result.output for result in finished.results}.values():
         if output.errors:

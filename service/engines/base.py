@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.counters import Histogram
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
@@ -131,7 +130,6 @@ class EngineStatus:
         devices: the name, driver and memory of each device.
         crossover_bytes: the smallest batch that goes to the GPU; None without a GPU.
         fallbacks: the number of batches that a slower engine computed, by reason.
-        stages: the seconds of the batches that were timed on a device, by stage.
         memory: the bytes on each device by their purpose, by the device's name.
         page_locked: the page-locked bytes of host memory that each device accesses, by its name.
     """
@@ -140,7 +138,6 @@ class EngineStatus:
     devices: tuple[dict[str, str | int], ...] = ()
     crossover_bytes: int | None = None
     fallbacks: dict[str, int] = field(default_factory=dict)
-    stages: dict[str, Histogram] = field(default_factory=dict)
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     page_locked: dict[str, int] = field(default_factory=dict)
 
@@ -244,9 +241,16 @@ class DeviceSharing(Protocol):
 class Engine(Codec, VocabularyHost, DeviceSharing, Protocol):
     """An engine in this process."""
 
+    def take_stage_seconds(self) -> dict[str, list[float]]:
+        """Return the seconds in each stage on a device of the batches timed since the last call."""
+
 
 class WithoutDevice:
-    """The `DeviceSharing` of a process without a device."""
+    """The `DeviceSharing` of a process without a device, in which no stages are timed."""
+
+    def take_stage_seconds(self) -> dict[str, list[float]]:
+        """Return nothing: there is no device."""
+        return {}
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
         """Return None: there is no device."""

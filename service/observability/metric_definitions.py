@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.core.counters import STAGE_SECONDS
-
 SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 TRAINING_SECONDS = (1, 10, 60, 600, 3600, 36_000)
 OUTCOMES = ("finished", "failed", "cancelled")  # Of training jobs.
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 BYTES = tuple(256 * 4**i for i in range(10))
+STAGE_SECONDS = (
+    5e-6,
+    1e-5,
+    2e-5,
+    5e-5,
+    1e-4,
+    2e-4,
+    5e-4,
+    1e-3,
+    2e-3,
+    5e-3,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    30,
+)
+"""The bounds of the histogram of a stage's seconds."""
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
 
 

@@ -9,8 +9,10 @@ is bounded whatever clients send.
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -21,9 +23,79 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from service.core.counters import Counts, Labels
 from service.engines.base import EngineStatus
 from service.observability.metric_definitions import ALWAYS, COUNTED, OUTCOMES, READ, VOCABULARY
+
+Labels = tuple[str | int, ...]
+"""Label values, in the order of the metric's label names."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """The number of values up to each bound and above the last one, and the sum of all values."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def __iadd__(self, other: Histogram) -> Histogram:
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+        return self
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return bounds and cumulative counts in the form of Prometheus."""
+        rows, running = [], 0
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            running += count
+            rows.append(("+Inf" if bound == float("inf") else str(float(bound)), float(running)))
+        return rows
+
+
+class ByLabels(dict[Labels, Any]):
+    """The numbers or histograms of one metric by label values; absent ones begin at 0."""
+
+    def __init__(self, bounds: tuple[float, ...] = ()) -> None:
+        super().__init__()
+        self.bounds = bounds
+
+    def __missing__(self, labels: Labels) -> Any:
+        made = self[labels] = Histogram(self.bounds) if self.bounds else 0
+        return made
+
+
+class Counts:
+    """Counters and histograms of one process.
+
+    Args:
+        bounds: the bounds of each metric's histograms; () for a metric that is a plain number.
+    """
+
+    def __init__(self, bounds: dict[str, tuple[float, ...]]) -> None:
+        self._metrics = {name: ByLabels(own) for name, own in bounds.items()}
+
+    def __getitem__(self, name: str) -> ByLabels:
+        return self._metrics[name]
+
+    def items(self) -> Iterator[tuple[str, list[tuple[Labels, Any]]]]:
+        """Give every metric and its numbers so far; other threads may go on counting."""
+        for name, by_labels in self._metrics.items():
+            yield name, list(by_labels.items())
+
+    def __iadd__(self, other: Counts) -> Counts:
+        for name, rows in other.items():
+            own = self._metrics[name]
+            for labels, value in rows:
+                own[labels] += value
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +119,7 @@ class Gauges:
 
     Attributes:
         queue: gives the bytes and rows that wait or are being encoded.
+        stage_seconds: takes the seconds of newly timed batches in each stage on a device.
         training_jobs: gives the number of jobs by state.
     """
 
@@ -56,6 +129,7 @@ class Gauges:
     ready: Callable[[], bool] = lambda: False
     vocabularies: Callable[[], list[VocabularySample]] = list
     engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
+    stage_seconds: Callable[[], Mapping[str, list[float]]] = dict
     training_jobs: Callable[[], Mapping[str, int]] = dict
 
 
@@ -65,12 +139,14 @@ class Metrics(Collector):
     Attributes:
         gauges: functions that read the values of gauges.
         parse_seconds, queue_seconds, serialize_seconds: histograms of these stages of requests.
+        encode_seconds: histogram of the time of batches in an engine.
     """
 
     def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
         self.version = version
         self.max_batch_bytes = max_batch_bytes
         self.gauges = Gauges()
+        self._taking = threading.Lock()
         self._counts = counts = new_counts()
         self._requests = counts["warptok_requests_total"]
         self._durations = counts["warptok_request_duration_seconds"]
@@ -78,6 +154,7 @@ class Metrics(Collector):
         self.parse_seconds = self._stages["parse",]
         self.queue_seconds = self._stages["queue",]
         self.serialize_seconds = self._stages["serialize",]
+        self.encode_seconds = self._stages["encode",]
         self._received = counts["warptok_requests_received_total"]
         self._accepted = counts["warptok_work_accepted_total"]
         self._finished = counts["warptok_work_finished_total"]
@@ -112,9 +189,15 @@ class Metrics(Collector):
         self._stages[name,].add(seconds)
 
     def batch(
-        self, engine: str, operation: str, rows: int, num_bytes: int, num_tokens: int
+        self,
+        engine: str,
+        operation: str,
+        rows: int,
+        num_bytes: int,
+        num_tokens: int,
+        seconds: float,
     ) -> None:
-        """Count a batch that an engine ran."""
+        """Count a batch that an engine ran in some seconds."""
         labels = engine, operation
         self._batches[labels] += 1
         self._bytes[labels] += num_bytes
@@ -122,6 +205,7 @@ class Metrics(Collector):
         self._batch_rows.add(rows)
         self._batch_bytes.add(num_bytes)
         self._batch_fill.add(num_bytes / self.max_batch_bytes)
+        self.encode_seconds.add(seconds)
 
     def accepted(self) -> None:
         """Count a piece of work that the queue took."""
@@ -162,12 +246,15 @@ class Metrics(Collector):
 
     def counts(self) -> Counts:
         """Copy the counts of this process, including its engine."""
+        with self._taking:
+            for stage, timed in self.gauges.stage_seconds().items():
+                histogram = self._stages[stage,]
+                for seconds in timed:
+                    histogram.add(seconds)
         counts, status = new_counts(), self.gauges.engine()
         counts += self._counts
         for reason, number in status.fallbacks.items():
             counts["warptok_fallbacks_total"][reason,] += number
-        for stage, histogram in status.stages.items():
-            counts["warptok_stage_duration_seconds"][stage,] += histogram
         return counts
 
     @override

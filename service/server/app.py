@@ -159,6 +159,7 @@ def create_app(
     templates = make_template_pool(settings)
     training = TrainingJobs(settings, metrics, vocabularies.register)
     metrics.gauges.training_jobs = training.store.states
+    metrics.gauges.stage_seconds = engine.take_stage_seconds
     app: Application
     fastapi = make_fastapi(service, oip, templates, training, lambda _: app.running())
     app = Application(service, oip, templates, training, fastapi, AsgiFastPath(fastapi, service))

@@ -3,7 +3,7 @@
 server/app.py makes a `HybridEngine` (`engine`) where there is a GPU. `residency` uploads
 vocabularies to the GPU in the background, and `selftest` compares their ids with the reference and
 the CPU engine. `crossover` measures from which size on the GPU is faster. `engine` computes on the
-CPU what the GPU cannot, and counts it by reason. `telemetry` reads times and memory of the GPU.
+CPU what the GPU cannot, and counts it by reason.
 
 The GPU answers only for vocabularies that passed the self-test. Of CUDA, this folder knows only
 the errors of gpu/errors.py.

@@ -30,6 +30,7 @@ from gpu.errors import NotCovered, OutOfMemory
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import TEXT
 from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.stage_timer import STAGES
 from service.engines.base import (
     Counted,
     Decoded,
@@ -43,7 +44,6 @@ from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
 from service.engines.hybrid.residency import REST_S, GpuResidency, GpuVocabularies, OpenedGpu
 from service.engines.hybrid.selftest import Gpu
-from service.engines.hybrid.telemetry import GpuTelemetry
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
@@ -203,7 +203,6 @@ class HybridEngine:
     ) -> None:
         self.cpu = cpu
         self.fallbacks = Fallbacks()
-        self._telemetry = GpuTelemetry()
         self._is_measured = crossover_bytes is not None
         self.crossover_bytes = crossover_bytes or 0
         if not self._is_measured:
@@ -270,10 +269,19 @@ class HybridEngine:
             (opened.device,),
             self.crossover_bytes,
             fallbacks,
-            self._telemetry.stages(opened.gpu),
-            {name: self._telemetry.memory(opened.gpu)},
+            {name: _memory_of(opened.gpu)},
             {name: opened.gpu.page_locked_bytes},
         )
+
+    def take_stage_seconds(self) -> dict[str, list[float]]:
+        """Return the seconds in each stage of the batches timed since the last call."""
+        opened = self.vocabularies.opened
+        if opened is None:
+            return {}
+        taken: dict[str, list[float]] = {stage: [] for stage in STAGES}
+        for stage, seconds in opened.gpu.stage_times.take():
+            taken[stage].append(seconds)
+        return taken
 
     def close(self) -> None:
         """Release all memory and threads."""
@@ -419,3 +427,12 @@ class HybridEngine:
             vocabularies.start_upload(entry)
             self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
         return None
+
+
+def _memory_of(gpu: Gpu) -> dict[str, int]:
+    """Return the device's bytes by their purpose; {} if it fails, so metrics still work."""
+    try:
+        return gpu.memory()
+    except Exception as error:
+        logger.warning("the memory of the GPU cannot be read: %r", error)
+        return {}

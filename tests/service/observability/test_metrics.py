@@ -21,8 +21,8 @@ def filled() -> Metrics:
     metrics.requests("/v1/encode", 200, 0.5)
     metrics.requests("/v1/encode", 422, 100.0)
     metrics.stage("queue", 0.001)
-    metrics.batch("cpu", "encode", 3, 700, 150)
-    metrics.batch("cpu", "encode", 1, 50, 10)
+    metrics.batch("cpu", "encode", 3, 700, 150, 0.002)
+    metrics.batch("cpu", "encode", 1, 50, 10, 0.004)
     metrics.rows_refused(["not_utf8"])
     metrics.rejected("queue_full")
     metrics.cancelled()
@@ -57,6 +57,16 @@ def test_what_has_an_alert_is_there_before_the_first_one(name):
     assert told
     for reason in "|".join(told).split("|"):
         assert got[name, (("reason", reason),)] == 0
+
+
+def test_the_times_of_stages_on_a_device_stay_counted():
+    metrics = Metrics("1.0")
+    taken = [{"merge": [0.5], "fused": []}, {"merge": [], "fused": []}]
+    metrics.gauges.stage_seconds = lambda: taken.pop(0)
+    for _ in range(2):
+        got = samples(metrics)
+        assert got["warptok_stage_duration_seconds_sum", (("stage", "merge"),)] == 0.5
+        assert got["warptok_stage_duration_seconds_count", (("stage", "fused"),)] == 0
 
 
 def test_counts_come_out_as_they_went_in():
