@@ -1,29 +1,29 @@
-// Ids of letters and their rows of a table, from text that lies in memory of the host; see
+// Looks up the ids of letters, from text that may lie in host memory, and their rows of a table; see
 // embedding/fused_embedding.cu.
 #pragma once
 #include "embedding/look_up_rows.cuh"
 
 constexpr uint32_t EMBED_BLOCK = 512;
-constexpr uint32_t EMBED_LETTERS = 64;   // Of a block.
-constexpr uint32_t EMBED_WORDS = 4;      // Words of 16 bytes that a thread has under way.
+constexpr uint32_t EMBED_LETTERS = 64;   // Letters of a block.
+constexpr uint32_t EMBED_WORDS = 4;      // Words of 16 bytes that a thread has in flight.
 
 struct Embed {
     const uint8_t* text;       // uint8[num_letters], at any address, also of the host.
     void* ids;                 // [num_letters], begins at a multiple of 16 bytes.
     uint64_t num_letters;
-    const uint8_t* next_text;  // The same of letters whose ids alone are wanted; not more of them.
-    void* next_ids;
-    uint64_t num_next;
-    const int32_t* codes;      // int32[256], ids of letters; below 0: it has none.
-    uint64_t id_bytes;         // 4 or 8.
-    uint64_t* unknown;         // In pinned memory of the host: becomes `number` where a letter has no code.
-    uint64_t number;           // Of the batch.
-    const uint4* table;        // row_words words a row.
-    uint4* output;             // num_letters * row_words words.
-    uint64_t row_words;        // At least 1, and less than 2^24.
+    const uint8_t* next_text;  // uint8[num_next] letters of which only ids are requested.
+    void* next_ids;            // [num_next], begins at a multiple of 16 bytes.
+    uint64_t num_next;         // num_letters at most.
+    const int32_t* codes;      // int32[256] ids of letters; below 0: the letter has none.
+    uint64_t id_bytes;         // Bytes of an id, 4 or 8.
+    uint64_t* unknown;         // uint64[1] in pinned host memory: becomes `number` where a letter has no code.
+    uint64_t number;           // The number of the batch.
+    const uint4* table;        // uint4[rows][row_words].
+    uint4* output;             // uint4[num_letters][row_words].
+    uint64_t row_words;        // Words of 16 bytes of a row: at least 1, and less than 2^24.
 };
 
-// Puts the ids of four letters from a place on; they are `four` then, 0 where a letter has no code.
+// Writes the ids of four letters from a place on, and returns them in `four`, 0 where a letter has no code.
 DEVICE void look_four_up(const Embed& embed, const uint8_t* text, void* ids, uint64_t place, uint64_t end,
                          int32_t* four) {
     if (place >= end) return;
@@ -40,7 +40,7 @@ DEVICE void look_four_up(const Embed& embed, const uint8_t* text, void* ids, uin
     for (uint32_t i = 0; rest < 4 && i < rest; i++) put_id(ids, embed.id_bytes, place + i, four[i]);
 }
 
-// Looks up a block's letters, whose rows are noted, and as many of the next ones; a thread takes four.
+// Looks up a block's letters, whose ids become `rows`, and as many of the next text; four letters a thread.
 DEVICE void look_block_up(const Embed& embed, int32_t* rows, uint64_t first, uint32_t thread) {
     constexpr uint32_t THREADS = EMBED_LETTERS / 4;
     int32_t four[4];
@@ -50,7 +50,8 @@ DEVICE void look_block_up(const Embed& embed, int32_t* rows, uint64_t first, uin
         look_four_up(embed, embed.next_text, embed.next_ids, first + 4 * (thread - THREADS), embed.num_next, four);
 }
 
-// Writes a block's rows; `rows` says which. Neighbouring threads write neighbouring words.
+// Writes the rows of the table that `rows` names to the block's rows of the output, neighbouring words by neighbouring
+// threads.
 DEVICE void write_rows_of(const Embed& embed, const int32_t* rows, uint64_t first, uint32_t thread) {
     uint32_t row_words = static_cast<uint32_t>(embed.row_words), row = thread / row_words, column = thread % row_words;
     uint32_t more_rows = EMBED_BLOCK / row_words, more_columns = EMBED_BLOCK % row_words;

@@ -3,15 +3,15 @@
 #include "common/platform.cuh"
 
 constexpr uint32_t GATHER_BLOCK = 128;
-constexpr uint32_t GATHER_WORDS = 2;  // Of a thread.
+constexpr uint32_t GATHER_WORDS = 2;  // Words of a thread.
 
 struct Gather {
-    const void* ids;     // num_ids of them, int32 or int64.
-    const uint4* table;  // row_words words a row.
-    uint4* output;       // num_ids * row_words words.
+    const void* ids;     // int32 or int64[num_ids].
+    const uint4* table;  // uint4[rows][row_words].
+    uint4* output;       // uint4[num_ids][row_words].
     uint64_t num_ids;
-    uint64_t row_words;  // At least 1, and less than 2^32.
-    uint64_t id_bytes;   // 4 or 8.
+    uint64_t row_words;  // Words of 16 bytes of a row: at least 1, and less than 2^32.
+    uint64_t id_bytes;   // Bytes of an id, 4 or 8.
 };
 
 DEVICE uint64_t id_at(const Gather& gather, uint64_t place) {

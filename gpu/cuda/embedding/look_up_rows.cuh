@@ -1,37 +1,37 @@
-// Ids of letters, or of words of letters, by look-up; see embedding/look_up_rows.cu.
+// Looks up the ids of letters, or of words of letters; see embedding/look_up_rows.cu.
 #pragma once
 #include "common/platform.cuh"
 
 constexpr uint32_t LOOK_UP_BLOCK = 256;
-constexpr uint32_t FLAT_ROUNDS = 4;  // Words of four letters that a thread has under way.
+constexpr uint32_t FLAT_ROUNDS = 4;  // Words of four letters that a thread has in flight.
 
 struct LookUp {
     const uint8_t* text;         // uint8[num_bytes], at any address.
-    const int64_t* begins;       // int64[num_rows + 1], where rows begin in it; look_up_flat does without.
+    const int64_t* begins;       // int64[num_rows + 1] where rows begin in the text; look_up_flat does not read it.
     void* ids;                   // [num_rows, width]; of look_up_flat [num_bytes].
-    uint64_t* unknown;           // In pinned memory of the host: becomes `number` where a letter has no code.
-    const int32_t* codes;        // int32[256] of letters; below 0: it has none. Of characters their ids.
+    uint64_t* unknown;           // uint64[1] in pinned host memory: becomes `number` where a letter has no code.
+    const int32_t* codes;        // int32[256] codes of letters, or ids of characters; below 0: there is none.
     const int32_t* word_ids;     // int32[num_words] by the number that a word spells; a null pointer: characters.
-    const int32_t* letter_ids;   // int32[256] of letters behind the words; a null pointer: they give none.
+    const int32_t* letter_ids;   // int32[256] ids of letters behind the words; a null pointer: they have none.
     uint64_t num_bytes;
     uint64_t num_rows;
-    uint64_t width;
+    uint64_t width;              // Ids of a row of the matrix.
     uint64_t num_words;
-    uint64_t k;                  // Letters of a word,
-    uint64_t stride;             // from one to the next,
-    uint64_t base;               // and how many there are.
+    uint64_t k;                  // Letters of a word.
+    uint64_t stride;             // Letters from one word's begin to the next one's.
+    uint64_t base;               // Letters of the alphabet.
     int64_t pad_id;
-    uint64_t id_bytes;           // 4 or 8.
-    uint64_t number;             // Of the batch.
+    uint64_t id_bytes;           // Bytes of an id, 4 or 8.
+    uint64_t number;             // The number of the batch.
 };
 
-// An id of 4 or 8 bytes to its place.
+// Writes an id of 4 or 8 bytes to its place.
 DEVICE void put_id(void* ids, uint64_t id_bytes, uint64_t place, int32_t id) {
     if (id_bytes == 4) static_cast<int32_t*>(ids)[place] = id;
     else static_cast<int64_t*>(ids)[place] = id;
 }
 
-// Four neighbouring ids, the first at a multiple of four.
+// Writes four neighbouring ids, the first one to a multiple of four.
 DEVICE void put_four(void* ids, uint64_t id_bytes, uint64_t place, const int32_t* four) {
     uint32_t words[8];
     for (uint32_t i = 0; i < 4; i++) {
@@ -43,7 +43,7 @@ DEVICE void put_four(void* ids, uint64_t id_bytes, uint64_t place, const int32_t
     if (id_bytes == 8) to[1] = {words[4], words[5], words[6], words[7]};
 }
 
-// Four letters at any address, of which the first `left` are there; nothing is read behind their last word.
+// Four letters at any address, of which the first `rest` exist; nothing is read behind their last word.
 DEVICE uint32_t four_at(const uint8_t* at, uint64_t rest) {
     uint32_t shift = reinterpret_cast<uint64_t>(at) & 3, low, high = 0;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(at - shift);
@@ -52,7 +52,7 @@ DEVICE uint32_t four_at(const uint8_t* at, uint64_t rest) {
     return shift_right(low, high, 8 * shift);
 }
 
-// Each letter's id, whatever rows there are; ids begin at a multiple of 16 bytes.
+// Writes the id of each letter, whatever its row; ids begin at a multiple of 16 bytes.
 DEVICE void look_up_letters(const LookUp& look_up, const int32_t* codes, uint64_t block, uint32_t thread) {
     uint64_t first = (block * FLAT_ROUNDS * LOOK_UP_BLOCK + thread) * 4;
     uint32_t words[FLAT_ROUNDS];
@@ -81,7 +81,7 @@ DEVICE int64_t words_in(const LookUp& look_up, int64_t length) {
     return length < k ? 0 : (length - k) / static_cast<int64_t>(look_up.stride) + 1;
 }
 
-// Letters of a row that its words cover.
+// How many letters `words` words cover.
 DEVICE int64_t covered_by_words(const LookUp& look_up, int64_t words) {
     return words ? (words - 1) * look_up.stride + look_up.k : 0;
 }
@@ -92,7 +92,7 @@ DEVICE int32_t word_id(const LookUp& look_up, const int32_t* codes, const uint8_
     return look_up.word_ids[number < 0 || number > last ? last : number];
 }
 
-// The id in a row's column `from_end` before its end; what lies before its ids is padding.
+// The id `from_end` columns before a row's last one; padding stands before its ids.
 DEVICE int32_t row_id(const LookUp& look_up, const int32_t* codes, const uint8_t* row, int64_t length,
                       int64_t from_end) {
     if (!look_up.word_ids) return from_end < length ? codes[row[length - 1 - from_end]] : look_up.pad_id;
@@ -103,7 +103,7 @@ DEVICE int32_t row_id(const LookUp& look_up, const int32_t* codes, const uint8_t
     return word_id(look_up, codes, row + number * look_up.stride);
 }
 
-// One id of a matrix, and one letter of the text, of which each may be without a code.
+// Writes one id of the matrix, and checks one letter of the text for a code.
 DEVICE void look_up_row(const LookUp& look_up, const int32_t* codes, uint64_t place) {
     if (place < look_up.num_bytes && codes[look_up.text[place]] < 0) *look_up.unknown = look_up.number;
     if (place >= look_up.num_rows * look_up.width) return;

@@ -1,12 +1,16 @@
-// The special tokens that count: borders of the text, refusals, one piece each. Steps two and three
-// of special/find.cuh, and the last one behind the pretokenizer.
+// Accepts the special tokens that count: steps two and three of special/find.cuh, and a last one behind the
+// pretokenizer. A row may refuse special tokens, or match only those that are ordinary (batch/rows.cuh).
+//
+//     text       x < e > < e > y        token "<e>"
+//     special    . 1 . . 1 . . .
+//     hard       1 1 . . 1 . . 1        the row, and both ends of each token
 //
 // Invariant: accepted tokens do not overlap, and each has a hard boundary at its begin and behind its end.
 #pragma once
 #include "special/find.cuh"
 
-// Follows the tables of a run of tiles from the bytes that the tile before it takes: a warp, of
-// which lane i holds the entries 8 i .. 8 i + 7 of each table.
+// Follows the tables of a run of tiles, of whose first one the tile before covers `covered` bytes. A warp calls it;
+// lane i holds the entries 8 i .. 8 i + 7 of each table.
 DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t covered) {
     constexpr uint32_t AHEAD = 8;          // Tables that are loaded together.
     uint32_t lane = threadIdx.x & 31, tiles = num_tiles(job);
@@ -30,11 +34,11 @@ DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t covered) {
     }
 }
 
-// Where the stretch between accepted tokens begins that a place is in; the whole warp looks.
+// Where the stretch between accepted tokens begins that holds a place; the whole warp calls it.
 DEVICE uint32_t stretch_begin(const Job& job, uint32_t place) {
     uint32_t lane = threadIdx.x & 31, word = place / 64;
     uint64_t mask = lane ? ~0ull : ~0ull >> (63 - place % 64);
-    for (;; word -= 32, mask = ~0ull) {  // A row begins with a border.
+    for (;; word -= 32, mask = ~0ull) {  // It ends, as a row begins with a border.
         uint64_t bits = lane <= word ? job.batch.hard[word - lane] & mask : 0;
         uint32_t filled = __ballot_sync(ALL_LANES, bits != 0), found = filled ? lowest_bit(filled) : 0;
         bits = __shfl_sync(ALL_LANES, bits, found);
@@ -42,7 +46,7 @@ DEVICE uint32_t stretch_begin(const Job& job, uint32_t place) {
     }
 }
 
-// Says for each row where the stretch begins in which its first refused token was found: a warp 32 rows.
+// Writes row_stretch: where the stretch begins that holds the first refused token of a row; a warp per 32 rows.
 DEVICE void find_stretches(const Job& job, uint32_t first, uint32_t stride) {
     uint32_t lane = threadIdx.x & 31;
     for (uint64_t row = first; row - lane < job.batch.num_rows; row += stride) {
@@ -68,8 +72,8 @@ DEVICE void enter_special_stage(const Job& job, uint32_t block, uint32_t num_blo
     }
 }
 
-// Whether a special token counts in its row. In a row that refuses it the library looks through a
-// stretch for tokens of the second round only once that has ended without a refusal.
+// Whether a special token counts in its row; notes the refusal of a row that refuses it. The library looks for tokens
+// of the second round only in stretches in which the first round refused none.
 template <uint32_t ROUND>
 DEVICE bool counts_in_row(const Job& job, uint32_t place) {
     if (!job.rows.row_flags) return true;
@@ -94,8 +98,8 @@ DEVICE void accept_match(const Job& job, uint64_t tile_begin, uint32_t match) {
     job.special.special_counts[COUNT_ACCEPTED] = 1;
 }
 
-// Finds a tile's candidates that count: behind the bytes that the tile before takes all of them
-// where none overlap, else those ON_ORBIT. Returns whether any overlap.
+// Finds the candidates that count behind the bytes that the tile before covers: all from `entry` on where none overlap,
+// else those that get ON_ORBIT. Returns whether any overlap.
 DEVICE bool mark_orbit(OrbitShared& shared, uint32_t count, uint32_t covered) {
     if (threadIdx.x == 0) shared.entry = count;
     bool overlap = any_overlap(shared, count);
@@ -132,7 +136,7 @@ DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t b
     }
 }
 
-// Accepts what is a token of WHOLE_ROOT from border to border.
+// Accepts each stretch from border to border that is a token of WHOLE_ROOT.
 DEVICE void accept_whole_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     const uint32_t* text = reinterpret_cast<const uint32_t*>(job.batch.text);
     uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
@@ -151,7 +155,7 @@ DEVICE void accept_whole_stage(const Job& job, uint32_t block, uint32_t num_bloc
     }
 }
 
-// Takes the pretokenizer's starts inside of accepted tokens away: each is one piece.
+// Clears start bits inside of accepted tokens, so that each token is one piece.
 DEVICE void clear_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     if (!job.special.special_counts[COUNT_ACCEPTED]) return;
     uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;

@@ -1,54 +1,56 @@
-// Special tokens in the text: leftmost, longest, without overlaps, each exactly one piece.
+// Finds special tokens in the text: leftmost, longest, without overlaps, each exactly one piece.
 //
-// A *candidate* is a place where some token matches. The first one counts, then the first one at or
-// behind its end, and so on: an orbit. A tile's orbit depends on how many of its first bytes the
-// tile before takes, so three steps, each for all tiles at once:
+// A *candidate* is a place where some token matches; its token is the longest one there. The first candidate counts,
+// then the first one at or behind its end, and so on: these are an *orbit*. Which orbit of a tile counts depends on how
+// many of its first bytes the last token of the tile before covers. So there are three steps, each for all tiles at
+// once:
 //
-//     find     a tile's candidates; if its orbits take different numbers of bytes of the next tile,
-//              a table of these numbers by what the tile before takes of it
-//     enter    follows the tables over neighbouring tiles that need one
-//     accept   the candidates on the tile's orbit
+//     find     lists a tile's candidates. Where its orbits cover different numbers of bytes of the next tile, writes a
+//              table of these numbers by how many bytes the tile before covers of this one
+//     enter    follows the tables over neighbouring tiles that have one
+//     accept   accepts the candidates on the tile's orbit
 //
-// Example, tokens "ab" "bc" "c": the text abcbc has the candidates 0 1 2 3 4 of 2 2 1 2 1 bytes;
-// its orbit is 0 2 3. Orbits are followed by doubling, 1 2 4 ... candidates at a time, so that a
-// text of nothing but tokens takes no longer than its logarithm.
+// Example, tokens "ab" "bc" "c": the text abcbc has the candidates 0 1 2 3 4 of 2 2 1 2 1 bytes; its orbit is 0 2 3.
+// Orbits are followed by doubling, 1 2 4 ... candidates at a time, so that a tile full of tokens takes a number of
+// steps that is the logarithm of theirs.
 //
-// Invariant: which tokens of a tile are accepted depends on nothing of the tiles before it but how many of its bytes
-// they take.
+// Invariant: which tokens of a tile are accepted depends on the tiles before it only by how many of its bytes they
+// cover.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "batch/rows.cuh"
 #include "special/trie.cuh"
 
-constexpr uint32_t COUNT_FOUND = 0;        // special_counts[2]: tiles with candidates, by round.
-constexpr uint32_t COUNT_VARYING = 2;      // special_counts[2]: those that need a table.
-constexpr uint32_t COUNT_ACCEPTED = 4;     // Not 0 where any token was accepted.
-constexpr uint32_t VARIES = 1u << 15;      // In special_exits: there is a table.
+// Words of special_counts.
+constexpr uint32_t COUNT_FOUND = 0;        // Two words, one for each round: tiles with candidates.
+constexpr uint32_t COUNT_VARYING = 2;      // Two words, one for each round: tiles with a table.
+constexpr uint32_t COUNT_ACCEPTED = 4;     // Not 0: a token was accepted.
+constexpr uint32_t VARIES = 1u << 15;      // Of special_exits: there is a table.
 static_assert(MAX_SPECIAL <= BLOCK && MAX_SPECIAL <= TILE, "a thread an entry, no tile is skipped");
 
-// A candidate: its place in the tile, how many further the next one of its orbit is - 1, its bytes
-// - 1, and two flags.
+// A candidate is one word: its place in the tile | (next - number - 1) << NEXT_SHIFT | (bytes - 1) << LENGTH_SHIFT |
+// flags, where `next` is the number of the next candidate of its orbit.
 constexpr uint32_t NEXT_SHIFT = 12, LENGTH_SHIFT = 20;
-constexpr uint32_t ORDINARY = 1u << 28;    // special=False: found in plain text, too.
-constexpr uint32_t ON_ORBIT = 1u << 29;    // It counts.
+constexpr uint32_t ORDINARY = 1u << 28;    // special=False: the token is matched in plain text, too.
+constexpr uint32_t ON_ORBIT = 1u << 29;    // The candidate counts.
 
-// An entry of special_list: a tile and how many candidates it has, the first ones of the tile's
-// part of special_matches.
+// An entry of special_list: a tile | how many candidates it has << LIST_COUNT_SHIFT. They are the first entries of the
+// tile's row of special_matches.
 constexpr uint32_t LIST_COUNT_SHIFT = 32;
 
 struct OrbitShared {
-    uint32_t matches[TILE];                // By number.
-    uint16_t jumps[TILE];                  // By number: one further on in its orbit.
-    uint32_t entry;                        // The first one that counts.
+    uint32_t matches[TILE];                // The tile's candidates, by number.
+    uint16_t jumps[TILE];                  // By number: a candidate further on in the same orbit.
+    uint32_t entry;                        // The number of the first candidate that counts.
 };
 
 struct SpecialShared {
     OrbitShared orbits;
-    uint4 text[BLOCK + MAX_SPECIAL / 16 + 1];
-    uint32_t first[16];                    // Bits of first bytes, of second ones.
-    uint16_t masks[BLOCK], before[BLOCK];  // Candidates of each 16 bytes, and how many before them.
+    uint4 text[BLOCK + MAX_SPECIAL / 16 + 1];  // The tile's bytes, and those behind it that a token may reach.
+    uint32_t first[16];                    // special_first of the round.
+    uint16_t masks[BLOCK], before[BLOCK];  // Bits of the candidates among each 16 bytes, and how many are before them.
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t exit;
+    uint32_t exit;                         // Bytes of the next tile that an orbit of this one covers.
 };
 
 DEVICE uint32_t place_of(uint32_t match) { return match & (TILE - 1); }
@@ -61,7 +63,7 @@ DEVICE uint4 load_sixteen(const Job& job, uint64_t begin) {
     return *reinterpret_cast<const uint4*>(job.batch.text + begin);
 }
 
-// Which of 16 bytes have a bit.
+// Bits of 16 bytes: the byte's bit in `bits` is set.
 DEVICE uint32_t bytes_in(const uint32_t* bits, const uint32_t words[4]) {
     uint32_t found = 0;
 #pragma unroll
@@ -72,7 +74,7 @@ DEVICE uint32_t bytes_in(const uint32_t* bits, const uint32_t words[4]) {
     return found;
 }
 
-// Which of a thread's 16 bytes are a token's first one, in front of one that may follow it.
+// Bits of a thread's 16 bytes at which a token may begin, by its first two bytes.
 template <uint32_t ROUND>
 DEVICE uint32_t possible_begins(const Job& job, const uint32_t* first, uint64_t begin, uint4 vector) {
     if (begin >= job.batch.num_bytes) return 0;
@@ -87,7 +89,8 @@ DEVICE uint32_t possible_begins(const Job& job, const uint32_t* first, uint64_t 
     return job.batch.num_bytes - begin < 16 ? found & ((1u << (job.batch.num_bytes - begin)) - 1) : found;
 }
 
-// Matches at the places `found` of a thread's 16 bytes, kept in jumps by place; which are some.
+// Looks for a token at each of the places `found` of a thread's 16 bytes. Returns bits of those that have one, whose
+// lengths lie in `jumps`, by place.
 template <uint32_t ROUND>
 DEVICE uint32_t match_sixteen(const Job& job, SpecialShared& shared, uint64_t tile_begin,
                               uint32_t found) {
@@ -135,13 +138,14 @@ DEVICE uint32_t list_candidates(const Job& job, SpecialShared& shared, uint64_t 
     return total;
 }
 
-// Follows all orbits to the tile's end: jumps leads to the last candidate of each. What is reached
-// from one that is ON_ORBIT gets that bit, too. The whole block calls it; a step reads all, waits, and writes all.
+// Follows all orbits to the tile's end, so that `jumps` leads to the last candidate of each. A candidate that is
+// reached from one that is ON_ORBIT gets that bit, too. The whole block calls it; each step reads all, waits, and
+// writes all.
 //
 //     candidate      0 1 2 3 4        the next one of each: 2 3 3 4, none
 //     jumps          2 3 3 4 4        at first; 2 gets ON_ORBIT, as 0 has it
 //                    3 4 4 4 4        3 and 4 get it, from 0 and from 2: the orbit of 0 is 0 2 3 4
-//                    4 4 4 4 4        of each the last one
+//                    4 4 4 4 4        the last one of each
 DEVICE void follow_orbits(OrbitShared& shared, uint32_t count) {
     constexpr uint32_t ITEMS = TILE / BLOCK, MARKS = 1u << 31;
     for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
@@ -150,7 +154,7 @@ DEVICE void follow_orbits(OrbitShared& shared, uint32_t count) {
     }
     __syncthreads();
     for (uint32_t distance = 1; distance < count; distance *= 2) {
-        uint32_t moves[ITEMS];             // To the next one, and from there on.
+        uint32_t moves[ITEMS];             // jumps[i] << 16 | jumps[jumps[i]], for the thread's candidates.
 #pragma unroll
         for (uint32_t k = 0; k < ITEMS; k++) {
             uint32_t i = threadIdx.x + k * BLOCK;
@@ -177,10 +181,10 @@ DEVICE bool any_overlap(const OrbitShared& shared, uint32_t count) {
     return __syncthreads_or(overlap);
 }
 
-// Bytes of the next tile that the orbit takes on which a candidate is the last one.
+// Bytes of the next tile that an orbit covers whose last candidate is this one.
 DEVICE uint32_t exit_of(uint32_t match) { return end_of(match) > TILE ? end_of(match) - TILE : 0; }
 
-// Writes what a tile with candidates takes of the next one. Without overlaps all orbits end alike.
+// Writes how many bytes of the next tile a tile with candidates covers. Without overlaps all its orbits cover the same.
 template <uint32_t ROUND>
 DEVICE void write_exits(const Job& job, SpecialShared& shared, uint32_t tile, uint32_t count) {
     OrbitShared& orbits = shared.orbits;
@@ -201,7 +205,7 @@ DEVICE void write_exits(const Job& job, SpecialShared& shared, uint32_t tile, ui
     if (threadIdx.x == 0 && varies) atomicAdd(job.special.special_counts + COUNT_VARYING + ROUND, 1u);
 }
 
-// Hands a tile's candidates on to the steps that follow.
+// Writes a tile's candidates for the steps that follow.
 template <uint32_t ROUND>
 DEVICE void write_candidates(const Job& job, const SpecialShared& shared, uint32_t tile,
                              uint32_t count) {

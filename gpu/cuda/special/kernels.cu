@@ -1,13 +1,15 @@
-// Special tokens and motifs: places of the text where a token stands as it is, leftmost, longest, none inside another.
+// Special tokens and motifs: tokens that the text holds verbatim. The leftmost and longest match counts, and none
+// overlaps another.
 //
-//     find_special      places where a token matches, and how far the last one of a tile reaches    find.cuh, trie.cuh
-//     enter_special     how many bytes of each tile the one before takes                            accept.cuh
-//     accept_special    the tokens that count; hard boundaries around them                          accept.cuh
-//     clear_special     behind the pretokenizer: starts inside of accepted tokens go
+//     find_special      the candidates of each tile, and how far its last one reaches     find.cuh, trie.cuh
+//     enter_special     how many bytes of each tile the tile before covers                accept.cuh
+//     accept_special    the tokens that count, and hard boundaries around them            accept.cuh
+//     clear_special     behind the pretokenizer: removes starts inside of accepted tokens accept.cuh
 //
-// gpu/kernels/families.py launches them behind mark_rows and validate; those named `again` run only for vocabularies of
-// two rounds, accept_whole for those of letters with tokens that only a whole stretch is. What always holds: no other
-// stage looks across a hard boundary, and cut_certain cuts no token of the vocabulary.
+// gpu/kernels/families.py launches them behind mark_rows and validate. Those named `again` run for vocabularies of two
+// rounds, accept_whole for vocabularies of letters in which a whole stretch may be a token that merges do not reach.
+//
+// Invariant: no later stage looks across a hard boundary.
 //
 // Launch: BLOCK threads, any number of blocks.
 #include "special/accept.cuh"
