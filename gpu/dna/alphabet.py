@@ -1,6 +1,6 @@
-"""Letters of a character-level vocabulary: which merge, and what becomes of those that do not.
+"""Makes the tables of single letters of a character-level vocabulary.
 
-NumPy only; knows no device and no tokens of several letters.
+They say which letters merge, and which ids the others give. NumPy only.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _ISOLATE = "isolate:"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Letters:
-    """What a text's bytes mean before any merge.
+    """The classes and ids of single letters.
 
     Attributes:
-        bases: up to four letters, those that most tokens have; the others that merge are mixed.
-        classes: uint8[256], the place of a letter in `bases` or one of LETTER_*; all bytes of
-            characters that are not ASCII are LETTER_GAP.
-        ids: uint16[256], the id of a letter that does not merge; of a character's first byte where
-            it is not ASCII; NO_TOKEN where there is none.
-        dropped: uint32[...], characters that are not ASCII and give no id, in order.
-        stripped: uint32[...], characters that are taken from both ends of a stretch, in order.
-        steps: what is done to letters before; `stripped` and `run_id` are for it.
-        run_id: of what a run becomes; NO_TOKEN where it gives no id.
+        bases: up to four letters, those of the most tokens; other letters that merge are mixed.
+        classes: uint8[256], the place of a letter in `bases`, or one of LETTER_*; all bytes of
+            characters beyond ASCII are LETTER_GAP.
+        ids: uint16[256], the id of a letter that does not merge, or NO_TOKEN. Characters beyond
+            ASCII have it at their first byte.
+        dropped: uint32[...], characters beyond ASCII that give no id, sorted.
+        stripped: uint32[...], characters that are stripped from the ends of a text, sorted.
+        steps: the normalizers that change letters before they merge.
+        run_id: the id of the letter that replaces a run; NO_TOKEN if no runs are replaced.
     """
 
     bases: bytes
@@ -53,7 +53,7 @@ class Letters:
     run_id: int
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {
             "dna_classes": self.classes,
             "dna_letter_ids": self.ids,
@@ -64,7 +64,7 @@ class Letters:
         }
 
     def numbers(self) -> dict[str, int]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {
             "num_uncovered": len(self.steps.uncovered()),
             "num_dropped": len(self.dropped),
@@ -79,7 +79,7 @@ class Letters:
 def letters_of(
     vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Iterable[bytes]
 ) -> Letters:
-    """The letters of a vocabulary.
+    """Make the tables of the letters of a vocabulary.
 
     Args:
         vocabulary: the vocabulary.
@@ -87,8 +87,8 @@ def letters_of(
         merged: the tokens of several letters that merges reach.
 
     Raises:
-        NotCovered: letters that merge are not ASCII, or a step before the merges is none of those
-            that the kernels know.
+        NotCovered: letters that merge are not ASCII, or the kernels do not support a step before
+            the merges.
     """
     model = vocabulary.model
     assert isinstance(model, Bpe)
@@ -118,7 +118,7 @@ def _classes_and_ids(
     merging: set[int],
     dropped: NDArray[np.uint32],
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """uint8[256] and uint16[256], those of `Letters`."""
+    """Return `Letters.classes` and `Letters.ids`."""
     classes = np.full(256, GAP, np.uint8)
     ids = np.full(256, NO_LETTER if model.unknown_id is None else model.unknown_id, np.uint16)
     for spelled, letter_id in letter_ids.items():
@@ -133,7 +133,7 @@ def _classes_and_ids(
 
 
 def _check(model: Bpe, letter_ids: dict[bytes, int], merged: Collection[int]) -> None:
-    """Refuse letters, and merges of theirs, that the kernels do not know."""
+    """Raise NotCovered for letters and merges that the kernels do not support."""
     if any(letter > 0x7F for letter in merged):
         raise NotCovered("letters that are not ASCII are merged")
     if any(spelled[0] > 0x7F for spelled in letter_ids):
@@ -145,11 +145,11 @@ def _check(model: Bpe, letter_ids: dict[bytes, int], merged: Collection[int]) ->
 
 
 def _run_id(steps: Steps, ids: NDArray[np.uint16], others: Collection[int]) -> int:
-    """What a run of a letter becomes; NO_LETTER where no runs are replaced.
+    """Return the id of the letter that replaces a run; NO_LETTER if no runs are replaced.
 
     Args:
-        steps: those before the merges.
-        ids: uint16[256], of each letter.
+        steps: the normalizers.
+        ids: uint16[256], the id of each letter.
         others: letters that merge or are dropped.
     """
     if not steps.run_letter:
@@ -168,10 +168,10 @@ def _code_points(characters: Iterable[str]) -> NDArray[np.uint32]:
 
 
 def _dropped(vocabulary: Vocabulary, merging: set[int]) -> NDArray[np.uint32]:
-    """The characters that the pretokenizer leaves out.
+    """Return the characters that the pretokenizer drops.
 
     Raises:
-        NotCovered: it would cut between letters that merge, or is another one.
+        NotCovered: it may split between letters that merge, or is not supported.
     """
     name = vocabulary.pretokenizer
     if name in ("none", MOTIFS):

@@ -1,7 +1,7 @@
-"""Which two tokens may stand side by side in a byte-pair encoding, by classes of tokens.
+"""Computes which two tokens may be neighbours in a byte-pair encoding, by classes of tokens.
 
-Tokens l and r are *compatible* where enc(l + r) = l, r; see *Pairs decide* in
-docs/internals/text-bpe.md. Knows no text and no device.
+Tokens l and r are *compatible* if enc(l + r) = l, r; see *Pairs decide* in
+docs/internals/text-bpe.md.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from vocabularies.reference.bpe import BpeRules, Symbol, merge
 
-NEVER = 1 << 40  # The rank at which a whole token is merged any further.
-MAX_TRIED = 256  # Tokens of a list out of order, of which every pair is tried.
+NEVER = 1 << 40  # Stands for the rank at which a whole token is merged: it never is.
+MAX_TRIED = 256  # The most tokens for which every pair is encoded.
 Spine = tuple[tuple[int, int], ...]
-"""(symbol, rank of the merge that it goes into), from the letter to the whole token."""
+"""(symbol, rank of the merge that consumes it), from a letter to the whole token."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """How the merges make a token from its letters.
+class Derivation:
+    """The merges that make a token from its letters, at its two ends.
 
     Attributes:
-        left, right: the symbols that stood at its left and at its right end.
+        left, right: the symbols at its left and at its right end, one after another.
     """
 
     left: Spine
@@ -37,11 +37,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """The relation.
+    """The relation of compatible tokens.
 
     Attributes:
-        left, right: uint16[T], the class of each token as the left and as the right one; left
-            classes begin with 1, for class 0 is "nothing stands there".
+        left, right: uint16[T], the class of each token as the left and as the right neighbour. Left
+            classes begin with 1; class 0 is the beginning of a text.
         bits: uint32[left classes + 1, ceil(right classes / 32)], 1 where compatible.
     """
 
@@ -50,8 +50,8 @@ class Pairs:
     bits: NDArray[np.uint32]
 
 
-def run_of(symbols: Sequence[int], rules: BpeRules) -> Run | None:
-    """The run over a token's letters; None where it does not end in one symbol."""
+def derivation_of(symbols: Sequence[int], rules: BpeRules) -> Derivation | None:
+    """Merge a token's letters and return the derivation; None if several symbols remain."""
     merges, slots = rules.merges, list(symbols)
     left: list[tuple[int, int]] = []
     right: list[tuple[int, int]] = []
@@ -68,11 +68,11 @@ def run_of(symbols: Sequence[int], rules: BpeRules) -> Run | None:
             right.append((slots[-1], rank))
         slots[place : place + 2] = [merges[slots[place], slots[place + 1]][1]]
     whole = (slots[0], NEVER)
-    return Run((*left, whole), (*right, whole))
+    return Derivation((*left, whole), (*right, whole))
 
 
 def in_order(rules: BpeRules) -> bool:
-    """Whether every pair's rank is above those of all merges that give its parts."""
+    """Whether every merge has a higher rank than all merges that make its parts."""
     latest: dict[int, int] = {}
     for rank, merged in rules.merges.values():
         latest[merged] = max(rank, latest.get(merged, -1))
@@ -83,35 +83,35 @@ def in_order(rules: BpeRules) -> bool:
 
 
 def compatible_pairs(
-    letters: Sequence[Sequence[int]], runs: Sequence[Run], rules: BpeRules
+    letters: Sequence[Sequence[int]], derivations: Sequence[Derivation], rules: BpeRules
 ) -> Pairs:
-    """The relation of tokens, given by the ids of their letters and their runs.
+    """Compute the relation of tokens, given by the ids of their letters and their derivations.
 
     Raises:
-        ValueError: the merges are out of order and the tokens too many to try every pair.
+        ValueError: the merges are out of order, and there are too many tokens to try every pair.
     """
     if in_order(rules):
-        return _by_spines(runs, rules)
+        return _by_spines(derivations, rules)
     if len(letters) > MAX_TRIED:
         raise ValueError(f"merges out of order and more than {MAX_TRIED} tokens")
     return _by_trial(letters, rules)
 
 
-def _by_spines(runs: Sequence[Run], rules: BpeRules) -> Pairs:
-    """Of merges in order: by what stood at the border while the two tokens were made.
+def _by_spines(derivations: Sequence[Derivation], rules: BpeRules) -> Pairs:
+    """Compute the relation for merges in order, from the spines of the tokens.
 
-    A merge (x, y) of rank m crosses the border of l and r exactly where x stood at the right end of
-    l, y at the left end of r, and neither had gone into something else before m's turn. x goes at
-    rank m only into what is left of the border, which comes first: m must be lower. y at rank m
-    goes into what is right of it, which comes second: m may be equal.
+    A merge (x, y) of rank m crosses the border of l and r exactly if x is on the right spine of l,
+    y is on the left spine of r, and neither was consumed by a merge before m. If x is consumed at
+    rank m, too, that merge is further left and comes first, so m must be lower. If y is, that merge
+    is further right and comes second, so m may be equal.
     """
     by_left: dict[int, list[int]] = defaultdict(list)
     by_right: dict[int, list[int]] = defaultdict(list)
     for rank, x, y in sorted((rank, *pair) for pair, (rank, _) in rules.merges.items()):
         by_left[x].append(rank)
         by_right[y].append(rank)
-    waiting_left = [_waiting(run.right, by_left, 0) for run in runs]
-    waiting_right = [_waiting(run.left, by_right, 1) for run in runs]
+    waiting_left = [_waiting(each.right, by_left, 0) for each in derivations]
+    waiting_right = [_waiting(each.left, by_right, 1) for each in derivations]
     left, left_sets = _classes(waiting_left)
     right, right_sets = _classes(waiting_right)
     num_words = -(-len(right_sets) // 32)
@@ -125,7 +125,7 @@ def _by_spines(runs: Sequence[Run], rules: BpeRules) -> Pairs:
 
 
 def _waiting(spine: Spine, ranks_of: Mapping[int, list[int]], may_equal: int) -> frozenset[int]:
-    """The merges that some symbol of a spine would go into across the border."""
+    """Return the ranks of the merges that could consume a symbol of a spine across the border."""
     waiting = [ranks_of[symbol] for symbol, _ in spine]
     ends = [
         bisect_left(ranks, end + may_equal) for ranks, (_, end) in zip(waiting, spine, strict=True)
@@ -134,14 +134,14 @@ def _waiting(spine: Spine, ranks_of: Mapping[int, list[int]], may_equal: int) ->
 
 
 def _classes(sets: Iterable[frozenset[int]]) -> tuple[NDArray[np.uint16], list[frozenset[int]]]:
-    """The class of each and the sets of the classes."""
+    """Return the class of each set, and the sets of the classes."""
     numbers: dict[frozenset[int], int] = {}
     classes = [numbers.setdefault(each, len(numbers)) for each in sets]
     return np.array(classes, np.uint16), list(numbers)
 
 
 def _by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:
-    """The definition for every pair: a class for each token."""
+    """Compute the relation by its definition, for every pair; each token is its own class."""
     count = len(letters)
     compatible = np.ones((count + 1, -(-count // 32) * 32), np.bool_)
     for i, left in enumerate(letters):
@@ -153,7 +153,7 @@ def _by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:
 
 
 def _stays_apart(left: Sequence[int], right: Sequence[int], rules: BpeRules) -> bool:
-    """Whether the letters of two tokens become these two tokens."""
+    """Whether the letters of two tokens encode to these two tokens."""
     symbols = [Symbol(letter, place, place + 1) for place, letter in enumerate((*left, *right))]
     merged = merge(symbols, rules)
     return len(merged) == 2 and merged[0].end == len(left)

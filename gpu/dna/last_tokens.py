@@ -1,8 +1,8 @@
-"""Which tokens may be the last ones of the texts with a certain end.
+"""Computes which tokens may be the last one of the texts that end with given letters.
 
 Letters are the four bases, as numbers of two bits. Texts are numbers, the first letter's bits the
 lowest, so that the letters before the last j are `text & (4**(m - j) - 1)`, the last j `text >> 2 *
-(m - j)`. What is proved of it stands in docs/internals/dna-bpe.md, *What letters leave*.
+(m - j)`. docs/internals/dna-bpe.md has the proof, *What letters leave*.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ LONG_LENGTH = constant("LONG_LENGTH")  # Of tokens that only lists have.
 LAST_LISTED = constant("LAST_LISTED")
 EITHER, OPEN = constant("EITHER"), constant("OPEN")
 LATEST = 16
-"""Letters of a text of which the tables know."""
+"""The most letters of a text's end that the tables use."""
 DENSE = 8
-"""Letters of the longest ends of texts of which all are kept; of longer ones, those asked for."""
+"""Ends of up to so many letters are computed for all texts; longer ones when requested."""
 
 
 class LastTokens:
-    """Which tokens may be the last ones of texts with a certain end.
+    """The tokens that may be the last one of a text, by its end.
 
-    A token that ends such a text may be the last one if it may follow one that may be the last one
-    of the letters before it, which may have more letters than these. So more tokens may be left
-    than really are, and never fewer.
+    A token at the end may be the last one if it is compatible with a token that may be the last one
+    of the letters before it, or of a longer text that ends with them. So the result may have too
+    many tokens, but never too few.
 
     Args:
         codes, ids, pairs: as in `endings_of`.
-        k: letters of tokens that need no key.
-        deep: letters of what is before a token, at most, which are looked at: DENSE or more.
+        k: the most letters of tokens that need no key.
+        deep: the most letters before a token that are used, DENSE or more.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LastTokens:
             self.may_be[length] = texts, self._of(texts, length)
 
     def _last(self, length: int, which: Bools) -> tuple[Int64s, UInt16s]:
-        """The last `length` letters of some tokens, in order, and their ids."""
+        """Return the last `length` letters of some tokens, sorted, and their ids."""
         texts = (self.letters[which] >> np.uint64(2 * (LATEST - length))).astype(np.int64)
         order = np.argsort(texts, kind="stable")
         return texts[order], self.ids[which][order]
@@ -85,9 +85,9 @@ class LastTokens:
         return np.append(-1, texts), np.append(np.uint16(NO_TOKEN), ids)
 
     def _followers(self, length: int) -> tuple[Int64s, UInt32s]:
-        """By last letters of longer tokens, in order, the bits of what may follow one of these.
+        """Return the ends of longer tokens, sorted, and the bits of what may follow each of these.
 
-        int64[rows], uint32[rows, words]; row 0 is of no letters and empty.
+        int64[rows] and uint32[rows, words]; row 0 is for no end and empty.
         """
         texts, ids = self._last(length, self.lengths > length)
         ends, first = np.unique(texts, return_index=True)
@@ -97,7 +97,7 @@ class LastTokens:
         return np.append(-1, ends), rows
 
     def ending(self, texts: Int64s, length: int | Int64s, letters: int) -> UInt16s:
-        """The token that texts of so many letters have as their last `length` ones; NO_TOKEN."""
+        """Return the token that the last `length` of so many letters spell, or NO_TOKEN."""
         if isinstance(length, int):
             ends, (spelled, ids) = texts >> 2 * (letters - length), self.spelled[length]
             place = np.searchsorted(spelled, ends, side="right") - 1
@@ -108,18 +108,18 @@ class LastTokens:
         return found
 
     def follows(self, before: UInt16s, after: UInt16s) -> Bools:
-        """Whether tokens may stand behind others, or behind nothing where these are NO_TOKEN."""
+        """Whether tokens may follow others, or begin a text where these are NO_TOKEN."""
         return _bits_at(self.bits, self.left[before], self.right[after])
 
     def of(self, texts: Int64s, letters: int) -> Bools:
-        """bool[texts, letters]: as `may_be`, of texts of so many letters."""
+        """Return bool[texts, letters], as in `may_be`, for texts of so many letters."""
         for length in range(DENSE + 1, min(letters, self.deep + 1)):
             begins = np.unique(texts & (4**length - 1))
             self.may_be[length] = begins, self._of(begins, length)
         return self._of(texts, letters)
 
     def _of(self, texts: Int64s, letters: int) -> Bools:
-        """The same where that of what they begin with is known."""
+        """Compute the rows of `of`, once those of all shorter beginnings are in `may_be`."""
         found = np.zeros((len(texts), letters), np.bool_)
         for length in range(1, letters + 1):
             token = self.ending(texts, length, letters)
@@ -130,7 +130,7 @@ class LastTokens:
         return found
 
     def _may_follow(self, before: Int64s, letters: int, token: UInt16s) -> Bools:
-        """Whether tokens may be last ones behind texts that end with so many letters."""
+        """Whether tokens may be last ones after texts that end with these letters."""
         if letters == 0:
             return np.ones(len(before), np.bool_)
         if letters > self.deep:
@@ -147,10 +147,10 @@ class LastTokens:
         return found
 
     def remaining(self, texts: Int64s, letters: int, may_be: Bools) -> UInt32s:
-        """uint32[texts, 2]: what texts of so many letters leave; see suffix_state.cuh."""
+        """Return uint32[texts, 2]: the possible last tokens of each text; see suffix_state.cuh."""
         count, made = may_be.sum(1), np.zeros((len(texts), 2), np.uint32)
         longest = letters - may_be[:, ::-1].argmax(1)
-        shortest = 1 + may_be.argmax(1)  # Of letters that no text has, any.
+        shortest = 1 + may_be.argmax(1)  # Any, for letters that no text ends with.
         first, second = (self.ending(texts, length, letters) for length in (longest, shortest))
         made[:, 0] = self.left[first] | self.right[first] << 16
         made[:, 1] = self.left[second] | longest << 16 | shortest << 20
@@ -161,11 +161,12 @@ class LastTokens:
         return made
 
     def listed(self, texts: Int64s, letters: int, may_be: Bools) -> tuple[Int64s, UInt32s]:
-        """How many tokens may be last ones of each text, and all of them, the shortest first.
+        """Return the number of possible last tokens of each text, and these, the shortest first.
 
-        uint32[..., 2]: left class | right class << 16, length | number of the key + 1 << 8 where
-        there are more letters than the text has, and LAST_LISTED for the last one. One that is
-        alone is there twice: kernels ask for all but the last one, and for one at least.
+        The tokens are uint32[..., 2]: left class | right class << 16, and length | number of the
+        key + 1 << 8 if the token is longer than the text. LAST_LISTED marks the last token of a
+        text. A single token is listed twice, because kernels test all tokens but the last one, and
+        at least one.
         """
         text, length = np.nonzero(may_be)
         token = self.ending(texts[text], length + 1, letters)
@@ -185,7 +186,7 @@ class LastTokens:
         return np.bincount(text, minlength=len(texts)), np.stack(items, axis=1).astype(np.uint32)
 
     def of_whole(self, letters: int) -> UInt32s:
-        """uint32[4**letters]: left class | length << 16 of the last token of each whole text."""
+        """Return uint32[4**letters]: left class | length << 16 of the last token of each text."""
         last, lengths = [np.full(1, NO_TOKEN, np.uint16)], np.ones(1, np.uint32)
         for m in range(1, letters + 1):
             last.append(np.full(4**m, NO_TOKEN, np.uint16))
@@ -200,7 +201,7 @@ class LastTokens:
 
 
 def _latest(letters: list[int], most: int) -> int:
-    """The latest letters of a token, the last one's bits the highest of `most` letters."""
+    """Return the last letters of a token, the last one's bits the highest of `most` letters."""
     return sum(code << 2 * (most - 1 - i) for i, code in enumerate(letters[: -most - 1 : -1]))
 
 

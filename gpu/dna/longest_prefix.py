@@ -1,4 +1,4 @@
-"""Which token is the longest where some letters follow: tables of cuda/dna/tokens.cuh.
+"""Makes the tables by which cuda/dna/tokens.cuh finds the longest token at a place.
 
 Letters are the four bases, as numbers of two bits.
 """
@@ -24,15 +24,15 @@ MAX_LETTERS, NEXT_LETTERS = constant("MAX_LETTERS"), constant("NEXT_LETTERS")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Longest:
-    """The longest token by first letters.
+    """The longest token at a place, by the letters from there on.
 
     Attributes:
-        first: uint16[4**k], the longest token that the k letters begin with; LONG_TOKENS | number
-            where longer ones begin with all of them.
-        longer: uint16[numbers, 4**n], by the next n letters: the longest token of up to k + n
-            letters; LONG_TOKENS where longer ones begin with all of them.
-        ranges: uint32[numbers, 4], begin and end among the tokens of more than k letters, the
-            longest token of up to k.
+        first: uint16[4**k], the longest token that is a prefix of the k letters; LONG_TOKENS |
+            number if longer tokens begin with these letters.
+        longer: uint16[numbers, 4**n], by the next n letters, the longest token that is a prefix of
+            the k + n letters; LONG_TOKENS if longer tokens begin with all of them.
+        ranges: uint32[numbers, 4], begin and end among the tokens of more than k letters, and the
+            longest token of up to k letters.
         keys: uint64[long tokens, 2], their letters from the highest bits on.
         ids: uint32[long tokens], length << 16 | id.
     """
@@ -44,7 +44,7 @@ class Longest:
     ids: UInt32s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {
             "dna_longest": self.first,
             "dna_longer": self.longer,
@@ -57,7 +57,7 @@ class Longest:
 def longest_tokens(
     codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int, next_letters: int = NEXT_LETTERS
 ) -> Longest:
-    """The tables of tokens with their letters and ids.
+    """Make the tables of tokens from their letters and ids.
 
     `first` is indexed by k letters, `longer` by the next ones.
     """
@@ -97,7 +97,7 @@ def _longer(
     numbers: dict[int, int],
     shorter: list[int],
 ) -> UInt16s:
-    """`longer` of k and the next letters, by number; `shorter` are the longest tokens of k."""
+    """Return `Longest.longer`; `shorter` has the longest token of up to k letters by number."""
     k, next_letters = letters
     longer = np.repeat(np.array(shorter, np.uint16)[:, None], BASES**next_letters, axis=1)
     for token in sorted(codes, key=len):
@@ -110,7 +110,7 @@ def _longer(
 
 
 def spelled_tokens(codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int) -> UInt16s:
-    """uint16[...]: the token that 1 .. k letters spell, from (4**length - 4) / 3 on."""
+    """Return uint16[...]: the token that 1 .. k letters spell, from (4**length - 4) / 3 on."""
     spelled = np.full((BASES ** (k + 1) - BASES) // 3, NO_TOKEN, np.uint16)
     for token, bases in codes.items():
         if len(token) <= k:
@@ -123,7 +123,7 @@ def _code(bases: Sequence[int]) -> int:
 
 
 def _key(bases: Sequence[int]) -> tuple[int, int]:
-    """Two words with the first letter at the top, each letter's two bits turned round."""
+    """Return two words with the first letter at the top and the two bits of each letter swapped."""
     whole = 0
     for base in bases:
         whole = whole << 2 | (base & 1) << 1 | base >> 1

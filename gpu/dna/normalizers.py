@@ -1,7 +1,7 @@
-"""The normalizers of a BPE over letters, as far as its kernels know them.
+"""Describes the normalizers of a BPE over letters that the kernels support.
 
-Knows no tokens. Some letters may become others, one for one (Lowercase, U as T); then runs of a
-letter may become one, and white space be taken from the ends.
+Letters may be replaced one for one (Lowercase, U as T). Then a run of a letter may be replaced by
+one letter, and white space may be stripped from the ends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _SIGN = re.compile("[!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What is done to a text's letters before they are merged.
+    """The changes to a text's letters before they are merged.
 
     Attributes:
-        letters: bytes[256], what each byte becomes.
-        strips: 1 for the left end and 2 for the right one.
-        run_letter, run_length: a run of the letter, at least so long, becomes `run_content`; 0: no
-            such rule.
+        letters: bytes[256], the byte that replaces each byte.
+        strips: 1 if white space is stripped on the left, plus 2 if it is on the right.
+        run_letter: the letter whose runs are replaced; 0: there is none.
+        run_length: the least length of such runs.
+        run_content: the letter that replaces a run.
     """
 
     letters: bytes = bytes(range(256))
@@ -43,11 +44,11 @@ class Steps:
 
     @property
     def maps(self) -> bool:
-        """Whether any letter becomes another one."""
+        """Whether any letter is replaced by another one."""
         return self.letters != bytes(range(256))
 
     def uncovered(self) -> NDArray[np.uint32]:
-        """Characters beyond ASCII that do not become one such character, in order."""
+        """Return the characters beyond ASCII that do not become one such character, sorted."""
         found = [
             code_point
             for code_point, lower in (lowercase_mapping().items() if self.maps else ())
@@ -57,10 +58,10 @@ class Steps:
 
 
 def steps_of(vocabulary: Vocabulary) -> Steps:
-    """The normalizers of a vocabulary.
+    """Return the normalizers of a vocabulary.
 
     Raises:
-        NotCovered: the kernels do not know one of them, or its place among the others.
+        NotCovered: the kernels do not support one of them, or their order.
     """
     letters, strips, run = bytearray(range(256)), 0, (0, 0, 0)
     for step in vocabulary.normalizers:
@@ -79,7 +80,7 @@ def steps_of(vocabulary: Vocabulary) -> Steps:
 
 
 def _mapped(step: Normalizer) -> bytes | None:
-    """bytes[256], what each byte becomes where a step makes of each letter one letter."""
+    """Return bytes[256], what replaces each byte; None if a step does not map single letters."""
     if step.kind == "lowercase":
         return bytes(range(ASCII)).lower() + bytes(range(ASCII, 256))
     signs = _SIGN.fullmatch(step.pattern) and _SIGN.fullmatch(step.content)
@@ -89,7 +90,7 @@ def _mapped(step: Normalizer) -> bytes | None:
 
 
 def _run(step: Normalizer) -> tuple[int, int, int] | None:
-    """The letter, its least length and what a run of it becomes."""
+    """Return the letter of runs, their least length and their replacement; None: no such step."""
     found = _RUN.fullmatch(step.pattern) if step.kind == "replace_regex" else None
     if not found or found[1] in _SYNTAX or not _SIGN.fullmatch(step.content):
         return None

@@ -1,6 +1,6 @@
-"""Which token of a text is the last one: tables of cuda/dna/windows/suffix_state.cuh.
+"""Makes the tables by which cuda/dna/windows/suffix_state.cuh finds the last token of a text.
 
-Letters and texts are numbers as in `last_tokens`.
+They are indexed by the latest letters. Letters and texts are numbers as in `last_tokens`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,32 @@ Int64s = NDArray[np.int64]
 BEFORE_LETTERS, FORWARD_K = constant("BEFORE_LETTERS"), constant("FORWARD_K")
 COPIED_K, COPIED_LETTERS = constant("COPIED_K"), constant("COPIED_LETTERS")
 COPIED_TOKENS = 6000
-"""Up to so many tokens the tables are small enough to be copied."""
+"""The most tokens for which `last` is small enough to be copied to shared memory."""
 COPIED_BEFORE, FORWARD_BEFORE = constant("COPIED_BEFORE"), constant("FORWARD_BEFORE")
 MOST_LOOKED, OPEN = constant("MOST_LOOKED"), constant("OPEN")
 MOST_OPENED = 1 << 17
-"""Texts that are open; where there are more, no more letters are looked at."""
+"""The most open texts for which more letters are looked at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Endings:
-    """Last tokens by the letters that a text ends with; see dna/windows/suffix_state.cuh.
+    """The possible last tokens of a text, by its last letters.
+
+    See dna/windows/suffix_state.cuh. A text is open if more than two tokens may be its last one;
+    then two letters more are looked at.
 
     Attributes:
-        k: letters that `last` is indexed by.
-        levels: how often two letters more are looked at where these leave more than two tokens.
-        is_copied: multiprocessors have room for a copy of `last`.
-        last: uint32[4**k, 2], what is left of the tokens that end there.
-        opened: uint32[..., 4**2, 2], the same by the two letters before, by number.
+        k: the number of letters that index `last`.
+        levels: how often two letters more may be looked at.
+        is_copied: whether `last` is copied to shared memory.
+        last: uint32[4**k, 2], the possible last tokens, see `LastTokens.remaining`.
+        opened: uint32[..., 4**2, 2], the same for each open text, by the two letters before it.
         short: uint32[...], left class | length << 16 of the last token of each text of 1 .. k - 1
             letters, from (4**length - 4) / 3 on.
-        begins: uint32[numbers + 1], where the tokens of each number begin in `listed`.
-        listed: uint32[..., 2], tokens that may be the last one, the shortest first.
-        keys: uint64[..., 2], the letters of tokens of more than k, the last one's bits the highest.
+        begins: uint32[open texts + 1], where the tokens of each begin in `listed`.
+        listed: uint32[..., 2], the possible last tokens of open texts, the shortest first.
+        keys: uint64[..., 2], the letters of tokens of more than k letters, the last letter's bits
+            the highest.
     """
 
     k: int
@@ -57,7 +61,7 @@ class Endings:
     keys: UInt64s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {
             "ending_last": self.last,
             "ending_opened": self.opened,
@@ -68,16 +72,19 @@ class Endings:
         }
 
     def numbers(self) -> dict[str, int]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {"ending_k": self.k, "ending_levels": self.levels}
 
 
 def endings_of(
     codes: dict[bytes, list[int]], ids: dict[bytes, int], pairs: Pairs
 ) -> Endings | None:
-    """The tables of tokens with their letters, and with pairs in the order of `ids`.
+    """Make the tables; return None if there are no codes.
 
-    Tokens with other letters are among `ids` and not among `codes`. None where there are no codes.
+    Args:
+        codes: the letters of each token of bases.
+        ids: the ids of these tokens and of mixed ones.
+        pairs: the relation of tokens, in the order of `ids`.
     """
     if not codes:
         return None
@@ -102,7 +109,7 @@ def endings_of(
 def _levels(
     last_tokens: LastTokens, k: int, most_before: int
 ) -> tuple[list[UInt32s], list[tuple[Int64s, UInt32s]]]:
-    """What k letters leave, two more where these are open, and so on; what is listed for these."""
+    """Return the table of each level, and the counts and tokens listed for its open texts."""
     texts, letters, count, num_listed = np.arange(4**k), k, 0, 0
     levels, lists = [], []
     while True:

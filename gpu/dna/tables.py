@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.dna.alphabet import Letters, letters_of
-from gpu.dna.compatible_pairs import Pairs, Run, compatible_pairs, run_of
+from gpu.dna.compatible_pairs import Derivation, Pairs, compatible_pairs, derivation_of
 from gpu.dna.longest_prefix import Longest, longest_tokens, spelled_tokens
 from gpu.dna.one_launch_tables import Bases, bases_of
 from gpu.dna.suffix_tables import Endings, endings_of
@@ -172,14 +172,14 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         raise NotCovered("the model is no BPE over letters")
     if len(vocabulary) > MAX_IDS:
         raise NotCovered(f"more than {MAX_IDS} ids")
-    letter_ids, tokens, runs = _reached(vocabulary)
+    letter_ids, tokens, derivations = _reached(vocabulary)
     long = [token for token in tokens if len(token) > 1]
     letters, merging = letters_of(vocabulary, letter_ids, long), set(b"".join(long))
     kept = {token: each for token, each in tokens.items() if token[0] in merging}
     if any(len(token) > MAX_LETTERS for token in kept):
         raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
     k = _indexed_letters(len(kept), (letters.classes == LETTER_MIXED).any()) if k is None else k
-    records, pairs = _records(vocabulary, kept, runs, letter_ids, letters)
+    records, pairs = _records(vocabulary, kept, derivations, letter_ids, letters)
     places = {letter: place for place, letter in enumerate(letters.bases)}
     codes = {token: [places[letter] for letter in token] for token in kept if _pure(token, letters)}
     mixed = sorted(token for token in kept if token not in codes)
@@ -217,8 +217,8 @@ def _padded(tokens: list[bytes]) -> NDArray[np.uint8]:
 
 def _reached(
     vocabulary: Vocabulary,
-) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, Run]]:
-    """Return the ids of letters, and the ids and runs of the tokens that merges reach.
+) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, Derivation]]:
+    """Return the ids of letters, and the ids and derivations of the tokens that merges reach.
 
     Merges reach a token if they make it from its own letters.
     """
@@ -227,15 +227,18 @@ def _reached(
     letter_ids = {
         token: token_id for token, token_id in rules.token_ids.items() if len(token.decode()) == 1
     }
-    tokens, runs = {}, {}
-    for token_id in {*letter_ids.values(), *(merged for _, merged in rules.merges.values())}:
+    tokens, derivations = {}, {}
+    token_ids = set(letter_ids.values())
+    token_ids.update(merged for _, merged in rules.merges.values())
+    for token_id in token_ids:
         token = vocabulary.tokens[token_id]
         assert token is not None
         symbols = [letter_ids.get(letter.encode()) for letter in token.decode()]
-        run = None if None in symbols else run_of([s for s in symbols if s is not None], rules)
-        if run is not None:
-            tokens[token], runs[token] = token_id, run
-    return letter_ids, tokens, runs
+        known = [symbol for symbol in symbols if symbol is not None]
+        derivation = derivation_of(known, rules) if len(known) == len(symbols) else None
+        if derivation is not None:
+            tokens[token], derivations[token] = token_id, derivation
+    return letter_ids, tokens, derivations
 
 
 def _pure(token: bytes, letters: Letters) -> bool:
@@ -250,7 +253,7 @@ def _first_mixed(token: bytes, letters: Letters) -> int:
 def _records(
     vocabulary: Vocabulary,
     kept: dict[bytes, int],
-    runs: dict[bytes, Run],
+    derivations: dict[bytes, Derivation],
     letter_ids: dict[bytes, int],
     letters: Letters,
 ) -> tuple[UInt64s, Pairs]:
@@ -261,7 +264,9 @@ def _records(
         return records, Pairs(none, none, np.zeros((1, 1), np.uint32))
     in_letters = [[letter_ids[bytes([letter])] for letter in token] for token in kept]
     try:
-        pairs = compatible_pairs(in_letters, [runs[t] for t in kept], make_bpe_rules(vocabulary))
+        pairs = compatible_pairs(
+            in_letters, [derivations[t] for t in kept], make_bpe_rules(vocabulary)
+        )
     except ValueError as error:
         raise NotCovered(str(error)) from error
     if pairs.bits.nbytes > MAX_PAIR_BYTES:

@@ -1,8 +1,8 @@
-"""BPE over letters: the tokens that only a whole stretch between two borders is.
+"""Finds the tokens of a BPE over letters that match only the whole text between two borders.
 
-NumPy-free; knows no device. With `ignore_merges` a pretoken that is a token is that token, whatever
-its merges give: a special token's text where special tokens are left as text, or a token that no
-merge reaches. cuda/special/accept.cuh finds them.
+With `ignore_merges`, a pretoken that is a token encodes to it, whatever its merges give. So a token
+that merges do not reach, such as a special token's text in plain text, matches a whole pretoken.
+cuda/special/accept.cuh finds them in a text.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ MAX_BYTES = constant("MAX_SPECIAL")
 def whole_tokens(
     vocabulary: Vocabulary, reached: Container[bytes], steps: Steps
 ) -> dict[bytes, int]:
-    """Ids of tokens, motifs left out: between motifs there is none.
+    """Return the ids of these tokens, without motifs.
 
     Args:
-        vocabulary: its model is BPE over letters.
-        reached: the tokens that merges give for their own letters.
-        steps: what is done to letters before.
+        vocabulary: a vocabulary whose model is BPE over letters.
+        reached: the tokens that merges reach.
+        steps: the normalizers.
 
     Raises:
-        NotCovered: a step between special tokens and merges stands in their way, or in motifs'.
+        NotCovered: a normalizer may change such tokens or motifs before they are matched.
     """
     model = vocabulary.model
     assert isinstance(model, Bpe)

@@ -1,4 +1,7 @@
-"""Between which characters a token can lie: the filters of cuda/text/split/boundary_filter.cuh."""
+"""Makes the filters that show between which two characters no token can lie.
+
+There a piece may be split. cuda/text/split/boundary_filter.cuh reads them.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BorderFilters:
-    """Where a token may lie across; a bit too many is harmless.
+    """Sets of borders that some token may lie across; a bit that is set too many is harmless.
 
     Attributes:
-        borders: uint32[2**19 / 32], a bit for the hash of two characters, or of one and the byte
-            of an incomplete one that is next to it.
-        byte_borders: uint32[65536 / 32], a bit for two bytes, left << 8 | right, of two incomplete
-            characters or of ASCII.
+        borders: uint32[2**19 / 32], a bit for the hash of two characters, or of a character and the
+            nearest byte of an incomplete one.
+        byte_borders: uint32[65536 / 32], a bit for two bytes, left << 8 | right, that are ASCII or
+            belong to two incomplete characters.
     """
 
     borders: NDArray[np.uint32]
@@ -31,10 +34,10 @@ class BorderFilters:
 
 
 def border_filters(data: Bytes, begins: NDArray[np.integer], seed: int) -> BorderFilters:
-    """The filters of tokens: their bytes joined uint8[N], and uint32[V + 1] where each begins.
+    """Make the filters of tokens, given by their joined bytes uint8[N] and offsets uint32[V + 1].
 
-    Every place inside a token where a character begins is a border that the token lies across. The
-    character on its left may be cut off by the token's beginning, the one on its right by its end.
+    A token lies across each border inside of it, where a character begins. The token's beginning
+    may truncate the character to the left, its end the character to the right.
     """
     places = np.arange(len(data))
     owner = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
@@ -70,7 +73,7 @@ def _packed(bits: Bytes) -> NDArray[np.uint32]:
 def _characters_before(
     data: Bytes, place: NDArray[np.int64], begin: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], Mask]:
-    """The characters that end in front of `place`, last byte on top, and whether they are whole."""
+    """Return the characters that end before `place`, last byte highest; and which are whole."""
     bytes_back = [data[np.maximum(place - back, 0)].astype(np.uint32) for back in (1, 2, 3, 4)]
     here = [place - back >= begin for back in (1, 2, 3, 4)]
     values = np.zeros(len(place), np.uint32)
@@ -89,7 +92,7 @@ def _characters_before(
 def _characters_at(
     data: Bytes, place: NDArray[np.int64], end: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], Mask]:
-    """The characters that begin at `place`, first byte lowest, and whether they are whole."""
+    """Return the characters that begin at `place`, first byte lowest; and which are whole."""
     values = np.zeros(len(place), np.uint32)
     whole = np.zeros(len(place), np.bool_)
     packed = np.zeros(len(place), np.uint32)

@@ -1,8 +1,8 @@
-"""A byte-level BPE vocabulary as the hash tables that device code looks up.
+"""Makes the hash tables of a byte-level BPE vocabulary in which kernels look pieces up.
 
-NumPy only: made once when a vocabulary is loaded and then copied to the device. The hash functions
-are those of cuda/common/hash.cuh, and what a table holds is what encoding a token's bytes gives:
-with `ignore_merges` every token, without it only those that the merges reach.
+NumPy only. The tables are made once, when a vocabulary is loaded, and copied to the device. The
+hash functions are those of cuda/common/hash.cuh. The tables hold each token that its own bytes
+encode to: with `ignore_merges` every token, without it those that the merges reach.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import make_bpe_rules
 
-__all__ = ["BpeTables", "bpe_tables", "shift_of"]
-
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
@@ -45,30 +43,31 @@ EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BpeTables:
-    """What the kernels read; see cuda/common/job.cuh and cuda/text/lookup/token_tables.cuh.
+    """The tables of a vocabulary; see cuda/common/job.cuh and cuda/text/lookup/token_tables.cuh.
 
     Attributes:
         short_tokens: uint32[entries, 4], tokens of 1..12 bytes: three words of bytes and
-            length << 28 | id, or what says that ids are listed; a zero meta word is empty.
+            length << 28 | id, or a reference to `listed_ids`. Slots whose last word is 0 are empty.
         long_tokens: uint32[entries, 8], tokens of 13..28 bytes: seven words and length << 27 | id.
-        token_places: uint32[entries], ids of tokens of more than 28 bytes; NO_ID is empty.
-        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
-            empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
-        byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
-        pair_filter: uint32[2**(FILTER_BITS - 5)], for each pair the bit of its hash's lower 5
-            bits in the word of the upper FILTER_BITS - 5.
+        token_places: uint32[entries], ids of tokens of more than 28 bytes; empty slots are NO_ID.
+        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; empty slots are
+            all ones. A symbol is a byte's value, or 256 + the rank of the merge that makes it.
+        byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first, or NO_RANK.
+        pair_filter: uint32[2**(FILTER_BITS - 5)], a bit for each pair: the upper FILTER_BITS - 5
+            bits of its hash choose the word, the lower 5 the bit.
         run_numbers, run_rows: see gpu.text.byte_runs.
         run_steps: see gpu.text.byte_run_period.
         listed_ids: uint32[characters, 4], see gpu.text.cjk_characters.
         symbol_ids: uint32[256 + M], the id of each symbol.
         borders, byte_borders: see gpu.text.boundary_filter.
-        token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
-        max_token: bytes of the longest token.
-        has_whole_only: whether an id in a table has the bit ONLY_WHOLE: it counts for a whole
-            pretoken and not for a part of one.
-        rank_bounds: uint16[M], how far above each rank the first pair lies that what its merge
-            gives is part of, rounded down, see `_rank_bounds`; 0 where a pair of lower rank has it.
-        seed: key of the hash functions.
+        token_bytes: uint8[N], the bytes of all ids, joined.
+        token_begins: uint32[V + 1], where the bytes of each id begin.
+        max_token: the bytes of the longest token.
+        has_whole_only: whether an id in a table has the bit ONLY_WHOLE, so that it matches a whole
+            pretoken but no part of one.
+        rank_bounds: uint16[M], how far above each rank the lowest rank of a pair is that contains
+            the result of its merge, see `_rank_bounds`; 0 if it is not above.
+        seed: the key of the hash functions.
     """
 
     short_tokens: UInt32s
@@ -93,16 +92,16 @@ class BpeTables:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all arrays."""
+        """The bytes of all arrays."""
         arrays = (getattr(self, name) for name in self.__slots__)
         return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
 
 
 def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
-    """The tables of a vocabulary.
+    """Make the tables of a vocabulary.
 
     Raises:
-        NotCovered: the model is no BPE over all 256 bytes, or too large, or too slow, for kernels.
+        NotCovered: the model is not a BPE over all 256 bytes, or the kernels cannot encode it.
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level:
@@ -147,7 +146,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
         long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
         token_places=_longest_table(tokens, ids, np.flatnonzero(rest), seed),
-        pairs=_pair_table(left, right, entries, seed),
+        pairs=_pair_buckets(left, right, entries, seed),
         byte_pairs=byte_pairs.reshape(-1),
         pair_filter=_pair_filter(left, right, seed),
         run_numbers=runs.run_numbers,
@@ -169,10 +168,12 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
 def _symbol_pairs(
     pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s
 ) -> tuple[UInt32s, UInt32s, UInt32s]:
-    """Pairs of ids as pairs of symbols, with their ranks; what two merges give is two symbols.
+    """Convert pairs of ids to pairs of symbols, with their ranks.
+
+    An id that several merges give has several symbols, and its pairs are repeated for each.
 
     Raises:
-        NotCovered: ids have so many symbols that their pairs are too many.
+        NotCovered: there are too many such pairs.
     """
     order = np.argsort(symbol_ids, kind="stable")
     in_order = symbol_ids[order]
@@ -192,10 +193,10 @@ def _symbol_pairs(
 def _rank_bounds(
     left: UInt32s, right: UInt32s, ranks: UInt32s, num_merges: int
 ) -> NDArray[np.uint16]:
-    """The distance of each rank r to the lowest rank of a pair with the symbol 256 + r.
+    """Return the distance of each rank r to the lowest rank of a pair with the symbol 256 + r.
 
-    As 32 * p + m for m << p, rounded down; 0 where it is not above r, NO_BOUND where no pair has
-    the symbol.
+    A distance m << p, rounded down, is stored as 32 * p + m. It is 0 where the lowest rank is not
+    above r, and NO_BOUND where no pair has the symbol.
     """
     first = np.full(NUM_BYTES + num_merges, NO_RANK, np.uint32)
     for part in (left, right):
@@ -208,15 +209,15 @@ def _rank_bounds(
 
 
 def _rank_of(entries: UInt64s) -> RankOf:
-    """The ranks of pairs of symbols, from the entries of the table of pairs."""
+    """Return a function that finds the ranks of pairs of symbols."""
     order = np.sort(np.append(entries, EMPTY_PAIR))
     keys = (order >> np.uint64(22)).astype(np.int64)
 
     def rank_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-        wanted = left << 21 | right
-        place = np.searchsorted(keys, wanted)
+        pairs = left << 21 | right
+        place = np.searchsorted(keys, pairs)
         ranks = (order[place] & np.uint64(MAX_RANKS - 1)).astype(np.int64)
-        ranks[keys[place] != wanted] = NO_MERGE
+        ranks[keys[place] != pairs] = NO_MERGE
         return ranks
 
     return rank_of
@@ -225,7 +226,7 @@ def _rank_of(entries: UInt64s) -> RankOf:
 def _tokens_to_find(
     vocabulary: Vocabulary, token_ids: Mapping[bytes, int], rank_of: RankOf, symbol_ids: UInt32s
 ) -> tuple[list[bytes], UInt32s]:
-    """The tokens that a look-up may answer with, and the ids it answers."""
+    """Return the tokens that a look-up can find, and their ids."""
     model = vocabulary.model
     assert isinstance(model, Bpe)
     tokens = [token for token in token_ids if token]
@@ -239,7 +240,7 @@ def _tokens_to_find(
 
 
 def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
-    """32 - the bits of a bucket's number, for a table with so many entries in a bucket."""
+    """Return 32 - the bits of a bucket's number, for a table of buckets of so many entries."""
     return 32 - int(np.log2(len(table) // per_bucket))
 
 
@@ -252,7 +253,7 @@ def _token_table(
     length_shift: int,
     seed: int,
 ) -> UInt32s:
-    """uint32[slots, num_words + 1]: the words of each chosen token and length << shift | id."""
+    """Return uint32[slots, num_words + 1]: the words of each token and length << shift | id."""
     padded = b"".join(tokens[i].ljust(4 * num_words, b"\0") for i in chosen.tolist())
     words = np.frombuffer(padded, "<u4").reshape(-1, num_words)
     sizes = lengths[chosen].astype(np.uint32)
@@ -268,7 +269,7 @@ def _token_table(
 def _longest_table(
     tokens: list[bytes], ids: UInt32s, chosen: NDArray[np.int64], seed: int
 ) -> UInt32s:
-    """uint32[slots]: ids of the tokens that are too long for the other tables."""
+    """Return uint32[slots]: ids of the tokens that are too long for the other tables."""
     hashes = np.array([hash_bytes(tokens[i], seed) for i in chosen.tolist()], np.uint32)
     buckets = num_buckets(len(chosen), 1, TOKEN_LOAD)
     table = np.full(buckets, NO_ID, np.uint32)
@@ -283,7 +284,7 @@ def _pair_filter(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
     return np.packbits(bits, bitorder="little").view(np.uint32)
 
 
-def _pair_table(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
+def _pair_buckets(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
     hashes = hash_pairs(left, right, seed)
     buckets = num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
     table = np.full(PAIRS_A_BUCKET * buckets, EMPTY_PAIR, np.uint64)

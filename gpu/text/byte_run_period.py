@@ -1,7 +1,7 @@
-"""How far behind each other the tokens of a long run of one byte begin.
+"""Computes the period of the token borders in a long run of one byte.
 
-A hint for where windows of a long piece should begin (cuda/text/split/windows.cuh); whatever it
-says, ids are right. Knows no device.
+Windows of a long piece begin at multiples of it (cuda/text/split/windows.cuh). It is only a hint:
+ids are exact with any value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vocabularies.reference.bpe import BpeRules
 
 MAX_STEP = 128
-RUN = 4 * MAX_STEP  # Bytes of the runs that are looked at: so many that their ends do not matter.
+RUN = 4 * MAX_STEP  # Bytes of the runs that are merged: long enough that their ends do not matter.
 NUM_BYTES = 256
 NO_RANK = np.iinfo(np.int32).max
 Int32s = NDArray[np.int32]
@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 
 
 def run_steps(rules: BpeRules) -> NDArray[np.uint8]:
-    """uint8[256]: after how many bytes the borders of a byte's run repeat; 0 where they do not.
+    """Return uint8[256]: the period of the borders in a run of each byte; 0 where there is none.
 
     Example: where a run of "a" becomes aaaa aaaa ..., that of "a" is 4.
     """
@@ -31,13 +31,13 @@ def run_steps(rules: BpeRules) -> NDArray[np.uint8]:
     ranks = np.full((len(used), MAX_STEP + 1, MAX_STEP + 1), NO_RANK, np.int32)
     for number, byte in enumerate(used):
         ranks[number] = _ranks_of_run(rules, ids[byte])
-    for byte, lengths in zip(used, _left_over(ranks), strict=True):
+    for byte, lengths in zip(used, _merged_lengths(ranks), strict=True):
         steps[byte] = _step_of(np.cumsum(lengths))
     return steps
 
 
 def _ranks_of_run(rules: BpeRules, ids: list[int]) -> Int32s:
-    """int32[129, 129]: the rank of two symbols of a run by their lengths."""
+    """Return int32[129, 129]: the rank of two symbols of a run by their lengths."""
     ranks = np.full((MAX_STEP + 1, MAX_STEP + 1), NO_RANK, np.int32)
     lengths = [length for length in range(1, MAX_STEP + 1) if ids[length] >= 0]
     for left in lengths:
@@ -47,8 +47,8 @@ def _ranks_of_run(rules: BpeRules, ids: list[int]) -> Int32s:
     return ranks
 
 
-def _left_over(ranks: Int32s) -> list[Int32s]:
-    """Lengths of what is left of a run of each byte, merged in rounds of one rank."""
+def _merged_lengths(ranks: Int32s) -> list[Int32s]:
+    """Merge a run of each byte, in rounds of one rank; return the lengths of the symbols."""
     symbols, owner = np.ones(len(ranks) * RUN, np.int32), np.repeat(np.arange(len(ranks)), RUN)
     while True:
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -60,7 +60,7 @@ def _left_over(ranks: Int32s) -> list[Int32s]:
         if (lowest == NO_RANK).all():
             return np.split(symbols, begins[1:])
         pairs, place = (found == lowest[owner]) & (found != NO_RANK), np.arange(len(symbols))
-        # Of overlapping ones the first, third ...
+        # Of overlapping pairs, merge the first, the third ...
         pairs &= (place - np.maximum.accumulate(np.where(pairs, -1, place))) % 2 == 1
         symbols = np.where(pairs, symbols + np.append(symbols[1:], 0), symbols)
         kept = np.append(True, ~pairs[:-1])
@@ -68,7 +68,7 @@ def _left_over(ranks: Int32s) -> list[Int32s]:
 
 
 def _step_of(ends: Int64s) -> int:
-    """The least distance at which borders in the front half of a run repeat; 0: there is none."""
+    """Return the least period of the borders in the front half of a run; 0: there is none."""
     border = np.zeros(RUN + 1, np.bool_)
     border[0] = border[ends] = True
     for step in ends[ends <= MAX_STEP].tolist():

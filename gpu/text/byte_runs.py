@@ -1,7 +1,7 @@
-"""What runs of one byte become first of all: tables of cuda/text/merge/byte_runs.cuh.
+"""Makes the tables of cuda/text/merge/byte_runs.cuh: the first merges of runs of one byte.
 
-Lines of dashes, stars and zeros need a merge for almost every byte, and always the same ones. Why
-merging may begin behind them is told in docs/internals/text-bpe.md. Knows no device.
+Lines of dashes, stars or zeros need a merge for almost every byte, always the same ones. So merging
+starts with their result; docs/internals/text-bpe.md proves when this is exact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LENGTHS = MAX_RUN + 1 - MIN_RUN
 MAX_SYMBOLS, WORD_BITS = 12, 22
 ROW_WORDS = 2 * MAX_SYMBOLS + 8
 NUM_ASCII, FIRST_MERGED = 128, 256
-FIRST_RANKS = 4  # One part in so many: later merges come late enough after those of the neighbours.
+FIRST_RANKS = 4  # Only the first quarter of the ranks is merged in advance.
 NO_RANK, UNUSED = 0xFFFFFFFF, 0x7FFFFFFF
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -28,13 +28,14 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTables:
-    """The runs of K bytes: of ASCII, and merged to four of them by the first merges.
+    """The results of merging runs of K different bytes; each is ASCII and merges early.
 
     Attributes:
-        run_numbers: uint32[128], 1 + the number of a byte, or 0.
-        run_rows: uint32[K, LENGTHS, 32], of a run of MIN_RUN bytes or more: 12 symbols |
-            length << 22, then 0; 12 ranks of each with the next one; bits of the bytes (of their
-            lower 7 bits) behind which it has no head start; of those in front of which it has none.
+        run_numbers: uint32[128], 1 + the number of a byte among the K, or 0.
+        run_rows: uint32[K, LENGTHS, 32], for each run of MIN_RUN bytes or more: 12 symbols |
+            length << 22, zeros behind them; 12 ranks of each symbol with the next one; a bit for
+            each byte (its lower 7 bits) after which the table must not be used; and one for each
+            byte before which it must not.
     """
 
     run_numbers: UInt32s
@@ -42,15 +43,15 @@ class RunTables:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Development:
-    """How runs are merged, each by itself, by the ranks of a table.
+class MergedRuns:
+    """The results of merging R runs, each by itself.
 
     Attributes:
-        symbols: int32[R, MAX_SYMBOLS], lengths of what is left, zeros behind; all zeros where there
-            are more of them.
-        first, last: int32[R, MAX_RUN + 1], the highest rank that is merged while a symbol of this
-            length is the first or the last one; of the one that is left there, the highest of all.
-            -1 where it never is.
+        symbols: int32[R, MAX_SYMBOLS], the lengths of the symbols that remain, zeros behind them;
+            all zeros where more symbols remain.
+        first, last: int32[R, MAX_RUN + 1], by the length of a symbol: the highest rank that is
+            merged while such a symbol is the first or the last one; for the symbol that remains
+            there, the highest rank of all. -1 where no such symbol is ever there.
     """
 
     symbols: Int32s
@@ -66,7 +67,7 @@ def run_tables(
     token_bytes: Bytes,
     begins: UInt32s,
 ) -> RunTables:
-    """The tables of a vocabulary.
+    """Make the tables of a vocabulary.
 
     Args:
         rules: its tokens and merges.
@@ -86,15 +87,15 @@ def run_tables(
     inside &= left[:, 1] + right[:, 1] <= MAX_RUN
     table = np.full((len(bytes_used), MAX_RUN + 1, MAX_RUN + 1), NO_RANK, np.uint32)
     table[left[inside, 0], left[inside, 1], right[inside, 1]] = ranks[inside]
-    development = _develop(np.where(table < limit, table, UNUSED).astype(np.int32))
+    merged_runs = _merge_runs(np.where(table < limit, table, UNUSED).astype(np.int32))
     behind, in_front = (right[:, 0] >= 0) & ~inside, (left[:, 0] >= 0) & ~inside
     last_bytes = token_bytes[begins[pairs[behind, 0] + 1] - 1]
     first_bytes = token_bytes[begins[pairs[in_front, 1]]]
     unsafe = (
-        _unsafe(development.first, right[behind], ranks[behind], last_bytes),
-        _unsafe(development.last, left[in_front], ranks[in_front], first_bytes),
+        _unsafe(merged_runs.first, right[behind], ranks[behind], last_bytes),
+        _unsafe(merged_runs.last, left[in_front], ranks[in_front], first_bytes),
     )
-    kind, symbols = np.repeat(np.arange(len(bytes_used)), LENGTHS)[:, None], development.symbols
+    kind, symbols = np.repeat(np.arange(len(bytes_used)), LENGTHS)[:, None], merged_runs.symbols
     words = _run_symbols(ids, bytes_used, symbol_ids)[kind, symbols] | symbols << WORD_BITS
     next_symbols = np.append(symbols[:, 1:], np.zeros((len(symbols), 1), np.int32), axis=1)
     bits = np.packbits(np.concatenate(unsafe, axis=1), axis=1, bitorder="little").view(np.uint32)
@@ -106,7 +107,7 @@ def run_tables(
 
 
 def _run_ids(rules: BpeRules, limit: int) -> tuple[Int64s, Int64s]:
-    """The bytes that have runs; int64[K, MAX_RUN + 1] the id of each length of them, or -1."""
+    """Return the K bytes that have runs, and their ids by length, int64[K, MAX_RUN + 1], or -1."""
     find = rules.token_ids.get
     pairs = [find(bytes([byte, byte]), -1) for byte in range(NUM_ASCII)]
     ranks = [rules.merges.get((pair, pair), (limit, 0))[0] for pair in pairs]
@@ -118,7 +119,7 @@ def _run_ids(rules: BpeRules, limit: int) -> tuple[Int64s, Int64s]:
 
 
 def _run_symbols(ids: Int64s, bytes_used: Int64s, symbol_ids: UInt32s) -> Int64s:
-    """int64[K, MAX_RUN + 1]: a symbol of each id, whichever of several; 0 where there is none."""
+    """Return int64[K, MAX_RUN + 1]: a symbol of each id, any of several; 0 where there is none."""
     merged = symbol_ids[FIRST_MERGED:].astype(np.int64)
     order = np.append(np.argsort(merged, kind="stable"), 0)
     place = order[np.searchsorted(merged, ids, sorter=order[:-1])]
@@ -130,13 +131,16 @@ def _run_symbols(ids: Int64s, bytes_used: Int64s, symbol_ids: UInt32s) -> Int64s
 
 
 def _unsafe(needed: Int32s, runs: Int64s, ranks: UInt32s, neighbours: Bytes) -> NDArray[np.bool_]:
-    """bool[R, 128]: the bytes beside a run that could merge with it before its own merges are done.
+    """Return bool[R, 128]: the bytes beside a run that could merge with it too early.
+
+    That is before the merges of the run itself are done.
 
     Args:
-        needed: `first` or `last` of a development.
-        runs: int64[n, 2], of merges of a run with what is none, the run's number and length.
+        needed: `first` or `last` of MergedRuns.
+        runs: int64[n, 2], the number and length of the run in each merge of a run with another
+            symbol.
         ranks: uint32[n], the ranks of these merges.
-        neighbours: uint8[n], the bytes of their other sides that stand beside the run.
+        neighbours: uint8[n], the byte of the other symbol that is next to the run.
     """
     rows = runs[:, :1] * LENGTHS + np.arange(LENGTHS)
     early = needed[rows, runs[:, 1:]] >= ranks[:, None]
@@ -146,15 +150,15 @@ def _unsafe(needed: Int32s, runs: Int64s, ranks: UInt32s, neighbours: Bytes) -> 
     return unsafe
 
 
-def _develop(table: Int32s) -> Development:
+def _merge_runs(table: Int32s) -> MergedRuns:
     """Merge the runs of all lengths of K bytes; `table`: ranks by number and two lengths.
 
-    In rounds: all pairs of a run's lowest rank, of overlapping ones every other; the leftmost alone
-    where what they give is part of a pair of lower rank.
+    Each round merges all pairs of a run's lowest rank, and every other one of overlapping pairs. It
+    merges only the leftmost pair where the result is part of a pair of lower rank.
     """
     lengths = np.tile(np.arange(MIN_RUN, MAX_RUN + 1), len(table))
     kinds = np.repeat(np.arange(len(table)), LENGTHS)
-    left_over = np.zeros((len(lengths), MAX_SYMBOLS), np.int32)
+    remaining = np.zeros((len(lengths), MAX_SYMBOLS), np.int32)
     first, last = np.full((2, len(lengths), MAX_RUN + 1), -1, np.int32)
     highest = np.full(len(lengths), -1, np.int32)
     lowest_with = np.minimum(table.min(axis=1), table.min(axis=2))
@@ -166,7 +170,7 @@ def _develop(table: Int32s) -> Development:
         ranks[ends] = UNUSED
         lowest = np.minimum.reduceat(ranks, begins)
         done = lowest == UNUSED
-        _finish(left_over, symbols, sizes, begins, runs, done)
+        _finish(remaining, symbols, sizes, begins, runs, done)
         pairs = (ranks == lowest[owner]) & ~done[owner]
         pairs &= (place - np.maximum.accumulate(np.where(pairs, -1, place))) % 2 == 1
         given = np.where(pairs, symbols + np.append(symbols[1:], 0), symbols)
@@ -186,20 +190,20 @@ def _develop(table: Int32s) -> Development:
         kept &= ~done[owner]
         symbols, runs = given[kept], runs[~done]
         sizes = np.bincount(owner[kept], minlength=len(done))[~done]
-    return Development(left_over, first, last)
+    return MergedRuns(remaining, first, last)
 
 
 def _finish(
-    left_over: Int32s,
+    remaining: Int32s,
     symbols: Int32s,
     sizes: Int64s,
     begins: Int64s,
     runs: Int64s,
     done: NDArray[np.bool_],
 ) -> None:
-    """Write down what is left of the runs that are done, where it is not too much."""
+    """Store the symbols of the runs that are done, unless there are too many."""
     done = done & (sizes <= MAX_SYMBOLS)
     column = np.arange(MAX_SYMBOLS)
     here = column < sizes[done, None]
     places = np.where(here, begins[done, None] + column, 0)
-    left_over[runs[done]] = np.where(here, symbols[places], 0)
+    remaining[runs[done]] = np.where(here, symbols[places], 0)

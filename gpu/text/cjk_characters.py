@@ -1,7 +1,7 @@
-"""Characters that are no tokens, and what the merges give for each: found like a token.
+"""Lists the ids of characters without a token, so that they are looked up like tokens.
 
-Most pieces of Chinese, Japanese and Korean that are no token are one character of three bytes,
-alone or behind a blank. NumPy only; knows no hash table.
+Most pieces of Chinese, Japanese and Korean text that are not a token are one character of three
+bytes, alone or behind a blank. NumPy only.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from gpu.text.reachable_tokens import NO_MERGE, RankOf
 
-__all__ = ["LISTED_IDS", "listed_characters"]
-
 RANGES = ((0x0800, 0x2800), (0x3000, 0x3400), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xFF00, 0xFFF0))
-"""Scripts of three bytes a character, signs; rare and private characters are not listed."""
+"""Code points of scripts and signs with three bytes a character; uncommon ones are left out."""
 
 MIN_TOKENS = 1 << 13
-"""Smaller vocabularies list none: 10 MB of characters would be most of their tables."""
+"""Smaller vocabularies list none, because 10 MB of characters would be most of their tables."""
 LISTED_IDS = 1 << 27
 LISTED_SHIFT = 22
 MAX_IDS = 4
@@ -30,16 +28,16 @@ NOTHING = -1
 def listed_characters(
     tokens: Collection[bytes], rank_of: RankOf, symbol_ids: NDArray[np.uint32]
 ) -> tuple[list[bytes], NDArray[np.uint32], NDArray[np.uint32]]:
-    """The pieces that are listed, what is found of each, and their ids.
+    """List the pieces of one character that have several ids.
 
     Args:
-        tokens: those that a look-up finds; a piece among them is not listed.
-        rank_of: the rank of two symbols.
+        tokens: the tokens that a look-up finds; these pieces are not listed.
+        rank_of: finds the rank of two symbols.
         symbol_ids: the id of each symbol.
 
     Returns:
-        The pieces' bytes; uint32[n], LISTED_IDS | number of ids - 2 << LISTED_SHIFT | row of the
-        ids; and uint32[n, 4], the ids, zeros behind them.
+        The pieces' bytes; their entries uint32[n], LISTED_IDS | number of ids - 2 << LISTED_SHIFT |
+        row of the ids; and the ids uint32[n, 4], zeros behind them.
     """
     known = frozenset(tokens)
     if len(known) < MIN_TOKENS:
@@ -59,7 +57,7 @@ def listed_characters(
 
 
 def _merge(symbols: NDArray[np.int64], rank_of: RankOf) -> NDArray[np.int64]:
-    """Merge each row of int64[n, 4], the lowest rank first; int64[n], how many symbols are left."""
+    """Merge each row of int64[n, 4] in place; return int64[n], how many symbols remain."""
     active = np.arange(len(symbols))
     while len(active):
         rows = symbols[active]
@@ -71,7 +69,7 @@ def _merge(symbols: NDArray[np.int64], rank_of: RankOf) -> NDArray[np.int64]:
         merged = lowest != NO_MERGE
         active, rows, place = active[merged], rows[merged], place[merged]
         columns = np.arange(MAX_IDS)
-        # Those behind the place move up by one.
+        # The symbols behind the place move one to the left.
         moved = np.concatenate([rows[:, 1:], np.full((len(rows), 1), NOTHING)], axis=1)
         rows = np.where(columns > place[:, None], moved, rows)
         rows[np.arange(len(rows)), place] = NUM_BYTES + lowest[merged]

@@ -1,4 +1,4 @@
-"""The hash functions of cuda/common/hash.cuh, for building tables; all on uint32 arrays."""
+"""The hash functions of cuda/common/hash.cuh in NumPy, with which tables are filled."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _LONG_FACTORS = (0x165667B1, 0xD3A2646D, 0xFD7046C5)
 
 
 def mixed(hashes: UInt32s) -> UInt32s:
-    """Upper bits that depend on all bits."""
+    """Mix hashes so that the upper bits depend on all bits."""
     return (hashes ^ hashes >> np.uint32(15)) * np.uint32(0x2C1B3C6D)
 
 
 def hash_pairs(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
-    """Of pairs of numbers."""
+    """Hash pairs of numbers, uint32[n] each."""
     return left * np.uint32(0x9E3779B1) + (right + np.uint32(seed)) * np.uint32(0x85EBCA77)
 
 
 def hash_words(words: UInt32s, sizes: UInt32s, seed: int) -> UInt32s:
-    """Of pieces, uint32[n, 3] or [n, 7] words, and their lengths."""
+    """Hash pieces, given by their words uint32[n, 3] or [n, 7] and lengths uint32[n]."""
     hashes = (sizes + np.uint32(seed)) * np.uint32(0x27D4EB2F)
     for column, factor in enumerate(_WORD_FACTORS):
         hashes = hashes + words[:, column] * np.uint32(factor)
@@ -33,7 +33,7 @@ def hash_words(words: UInt32s, sizes: UInt32s, seed: int) -> UInt32s:
 
 
 def hash_bytes(token: bytes, seed: int) -> int:
-    """Of any bytes, four at a time, zeros behind the last ones."""
+    """Hash bytes of any length, in words of four bytes padded with zeros."""
     value = seed ^ len(token)
     for place in range(0, len(token), 4):
         word = int.from_bytes(token[place : place + 4], "little")

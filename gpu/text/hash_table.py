@@ -1,7 +1,6 @@
-"""Hash tables by linear probing over buckets.
+"""Places keys in hash tables, by linear probing over buckets.
 
-They are read by cuda/text/lookup/token_tables.cuh and cuda/text/merge/pair_table.cuh.
-NumPy only; knows neither tokens nor pairs.
+cuda/text/lookup/token_tables.cuh and cuda/text/merge/pair_table.cuh read the tables.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 from gpu.errors import NotCovered
 from gpu.text.hash_functions import mixed
 
-__all__ = ["fill", "num_buckets"]
-
 UInt32s = NDArray[np.uint32]
-MAX_PROBES = 64  # A table with longer ways would make look-ups slow for everybody.
+MAX_PROBES = 64  # More probes would make all look-ups slow.
 
 
 def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
@@ -23,7 +20,11 @@ def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
 
 
 def fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
-    """int64[n]: the slot of each key, by linear probing over buckets, each filled in order."""
+    """Return int64[n]: the slot of each key; buckets are filled from their first slot on.
+
+    Raises:
+        NotCovered: a key needs more than MAX_PROBES probes.
+    """
     slots = np.empty(len(hashes), np.int64)
     used = np.zeros(num_buckets, np.int8)
     waiting = np.arange(len(hashes))
@@ -41,9 +42,9 @@ def fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64
         np.add.at(used, mine[fits], 1)
         waiting = waiting[~fits]
         buckets[waiting] = (buckets[waiting] + 1) % num_buckets
-    raise NotCovered("too many tokens or pairs share a place of a hash table")
+    raise NotCovered("too many tokens or pairs have the same hash")
 
 
 def num_buckets(num_keys: int, per_bucket: int, load: float) -> int:
-    """A power of two with at most `load` of the slots used, and never all."""
+    """Return a power of two so that at most the share `load` of the slots is used."""
     return 1 << max(1, int(np.ceil(np.log2(max(1, num_keys) / load / per_bucket))))

@@ -1,8 +1,8 @@
-"""Which texts NFC leaves as they are: what kernels look up, and the same said by the host.
+"""Makes the tables by which kernels check that a text is in NFC, and does the same on the host.
 
-Most texts are in NFC already, and to those a vocabulary that composes gives the ids that it would
-give without. The kernels see for each character, and the one before it, whether that is so
-(cuda/text/pretokenize/nfc_check.cuh); a batch in which they cannot see it is the CPU's.
+Most texts are in NFC already; for them, a vocabulary with NFC gives the same ids as without. The
+kernels check each character and the one before it (cuda/text/pretokenize/nfc_check.cuh). A batch
+that fails the check is encoded by the CPU engine.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from vocabularies.preprocessing.class_patterns import to_code_points
 from vocabularies.preprocessing.normalizers import nfc
 from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
 
-__all__ = ["composed_leads", "composed_tables", "is_in_nfc", "only_composes", "widen_spans"]
-
 Int64s = NDArray[np.int64]
 MAX_CHARACTER = 4  # Bytes.
 CLASS, CHANGES, JOINS, TAKES = (
@@ -31,23 +29,20 @@ CLASS, CHANGES, JOINS, TAKES = (
 
 
 def only_composes(vocabulary: Vocabulary) -> bool:
-    """Whether a byte-level BPE has NFC and no other normalizer, and its tokens stay as they are.
+    """Whether NFC is the only normalizer of a byte-level BPE and does not change its tokens.
 
-    Tokens that are looked for behind the normalizers are then found where they stand in the text.
+    Then tokens that are matched in normalized text are matched in the text itself.
     """
     model, steps = vocabulary.model, vocabulary.normalizers
     if not steps or not isinstance(model, Bpe) or not model.byte_level or vocabulary.motifs:
         return False
     later = (token.content for token in vocabulary.special_tokens if token.normalized)
-    return all(step.kind == "nfc" for step in steps) and all(map(_stays, later))
-
-
-def _stays(text: str) -> bool:
-    return nfc(text)[0] == text
+    is_only_nfc = all(step.kind == "nfc" for step in steps)
+    return is_only_nfc and all(nfc(content)[0] == content for content in later)
 
 
 def is_in_nfc(text: str) -> bool:
-    """Whether the kernels see that NFC leaves a text as it is; where not, it may do so anyway."""
+    """Whether a text passes the kernels' check; a text that does not may still be in NFC."""
     kinds = _kinds()[to_code_points(text)].astype(np.uint32)
     before = np.concatenate([np.zeros(1, np.uint32), kinds[:-1]])[: len(kinds)]
     last, own = before & CLASS, kinds & CLASS
@@ -57,7 +52,7 @@ def is_in_nfc(text: str) -> bool:
 
 
 def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """What each code point is to NFC, by pages: COMPOSED_* of cuda/text/pretokenize/nfc_check.cuh.
+    """Make the kind of each code point, COMPOSED_* of nfc_check.cuh, by pages.
 
     Returns:
         uint16[0x110000 >> 8], the page of each 256 code points, and uint16[pages, 256].
@@ -69,9 +64,9 @@ def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
 
 
 def widen_spans(spans: Int64s, offsets: Int64s, batch: Batch) -> None:
-    """Spans int64[T, 2] to whole characters, in place; offsets int64[B + 1] of the ids.
+    """Widen spans int64[T, 2] to whole characters, in place; offsets int64[B + 1] are of the ids.
 
-    Behind a normalizer, a part of a character came from all of it.
+    After a normalizer, each part of a character stands for all of it.
     """
     continues = np.append(batch.data & 0xC0 == 0x80, np.zeros(4, np.bool_))
     first = np.repeat(batch.offsets[:-1], np.diff(offsets))
@@ -82,17 +77,17 @@ def widen_spans(spans: Int64s, offsets: Int64s, batch: Batch) -> None:
 
 
 def composed_leads() -> int:
-    """Bit i: a character whose UTF-8 begins with the byte 0xC0 + i is looked at.
+    """Return the bits of the lead bytes of characters to check: bit i is for the byte 0xC0 + i.
 
-    Of ASCII none is, nor any of Chinese: their kinds are TAKES at most.
+    ASCII and Chinese characters are not checked: their kinds are TAKES at most.
     """
-    looked_at = np.flatnonzero(_kinds() & np.uint16(0xFFFF ^ TAKES)).tolist()
-    return sum(1 << lead - 0xC0 for lead in {chr(c).encode()[0] for c in looked_at})
+    checked = np.flatnonzero(_kinds() & np.uint16(0xFFFF ^ TAKES)).tolist()
+    return sum(1 << lead - 0xC0 for lead in {chr(c).encode()[0] for c in checked})
 
 
 @functools.cache
 def _kinds() -> NDArray[np.uint16]:
-    """uint16[NUM_CODE_POINTS], with the tables of `tokenizers` as `normalizers.nfc` has them."""
+    """Return uint16[NUM_CODE_POINTS], the kind of each code point by the tables of `tokenizers`."""
     kinds = np.zeros(NUM_CODE_POINTS, np.uint16)
     for character in normalizer_code_points("combining"):
         kinds[ord(character)] |= unicodedata.combining(character)

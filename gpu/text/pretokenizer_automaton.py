@@ -1,9 +1,7 @@
-r"""The tables with which kernels pretokenize: a deterministic automaton for each rule.
+r"""Makes a deterministic automaton for each pretokenizer rule, as tables for kernels.
 
-Makes arrays of `pretokenizer_rules`; knows no device.
-
-A thread starts in the middle of a text, where it cannot know the state. So the automaton's states
-are *sets* of the rule's states: ANYWHERE is the set of all, and reading makes sets smaller:
+A thread starts in the middle of a text, where the state is unknown. So the automaton's states are
+*sets* of the rule's states. ANYWHERE is the set of all, and reading makes sets smaller:
 
     reads        ANYWHERE   t            h         e
     may be in    all        word, fresh  word      word      ("fresh" is behind a contraction, "'t")
@@ -35,29 +33,9 @@ from gpu.text.pretokenizer_rules import (
 )
 from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS
 
-__all__ = [
-    "ANYWHERE",
-    "COVERED",
-    "ENTRY_AMBIGUOUS",
-    "ENTRY_AMBIGUOUS_BEFORE",
-    "ENTRY_COMMIT",
-    "ENTRY_MARK",
-    "ENTRY_OPEN_PENDING",
-    "ENTRY_OPEN_PREV",
-    "ENTRY_START",
-    "ENTRY_START_PREV",
-    "MAX_STATES",
-    "ONE_ROW",
-    "ROW_END",
-    "ROW_INNER",
-    "ROW_STRIDE",
-    "Automaton",
-    "automaton",
-]
-
 COVERED = tuple(RULES)
 MAX_STATES = 32
-ANYWHERE = MAX_STATES - 1  # The state of a reader that knows nothing.
+ANYWHERE = MAX_STATES - 1  # The state before anything is read.
 ROW_END = 128  # Rows before it are ASCII characters; it stands for the end of a text.
 ROW_INNER = 129  # A byte inside a character: changes nothing. Rows behind it are classes.
 ONE_ROW = 1 << 15  # In `pages`: all code points of the page are in the row of the low byte.
@@ -70,7 +48,7 @@ ENTRY_OPEN_PENDING = 1 << 1  # In the next state, COMMIT may still come, no MARK
 ENTRY_STATE_SHIFT = 2  # Five bits: the next state.
 ENTRY_START = 1 << 7
 ENTRY_AMBIGUOUS = 1 << 8  # The outputs are not known (and 0 here).
-ENTRY_AMBIGUOUS_BEFORE = 1 << 9  # Neither are those that concern earlier places.
+ENTRY_AMBIGUOUS_BEFORE = 1 << 9  # Nor are the outputs for earlier places.
 ENTRY_START_PREV = 1 << 15
 ENTRY_MARK = 1 << 23
 ENTRY_COMMIT = 1 << 31
@@ -117,10 +95,10 @@ class Automaton:
 
 @functools.cache
 def automaton(name: str) -> Automaton:
-    """The tables of a rule.
+    """Make the tables of a rule.
 
     Raises:
-        ValueError: the rule is not covered: it drops bytes, or depends on a literal.
+        ValueError: there is no automaton for the rule; it drops bytes or depends on a literal.
     """
     if name not in RULES:
         raise ValueError(f"no automaton for {name!r}; there is one for {', '.join(COVERED)}")
@@ -150,7 +128,7 @@ def _frozen(array: _Array) -> _Array:
 
 
 def _rows(rule: Rule) -> tuple[NDArray[np.uint8], list[str]]:
-    """uint8[NUM_CODE_POINTS], the row of each code point; and the classes, END first."""
+    """Return uint8[NUM_CODE_POINTS], the row of each code point, and the classes, END first."""
     masks = rule.classes()
     rows = np.zeros(NUM_CODE_POINTS, np.uint8)
     for number, mask in reversed(list(enumerate(masks.values(), ROW_INNER + 1))):
@@ -159,7 +137,7 @@ def _rows(rule: Rule) -> tuple[NDArray[np.uint8], list[str]]:
 
 
 def _pages(row_of: NDArray[np.uint8]) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
-    """`Automaton.pages` and `Automaton.page_rows`."""
+    """Return `Automaton.pages` and `Automaton.page_rows`."""
     blocks = row_of.reshape(-1, 256)
     even = (blocks == blocks[:, :1]).all(axis=1)
     page_rows, numbers = np.unique(blocks[~even], axis=0, return_inverse=True)
@@ -183,7 +161,7 @@ def _reachable(states: Iterable[_State], kinds: Sequence[str], step: _Step[_Stat
 def _first_equal(
     states: Sequence[_State], kinds: Sequence[str], step: _Step[_State]
 ) -> dict[_State, _State]:
-    """For each state the first that no text tells apart from it (Moore's refinement)."""
+    """Map each state to the first equivalent one (Moore's partition refinement)."""
     first = dict.fromkeys(states, states[0])
     while True:
         earliest: dict[Hashable, _State] = {}
@@ -210,11 +188,11 @@ def _set_step(rule: Rule, same: dict[str, str], state: _Set, kind: str) -> tuple
 
 
 def _widened(first: dict[_Set, _Set], kinds: Sequence[str], step: _Step[_Set]) -> tuple[_Set, _Set]:
-    """A set and a larger one to use in its place, which is always sound.
+    """Choose a set and a larger one that replaces it, which is always sound.
 
-    The larger one may keep a thread from ever knowing where it is, in a run of one class: of all
-    replacements the one where this makes outputs of the fewest classes ambiguous, then of the
-    fewest states, then the least larger one.
+    With the larger one, a thread may never become certain in a run of one class. The replacement
+    is chosen that makes the outputs of the fewest classes ambiguous, then leaves the fewest classes
+    uncertain, then adds the fewest states.
     """
     sets = [state for state in dict.fromkeys(first.values()) if len(state[0]) > 1]
     assert not any(own for _, own in sets), "a larger set would not know its pending place"
@@ -235,7 +213,7 @@ def _widened(first: dict[_Set, _Set], kinds: Sequence[str], step: _Step[_Set]) -
 
 
 def _states_and_step(rule: Rule, kinds: Sequence[str]) -> tuple[list[_Set], int, _Step[_Set]]:
-    """The states in order, how many are certain, and their step among themselves."""
+    """Return the states in order, the number of certain ones, and the step function among them."""
     plain = _reachable([FRESH], kinds, rule.step)
     same = _first_equal(plain, kinds, rule.step)
     singles = list(dict.fromkeys(same.values()))
@@ -267,7 +245,7 @@ def _states_and_step(rule: Rule, kinds: Sequence[str]) -> tuple[list[_Set], int,
 
 
 def _entries(rule: Rule, kinds: Sequence[str]) -> tuple[NDArray[np.uint32], int, int]:
-    """Entries from ROW_END on, how many states are certain, how many there are."""
+    """Return the entries from ROW_END on, the number of certain states and that of all states."""
     states, num_certain, step = _states_and_step(rule, kinds)
     number = {state: index for index, state in enumerate(states)} | {states[-1]: ANYWHERE}
     open_bits = _open_bits(states, kinds, step)
@@ -288,7 +266,7 @@ def _entries(rule: Rule, kinds: Sequence[str]) -> tuple[NDArray[np.uint32], int,
 
 
 def _open_bits(states: Sequence[_Set], kinds: Sequence[str], step: _Step[_Set]) -> dict[_Set, int]:
-    """ENTRY_OPEN_* of each state; what is ambiguous about earlier places counts as open."""
+    """Return the ENTRY_OPEN_* bits of each state; ambiguous earlier outputs count as open."""
     steps = {state: [step(state, kind) for kind in kinds] for state in states}
     prev = {s for s in states if any(out & (START_PREV | _AMBIGUOUS_BEFORE) for _, out in steps[s])}
     pending: set[_Set] = set()

@@ -1,7 +1,7 @@
-r"""Each pretokenizer rule as a machine that reads one character class after another.
+r"""Describes each pretokenizer rule as a state machine that reads character classes.
 
-They say the same as the rules' published patterns; tests hold both together. Knows nothing about
-tables, bytes or devices; `pretokenizer_automaton` makes tables of them.
+Tests compare the machines with the rules' published patterns. `pretokenizer_automaton` makes tables
+of them.
 
 Outputs, for the character that begins at place i, the one before it at place p:
 
@@ -10,8 +10,9 @@ Outputs, for the character that begins at place i, the one before it at place p:
     COMMIT       a pretoken begins at the pending place, which is then forgotten
     MARK         i becomes the pending place, after any COMMIT of the same step
 
-MARK and COMMIT serve what only later characters decide: "\n  a" is "\n", " ", " a", but "\n  \na"
-is "\n  \n", "a". A state may forget the pending place: it then commits nothing before it marks.
+MARK and COMMIT are for borders that only later characters decide: "\n  a" is "\n", " ", " a", but
+"\n  \na" is "\n  \n", "a". A state may forget the pending place; then it does not COMMIT before
+the next MARK.
 
     reads   a      \n     blank          blank          a
     does    START  START  MARK                          COMMIT, START_PREV
@@ -30,7 +31,7 @@ from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS, Mask, cl
 
 START, START_PREV, MARK, COMMIT = 1, 2, 4, 8
 END = "end"  # The class that stands for the end of a text.
-FRESH = "fresh"  # The state where a pretoken begins whatever comes: a text's beginning is one.
+FRESH = "fresh"  # The state in which any character begins a pretoken, as in front of a text.
 
 Step = tuple[str, int]
 
@@ -50,25 +51,25 @@ class Rule:
 
 
 def of(characters: str) -> Mask:
-    """These characters."""
+    """Return the mask of some characters."""
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
     mask[[ord(character) for character in characters]] = True
     return mask
 
 
 def any_of(*names: str) -> Mask:
-    """The characters of these Unicode classes, as the engines have them."""
+    """Return the mask of the characters in any of these Unicode classes."""
     mask: Mask = np.logical_or.reduce([class_mask(name, "rust") for name in names])
     return mask
 
 
 def everything() -> Mask:
-    """All code points."""
+    """Return the mask of all code points."""
     return np.ones(NUM_CODE_POINTS, np.bool_)
 
 
 def then(outputs: int, step: Step) -> Step:
-    """A step that outputs more."""
+    """Return a step with more outputs."""
     return step[0], step[1] | outputs
 
 
@@ -79,14 +80,14 @@ CONTRACTIONS = {"s": "sdmt", "l": "l", "v": "vr", "e": "e"}  # 's 'd 'm 't 'll '
 
 
 def _contraction(state: str, kind: str) -> str | None:
-    """The state behind one more letter of a contraction; None where it is none.
+    """Return the state after one more letter of a contraction; None if there is no contraction.
 
-    States are "quote", "quote:word:l" (behind "'l"), "suffix:upper:v" (behind "a'V"); FRESH behind
+    States are "quote", "quote:word:l" (after "'l"), "suffix:upper:v" (after "a'V"), and FRESH after
     a whole contraction.
     """
-    letter, wanted = kind.partition(":")[2], {"l": "l", "v": "e"}.get(state[-1])
+    letter, last = kind.partition(":")[2], {"l": "l", "v": "e"}.get(state[-1])
     if ":" in state:
-        return FRESH if letter == wanted else None
+        return FRESH if letter == last else None
     return FRESH if letter == "s" else f"{state}:{kind}" if letter in ("l", "v") else None
 
 
@@ -153,7 +154,7 @@ class _Family:
         return classes | {"space": any_of("s"), "quote": of("'"), "sign": everything()}
 
     def begin(self, kind: str) -> str:
-        """The state behind the first character of a pretoken."""
+        """Return the state after the first character of a pretoken."""
         if kind == "quote":
             return "quote" if self.contractions == "apart" else "sign"
         state = kind.partition(":")[0]
@@ -178,7 +179,7 @@ class _Family:
         return self._other(state, kind)
 
     def _other(self, state: str, kind: str) -> Step:
-        """Behind digits, signs and line breaks."""
+        """Step after digits, signs and line breaks."""
         match state, kind:
             case ("digit 1" | "digit 2" | "digit 3", "digit") if int(state[-1]) < self.digits:
                 return f"digit {int(state[-1]) + 1}", 0
@@ -195,7 +196,7 @@ class _Family:
         return self.begin(kind), START
 
     def _space(self, state: str, kind: str) -> Step:
-        """Behind white space whose pretoken has no line break so far."""
+        """Step after white space whose pretoken has no line break so far."""
         if kind in SPACES or kind == "line":
             return kind, 0
         if kind.partition(":")[0] in WORDS:
@@ -205,7 +206,7 @@ class _Family:
         return self.begin(kind), START | START_PREV
 
     def _pending(self, state: str, kind: str) -> Step:
-        """Behind white space with a line break in it, the pending place behind the last one."""
+        """Step after white space with a line break; the pending place is behind the last one."""
         if kind in SPACES:
             return f"pending {kind}", 0
         if kind == "line":
@@ -215,7 +216,7 @@ class _Family:
         return then(COMMIT, self._space(state, kind))
 
     def _word(self, state: str, case: str) -> Step:
-        """Behind a letter: "upper" and "both" while capitals may follow, then "lower"."""
+        """Step after a letter: "upper" and "both" while capitals may follow, then "lower"."""
         if case == "quote":
             return ("suffix", MARK) if self.contractions == "suffix" else (self.begin(case), START)
         if not self.cased:
@@ -227,7 +228,7 @@ class _Family:
         return "both", 0
 
     def _both_upper(self, case: str, kind: str) -> Step:
-        """Behind "中A", which is one word before a small letter ("中Ab") and two before others."""
+        """Step after "中A", one word before a small letter ("中Ab") and two words before others."""
         if case in ("upper", "lower"):
             return {"upper": "both upper", "lower": "lower"}[case], 0
         if case in ("both", "mark"):
@@ -235,7 +236,7 @@ class _Family:
         return then(COMMIT, self.step("upper", kind))
 
     def _contraction(self, state: str, kind: str) -> Step:
-        """Behind a quote that may begin a contraction, and letters of it."""
+        """Step after a quote that may begin a contraction, and after letters of one."""
         contraction = _contraction(state, kind)
         if contraction is not None:
             return contraction, 0
@@ -245,7 +246,7 @@ class _Family:
         return back if first == "quote" else then(COMMIT, back)
 
 
-# deepseek_v3: three patterns, each inside what the one before left; their borders are text ends.
+# deepseek_v3: three patterns; each splits the pieces that the one before made.
 
 
 def _deepseek_classes() -> dict[str, Mask]:
@@ -285,7 +286,7 @@ def _deepseek_begin(kind: str) -> Step:
 
 
 def _deepseek_inside(state: str, kind: str) -> Step:
-    """A step of the third pattern."""
+    """Make a step of the third pattern."""
     letter, sign = kind in ("latin", "word"), kind in ("sign", "signs")
     if state.startswith("pending") and (kind in SPACES or kind == "line"):
         return _DEEPSEEK_SPACES.step(state, kind)

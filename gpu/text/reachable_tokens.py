@@ -1,7 +1,7 @@
-"""Which tokens the merges give for their own bytes, for all tokens of a vocabulary at once.
+"""Finds the tokens that merges reach: those that their own bytes encode to.
 
-Each round merges the pair of lowest rank, leftmost first, in every token: the definition, run on
-all tokens side by side. Knows no device.
+All tokens of a vocabulary are merged side by side. Each round merges one pair in each token: the
+leftmost one of the lowest rank, as BPE is defined.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NO_MERGE", "RankOf", "reachable_symbols"]
-
 Int64s = NDArray[np.int64]
 RankOf = Callable[[Int64s, Int64s], Int64s]
-"""Ranks int64[n] of pairs of symbols, NO_MERGE where they do not merge."""
+"""Maps symbols int64[n] and int64[n] to the ranks of their pairs, or NO_MERGE."""
 
 NO_MERGE = 1 << 32
 NUM_BYTES = 256
@@ -23,9 +21,9 @@ INDEX_BITS = 28
 
 
 def reachable_symbols(tokens: Sequence[bytes], rank_of: RankOf) -> Int64s:
-    """int64[T]: the symbol that the merges give for each token's bytes; -1 where it is several.
+    """Return int64[T]: the symbol that each token's bytes merge to; -1 where several remain.
 
-    A symbol is a byte's value, or 256 + the rank of the merge that gives it. No token is empty.
+    A symbol is a byte's value, or 256 + the rank of the merge that makes it. No token may be empty.
     """
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     symbols = np.frombuffer(b"".join(tokens), np.uint8).astype(np.int64)
@@ -60,7 +58,7 @@ def reachable_symbols(tokens: Sequence[bytes], rank_of: RankOf) -> Int64s:
 def _merge(
     symbols: Int64s, ranks: Int64s, place: Int64s, given: Int64s, rank_of: RankOf, lengths: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """Merge the symbols at `place` with their right neighbours; one in each token."""
+    """Merge the symbols at `place`, one in each token, with their right neighbours."""
     ends = np.cumsum(lengths)
     last = place + 2 == ends
     first = place == ends - lengths

@@ -171,7 +171,7 @@ def test_pairs_by_spines_are_those_by_trial(merges):
     assume(dna_pairs.in_order(rules))
     spelled = [token for token in rules.token_ids if set(token) <= set(b"ACG")]
     letters = {token: [rules.token_ids[bytes([letter])] for letter in token] for token in spelled}
-    runs = {token: dna_pairs.run_of(each, rules) for token, each in letters.items()}
+    runs = {token: dna_pairs.derivation_of(each, rules) for token, each in letters.items()}
     tokens = [token for token, run in runs.items() if run][:40]
     each = [letters[token] for token in tokens]
     fast = dna_pairs._by_spines([runs[token] for token in tokens], rules)
