@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 
 
 def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
-    """View little-endian bytes as an array.
+    """View little-endian bytes as an array of a dtype; `where` is their place in the message.
 
     Raises:
         InvalidRequest: the bytes are not a whole number of elements.
@@ -36,7 +36,11 @@ def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
 
 
 def read_offsets(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
-    """Read offsets int64[B + 1] from bytes, and check them with `check_offsets`."""
+    """Read offsets int64[B + 1] from bytes.
+
+    Raises:
+        InvalidRequest: the bytes are not int64, or the offsets do not fit `num_values`.
+    """
     return check_offsets(read_array(data, np.int64, where), num_values, where)
 
 
@@ -130,11 +134,13 @@ def truncated_messages(result: Result[Encoded]) -> list[pb.Truncated]:
     if result.output.num_tokens is None:
         return messages
     for row in range(result.begin, result.end):
-        if (cut := truncated_row(result, row)) is not None:
-            begin, end = cut["kept"]
-            number = row - result.begin
+        if (truncated := truncated_row(result, row)) is not None:
+            begin, end = truncated["kept"]
             message = pb.Truncated(
-                row=number, num_tokens=cut["num_tokens"], kept_begin=begin, kept_end=end
+                row=row - result.begin,
+                num_tokens=truncated["num_tokens"],
+                kept_begin=begin,
+                kept_end=end,
             )
             messages.append(message)
     return messages

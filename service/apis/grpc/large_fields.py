@@ -1,7 +1,7 @@
-"""Reads and writes large bytes fields without protobuf, which copies them twice or more.
+"""Reads and writes large fields of bytes without protobuf, which copies them twice or more.
 
-A message is a sequence of fields in any order, each a tag and a value, so a field can be cut out of
-a message, or put in front of it, without parsing the others.
+A message is a sequence of fields in any order, each a tag and a value. So one field can be cut out
+of a message, or put in front of it, without parsing the values of the others.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+VARINT = 0  # Wire types.
 LENGTH_DELIMITED = 2
-FIXED_BYTES = {1: 8, 5: 4}  # By wire type: 64 and 32 bits.
+FIXED_BYTES = {1: 8, 5: 4}  # The sizes of the wire types of 64 and 32 bits.
 
 
 def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
@@ -22,28 +23,30 @@ def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
     Raises:
         DecodeError: the bytes are not a valid message.
     """
-    view, place = memoryview(message), 0
-    found, rest = view[:0], []
+    view = memoryview(message)
+    value = view[:0]
+    rest: list[memoryview] = []
+    place = 0
     while place < len(view):
         begin = place
-        tag, place = _varint(view, place)
-        kind = tag & 7
-        if kind == LENGTH_DELIMITED:
-            size, place = _varint(view, place)
+        tag, place = _read_varint(view, place)
+        wire_type = tag & 7
+        if wire_type == LENGTH_DELIMITED:
+            size, place = _read_varint(view, place)
             place += size
-        elif kind == 0:
-            _, place = _varint(view, place)
-        elif kind in FIXED_BYTES:
-            place += FIXED_BYTES[kind]
+        elif wire_type == VARINT:
+            _, place = _read_varint(view, place)
+        elif wire_type in FIXED_BYTES:
+            place += FIXED_BYTES[wire_type]
         else:
-            raise DecodeError(f"wire type {kind}")
+            raise DecodeError(f"wire type {wire_type}")
         if place > len(view):
             raise DecodeError("the message ends inside of a field")
         if tag == number << 3 | LENGTH_DELIMITED:
-            found = view[place - size : place]
+            value = view[place - size : place]
         else:
             rest.append(view[begin:place])
-    return found, b"".join(rest)
+    return value, b"".join(rest)
 
 
 def with_field(number: int, value: Any, message: bytes) -> bytes:
@@ -51,15 +54,16 @@ def with_field(number: int, value: Any, message: bytes) -> bytes:
 
     Args:
         number: the number of the field.
-        value: any contiguous buffer.
+        value: any contiguous buffer; an empty one adds no field.
         message: the other fields, serialized.
     """
     view = memoryview(value).cast("B")
-    head = bytes([number << 3 | LENGTH_DELIMITED]) + _to_varint(len(view))
+    head = bytes([number << 3 | LENGTH_DELIMITED]) + _write_varint(len(view))
     return b"".join((head, view, message)) if len(view) else message
 
 
-def _varint(view: memoryview, place: int) -> tuple[int, int]:
+def _read_varint(view: memoryview, place: int) -> tuple[int, int]:
+    """Read the number at a place; return it, and the place behind it."""
     value = shift = 0
     while True:
         if place >= len(view) or shift > 63:
@@ -72,7 +76,7 @@ def _varint(view: memoryview, place: int) -> tuple[int, int]:
         shift += 7
 
 
-def _to_varint(value: int) -> bytes:
+def _write_varint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -1,7 +1,7 @@
 """Serves gRPC in the process and event loop that also serve HTTP.
 
-grpc.aio ─► method ─► function of the call ─► batcher
-└ deadlines, refusals and metrics are handled here for all calls
+grpc.aio ─► handler of the method ─► function of the call ─► batcher
+            └ handles deadlines, refusals and metrics for all calls
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -39,9 +39,7 @@ from service.security.scopes import find_key, find_method_scope
 
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
-HEALTH_PERIOD_S = 0.5
-Arrived = tuple[float, bytes]
-"""The perf_counter time at which a message arrived, and its bytes."""
+HEALTH_PERIOD_S = 0.5  # The seconds between two updates of the health state.
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Stream = Callable[[Call, Any], AsyncIterator[Any]]
@@ -49,7 +47,7 @@ Stream = Callable[[Call, Any], AsyncIterator[Any]]
 PARSERS: dict[str, Parse] = {
     pb.EncodeBatchRequest.DESCRIPTOR.full_name: TextsRequest.parse,
 }
-"""Parsers of the messages that protobuf alone would copy."""
+"""Parsers of the messages with large fields, by name; protobuf parses the others."""
 UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "Encode": tokenizer.encode,
     "EncodeBatch": tokenizer.encode_batch,
@@ -59,8 +57,16 @@ UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "Windows": tokenizer.windows,
     "ListVocabularies": vocabularies.list_vocabularies,
     "GetVocabulary": vocabularies.get_vocabulary,
+    "PutVocabulary": vocabularies.put_vocabulary,
     "DeleteVocabulary": vocabularies.delete_vocabulary,
 }
+
+
+class Arrival(NamedTuple):
+    """A message that arrived: the perf_counter time, and the bytes."""
+
+    time: float
+    data: bytes
 
 
 class GrpcServer:
@@ -96,12 +102,13 @@ class GrpcServer:
         """
         self._server.add_generic_rpc_handlers(self._handlers())
         add_HealthServicer_to_server(self._health, self._server)
-        names = (
+        names = [
             NAME,
             grpc_service.NAME,
             health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
-        )
-        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
+            reflection.SERVICE_NAME,
+        ]
+        reflection.enable_server_reflection(names, self._server)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             self.port = self._server.add_insecure_port(address)
@@ -118,7 +125,7 @@ class GrpcServer:
         await self._server.stop(grace_s)
 
     async def _watch_health(self) -> None:
-        """Keep grpc.health.v1 equal to /readyz, for the server and for each service."""
+        """Report the state of /readyz by grpc.health.v1, for the server and for each service."""
         states = health_pb2.HealthCheckResponse
         while True:
             state = states.NOT_SERVING if readiness(self.service) else states.SERVING
@@ -128,17 +135,31 @@ class GrpcServer:
 
     def _handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Make the handlers of all methods of both services."""
-        unary = {**UNARY, "PutVocabulary": vocabularies.put_vocabulary}
-        own_streams = {"EncodeStream": partial(tokenizer.encode_stream, self.service)}
-        own = self._service(NAME, pb, _bind(unary, self.service), own_streams)
-        streams = {"ModelStreamInfer": partial(grpc_service.stream_infer, self.oip)}
-        inference = _bind(grpc_service.UNARY, self.oip)
-        return own, self._service(grpc_service.NAME, inference_pb2, inference, streams)
+        native = self._make_handler(
+            NAME,
+            pb,
+            _bind(UNARY, self.service),
+            {"EncodeStream": partial(tokenizer.encode_stream, self.service)},
+        )
+        inference = self._make_handler(
+            grpc_service.NAME,
+            inference_pb2,
+            _bind(grpc_service.UNARY, self.oip),
+            {"ModelStreamInfer": partial(grpc_service.stream_infer, self.oip)},
+        )
+        return native, inference
 
-    def _service(
+    def _make_handler(
         self, name: str, messages: Any, unary: Mapping[str, Unary], streams: Mapping[str, Stream]
     ) -> grpc.GenericRpcHandler:
-        """Make the handlers of one service's methods."""
+        """Make the handler of one service, with a handler for each of its methods.
+
+        Args:
+            name: the full name of the service.
+            messages: the module of its messages.
+            unary: the functions of methods with one answer.
+            streams: the functions of methods with a stream of answers.
+        """
         described = messages.DESCRIPTOR.services_by_name[name.rsplit(".", 1)[1]]
         handlers = {}
         for method in described.methods:
@@ -163,18 +184,20 @@ class GrpcServer:
         The message is parsed only after the key and the scope were checked.
         """
 
-        async def answer(arrived: Arrived, context: grpc.aio.ServicerContext) -> bytes:
+        async def answer(arrival: Arrival, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
-                call.times.read, data = arrived
-                request = _parse(parse, data)
+                call.times.read = arrival.time
+                request = _parse(parse, arrival.data)
                 return self._message(call, await function(call, request))
 
         return answer
 
     def _client_stream(self, path: str, function: Unary, parse: Parse) -> Any:
-        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> bytes:
+        """Make the handler of a method with a stream of requests and one answer."""
+
+        async def answer(arrivals: Any, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
-                requests = self._requests(call, arriving, parse)
+                requests = self._requests(call, arrivals, parse)
                 response = await function(call, requests)
                 return self._message(call, response)
 
@@ -186,9 +209,9 @@ class GrpcServer:
         It sends answers instead of yielding them, so that a slow client can be detected.
         """
 
-        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> None:
+        async def answer(arrivals: Any, context: grpc.aio.ServicerContext) -> None:
             async with self._answering(path, context) as call:
-                requests = self._requests(call, arriving, parse)
+                requests = self._requests(call, arrivals, parse)
                 with self.service.streams.open_stream():
                     async for response in function(call, requests):
                         await self._send(context, _to_bytes(response))
@@ -196,22 +219,23 @@ class GrpcServer:
         return answer
 
     async def _requests(
-        self, call: Call, arriving: AsyncIterator[Arrived], parse: Parse
+        self, call: Call, arrivals: AsyncIterator[Arrival], parse: Parse
     ) -> AsyncIterator[Any]:
-        """Give the messages of a stream; raise if none comes for too long."""
-        idle_s, waiting = self.service.settings.stream_idle_timeout_s, aiter(arriving)
+        """Yield the messages of a stream; raise BodyTimeout if none comes for too long."""
+        idle_s, iterator = self.service.settings.stream_idle_timeout_s, aiter(arrivals)
         while True:
             try:
                 async with asyncio.timeout(idle_s):
-                    call.times.read, data = await anext(waiting)
+                    arrival = await anext(iterator)
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
                 raise make_body_timeout(idle_s) from error
-            yield _parse(parse, data)
+            call.times.read = arrival.time
+            yield _parse(parse, arrival.data)
 
     async def _send(self, context: grpc.aio.ServicerContext, data: bytes) -> None:
-        """Send an answer of a stream; raise if the client does not take it for too long."""
+        """Send an answer of a stream; raise DeadlinePassed if the client does not read it."""
         idle_s = self.service.settings.stream_idle_timeout_s
         try:
             async with asyncio.timeout(idle_s):
@@ -243,9 +267,8 @@ class GrpcServer:
         except Exception as error:
             refusal = as_service_error(error)
             call.refusal = refusal.code
-            self.service.observer.finish(
-                call, path, refusal.status
-            )  # Before the client has the status.
+            # Count the call before the client has the status.
+            self.service.observer.finish(call, path, refusal.status)
             await abort(context, refusal, call.request_id.decode())
         self.service.observer.finish(call, path, 200)
 
@@ -253,10 +276,10 @@ class GrpcServer:
         """Raise ServiceError if the service is stopping, or the key does not allow the call."""
         if self.service.draining:
             raise Draining("the service is stopping; ask another replica")
-        guard, needed = self.service.guard, find_method_scope(path)
+        guard, needed_scope = self.service.guard, find_method_scope(path)
         call.may = partial(guard.check, key)
-        if needed is not None:
-            client = guard.check(key, needed)
+        if needed_scope is not None:
+            client = guard.check(key, needed_scope)
             guard.limits.admit(client)
             CLIENT.set(client)
 
@@ -273,12 +296,12 @@ def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[st
     return {name: partial(function, state) for name, function in functions.items()}
 
 
-def _stamp_arrival(data: bytes) -> Arrived:
-    return perf_counter(), data
+def _stamp_arrival(data: bytes) -> Arrival:
+    return Arrival(perf_counter(), data)
 
 
 def _parse(parse: Parse, data: bytes) -> Any:
-    """Parse a message; grpc itself would report invalid bytes as an error of the server."""
+    """Parse a message, or raise BadBody; grpc would report a DecodeError as the server's fault."""
     try:
         return parse(data)
     except DecodeError as error:

@@ -33,7 +33,7 @@ DOMAIN = "warptok"
 async def abort(
     context: grpc.aio.ServicerContext, refusal: ServiceError, request_id: str
 ) -> NoReturn:
-    """End a call with a refusal."""
+    """End a call with the status of a refusal; the request id is one of the details."""
     await context.abort_with_status(rpc_status.to_status(_status(refusal, request_id)))
     raise AssertionError("abort_with_status raises")
 
@@ -60,17 +60,16 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
 
 
 def _field(where: str) -> str:
-    """Write a place as gRPC does: the JSON pointer /channel/5 becomes channel[5]."""
+    """Write a place as gRPC does.
+
+    Example: the JSON pointer /channel/5 becomes channel[5]; other places stay as they are.
+    """
     pointer, rest, place = where.partition(":")
     if not pointer.startswith("/"):
         return where
     first, *parts = pointer[1:].split("/")
-    return (
-        first
-        + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
-        + rest
-        + place
-    )
+    steps = [f"[{part}]" if part.isdigit() else f".{part}" for part in parts]
+    return first + "".join(steps) + rest + place
 
 
 def _pack(detail: error_details_pb2.ErrorInfo) -> any_pb2.Any:

@@ -1,14 +1,14 @@
 """Implements the token calls of warptok.v1.Tokenizer.
 
-Each call makes work for the batcher of its request, and a message of its result. Limits and
-refusals are those of HTTP; warptok.proto describes the messages.
+Each call makes a work item of its request, and a message of the result. Limits and refusals are
+those of HTTP; warptok.proto describes the messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,12 +59,12 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
     result = await service.batcher.run(work)
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "text")
-    ids, _, spans = _arrays(result, dtype)
+    rows = _select_rows(result, dtype)
     truncated = truncated_messages(result)
     return pb.EncodeResponse(
-        ids=ids.tobytes(),
-        num_tokens=len(ids),
-        spans=spans.tobytes() if spans is not None else b"",
+        ids=rows.ids.tobytes(),
+        num_tokens=len(rows.ids),
+        spans=rows.spans.tobytes() if rows.spans is not None else b"",
         engine=result.engine,
         digest=entry.vocabulary.digest,
         truncated=truncated[0] if truncated else None,
@@ -82,7 +82,7 @@ async def encode_batch(service: Service, call: Call, request: TextsRequest) -> b
 async def encode_stream(
     service: Service, call: Call, requests: AsyncIterator[TextsRequest]
 ) -> AsyncIterator[bytes]:
-    """Answer each request in order, while the next ones are read and encoded."""
+    """Answer each request in order, while the following ones are read and encoded."""
     running: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(READ_AHEAD)
     reading = asyncio.create_task(_read_stream(service, call, requests, running))
     service.batcher.num_streams += 1
@@ -94,8 +94,8 @@ async def encode_stream(
         service.batcher.num_streams -= 1
         reading.cancel()
         while not running.empty():
-            if (left := running.get_nowait()) is not None:
-                left.cancel()
+            if (task := running.get_nowait()) is not None:
+                task.cancel()
 
 
 async def _read_stream(
@@ -104,7 +104,11 @@ async def _read_stream(
     requests: AsyncIterator[TextsRequest],
     running: asyncio.Queue[asyncio.Task[bytes] | None],
 ) -> None:
-    """Start the requests of a stream; a refused one ends the stream after the earlier answers."""
+    """Start to encode each request of a stream; a refused one ends the stream.
+
+    The answers to earlier requests are sent before. The first request chooses the vocabulary and
+    the options of all.
+    """
     entry: LoadedVocabulary | None = None
     first = pb.EncodeBatchRequest()
     try:
@@ -146,7 +150,7 @@ async def decode(service: Service, call: Call, request: pb.DecodeRequest) -> pb.
     result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "ids")
-    data, _ = _decoded(result)
+    data, _ = _select_texts(result)
     return pb.DecodeResponse(text=data.tobytes(), engine=result.engine)
 
 
@@ -158,7 +162,7 @@ async def decode_batch(
     rows = IdRows(ids, read_offsets(request.offsets, len(ids)))
     check_rows(service, len(rows), "offsets")
     result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
-    data, offsets = _decoded(result)
+    data, offsets = _select_texts(result)
     return pb.DecodeBatchResponse(
         data=data.tobytes(),
         offsets=offsets.tobytes(),
@@ -204,7 +208,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
 
 
 def _channel(data: bytes, num_bases: int) -> list[float] | None:
-    """Read the channel, which has a value for each base; None without one.
+    """Read the channel, which has a value for each base; None if the request has no channel.
 
     Raises:
         InvalidRequest: there are more or fewer values than bases.
@@ -221,7 +225,7 @@ def _channel(data: bytes, num_bases: int) -> list[float] | None:
 async def _vocabulary(
     service: Service, name: str, options: pb.Options
 ) -> tuple[LoadedVocabulary, type[np.integer[Any]]]:
-    """Find the vocabulary and the dtype of a request, and check them against its options."""
+    """Return the vocabulary of a request and the dtype of the ids, checked against its options."""
     entry, dtype = await find_entry(service, name), read_dtype(options)
     check_digest(entry, options.if_digest or None)
     check_dtype(entry.vocabulary, np.dtype(dtype).name)
@@ -263,28 +267,40 @@ def _batch_response(
     entry: LoadedVocabulary, result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> bytes:
     """Serialize an EncodeBatchResponse; its ids are copied once."""
-    ids, offsets, spans = _arrays(result, dtype)
+    rows = _select_rows(result, dtype)
     message = pb.EncodeBatchResponse(
-        offsets=offsets.tobytes(),
-        spans=spans.tobytes() if spans is not None else b"",
+        offsets=rows.offsets.tobytes(),
+        spans=rows.spans.tobytes() if rows.spans is not None else b"",
         engine=result.engine,
         digest=entry.vocabulary.digest,
         truncated=truncated_messages(result),
         errors=error_messages(result.row_errors()),
     )
     number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
-    return with_field(number, np.ascontiguousarray(ids).data, message.SerializeToString())
+    return with_field(number, np.ascontiguousarray(rows.ids).data, message.SerializeToString())
 
 
-def _arrays(
-    result: Result[Encoded], dtype: type[np.integer[Any]]
-) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Select the ids, offsets and spans of a request's own rows."""
+class _Rows(NamedTuple):
+    """The encoded rows of one request.
+
+    Attributes:
+        ids: the ids [T] of all rows.
+        offsets: int64[B + 1], where each row begins.
+        spans: int64[T, 2], begin and end of each id in its text; None if not requested.
+    """
+
+    ids: NDArray[np.integer[Any]]
+    offsets: NDArray[np.int64]
+    spans: NDArray[np.int64] | None
+
+
+def _select_rows(result: Result[Encoded], dtype: type[np.integer[Any]]) -> _Rows:
+    """Select the rows of a request from the result of its batch."""
     encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     begin, end = int(offsets[0]), int(offsets[-1])
     spans = None if encoded.spans is None else encoded.spans[begin:end]
-    return encoded.ids[begin:end].astype(dtype, copy=False), offsets - begin, spans
+    return _Rows(encoded.ids[begin:end].astype(dtype, copy=False), offsets - begin, spans)
 
 
 async def _decode(
@@ -294,7 +310,8 @@ async def _decode(
     return await service.batcher.run(make_decode_work(service, call, entry, rows, skip))
 
 
-def _decoded(result: Result[Decoded]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _select_texts(result: Result[Decoded]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Select the texts of a request, uint8, and their offsets int64[B + 1]."""
     decoded = result.output
     offsets = decoded.offsets[result.begin : result.end + 1]
     return decoded.data[offsets[0] : offsets[-1]], offsets - offsets[0]

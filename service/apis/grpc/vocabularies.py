@@ -17,8 +17,8 @@ async def list_vocabularies(
     service: Service, call: Call, request: pb.ListVocabulariesRequest
 ) -> pb.ListVocabulariesResponse:
     """List all vocabularies, loaded or not."""
-    known = list(service.registry.known.values())
-    messages = [vocabulary_message(report(service.registry, each)) for each in known]
+    registry = service.registry
+    messages = [vocabulary_message(report(registry, each)) for each in [*registry.known.values()]]
     return pb.ListVocabulariesResponse(vocabularies=messages)
 
 
@@ -32,7 +32,7 @@ async def get_vocabulary(
 async def put_vocabulary(
     service: Service, call: Call, requests: AsyncIterator[pb.PutVocabularyRequest]
 ) -> pb.PutVocabularyResponse:
-    """Register an uploaded vocabulary, whose files arrive in pieces."""
+    """Register an uploaded vocabulary, whose files come in pieces, several for each file."""
     first: pb.PutVocabularyRequest | None = None
     files: dict[str, bytearray] = {}
     limit, size = service.settings.max_vocabulary_bytes, 0
