@@ -86,14 +86,8 @@ class EncodeRequest(Strict):
         )
 
 
-class EncodeBatchRequest(Strict):
-    """Many texts; an option given as a list has one value for each of them."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"vocabulary": "gpt2", "texts": ["Hello", "world"], "padding": None}]
-        }
-    )
+class TextListRequest(Strict):
+    """Many texts; an option that is a list has one value for each text."""
 
     vocabulary: str = Field(description=VOCABULARY)
     texts: Texts = Field(description="The texts or sequences.")
@@ -101,12 +95,23 @@ class EncodeBatchRequest(Strict):
     special: Special | list[Special] = Field("match", description=SPECIAL)
     max_length: Length | list[Length | None] | None = Field(None, description=MAX_LENGTH)
     truncation_side: Side | list[Side] = Field("right", description=TRUNCATION)
-    return_offsets: Unit | list[Unit | None] | None = Field(None, description=OFFSETS)
-    return_tokens: bool | list[bool] = Field(False, description=TOKENS)
     reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
     circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
-    dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+class EncodeBatchRequest(TextListRequest):
+    """Many texts; an option that is a list has one value for each text."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"vocabulary": "gpt2", "texts": ["Hello", "world"], "padding": None}]
+        }
+    )
+
+    return_offsets: Unit | list[Unit | None] | None = Field(None, description=OFFSETS)
+    return_tokens: bool | list[bool] = Field(False, description=TOKENS)
+    dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     padding: Literal["longest"] | Annotated[int, Field(ge=0, le=1_048_576)] | None = Field(
         None,
         description="Pad every row to the longest one, or to this many ids; null: ragged rows.",
@@ -119,22 +124,12 @@ class EncodeBatchRequest(Strict):
     )
 
 
-class CountRequest(Strict):
+class CountRequest(TextListRequest):
     """Texts whose ids are only counted; they are never written out."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"vocabulary": "gpt2", "texts": ["Hello, world!"]}]}
     )
-
-    vocabulary: str = Field(description=VOCABULARY)
-    texts: Texts = Field(description="The texts or sequences.")
-    add_special_tokens: bool | list[bool] = Field(True, description=ADD_SPECIAL)
-    special: Special | list[Special] = Field("match", description=SPECIAL)
-    max_length: Length | list[Length | None] | None = Field(None, description=MAX_LENGTH)
-    truncation_side: Side | list[Side] = Field("right", description=TRUNCATION)
-    reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
-    circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
-    if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
 SKIP_SPECIAL = "Leave out special tokens."
