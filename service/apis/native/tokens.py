@@ -1,10 +1,11 @@
-"""FastAPI's declaration of the native calls, and their bodies that are no JSON.
+"""Declares the native token calls to FastAPI, and answers those whose bodies are not JSON.
 
-Those that are JSON are answered in front of it (asgi_fast_path.py).
+asgi_fast_path.py answers JSON bodies before FastAPI gets the request.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -25,151 +26,157 @@ from service.operations.query_schemas import BatchQuery
 
 router = APIRouter(tags=["tokens"])
 
-
-BULK: dict[tuple[str, str], type[StreamedResponse]] = {
-    ("/v1/encode", "application/octet-stream"): BulkText,
-    ("/v1/encode", "text/plain"): BulkText,
-    ("/v1/encode/batch", MEDIA_TYPE): BulkArrow,
+BULK: dict[str, dict[str, type[StreamedResponse]]] = {
+    "/v1/encode": {"application/octet-stream": BulkText, "text/plain": BulkText},
+    "/v1/encode/batch": {MEDIA_TYPE: BulkArrow},
 }
-FASTA = "/v1/encode/fasta"
-"""Bodies that are no JSON, by path and media type."""
+"""The responses to bodies that are not JSON, by path and media type."""
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+REFUSALS = refusals(400, 404, 412, 413, 415, 422, 429, 503, 504)
+Handler = Callable[..., Any]
 
 
-def _unsupported(path: str, given: str) -> UnsupportedFormat:
-    read = ["application/json", *(media_type for own, media_type in BULK if own == path)]
-    return UnsupportedFormat(f"send {' or '.join(read)}, not {given or 'nothing'}", "Content-Type")
+def _describe_query(query: type[BatchQuery], note: str = "") -> list[dict[str, Any]]:
+    """Describe the options in a query string for openapi.json.
 
-
-def _parameters(path: str) -> dict[str, Any]:
-    """What openapi.json says of the query string, which only bulk bodies have."""
-    query = next((call.query_model for (own, _), call in BULK.items() if own == path), None)
-    return {} if query is None else _query_parameters(query, "With a bulk body. ")
-
-
-def _query_parameters(query: type[BatchQuery], note: str = "") -> dict[str, Any]:
+    Args:
+        query: the model of the options.
+        note: begins the description of each option; if there is one, no option is required.
+    """
     schema = query.model_json_schema()
     required = [] if note else schema.get("required", [])
-    return {
-        "parameters": [
-            {
-                "name": name,
-                "in": "query",
-                "required": name in required,
-                "description": note + each.pop("description"),
-                "schema": each,
-            }
-            for name, each in schema["properties"].items()
-        ]
-    }
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": note + field.pop("description"),
+            "schema": field,
+        }
+        for name, field in schema["properties"].items()
+    ]
 
 
-def _declare(path: str, request_model: type[BaseModel]) -> dict[str, Any]:
-    """Describe a call's body and its refusals, as FastAPI's decorators take them."""
-    schema = request_model.model_json_schema(ref_template="#/components/schemas/{model}")
+def _post(
+    path: str, summary: str, request: type[BaseModel], response: type[BaseModel]
+) -> Callable[[Handler], Handler]:
+    """Declare a call: its JSON body and answer, its bulk bodies, and their options.
+
+    Args:
+        path: the path of the call.
+        summary: what it does, for openapi.json.
+        request: the model of the JSON body.
+        response: the model of the JSON answer.
+    """
+    schema = request.model_json_schema(ref_template="#/components/schemas/{model}")
     content: dict[str, Any] = {"application/json": {"schema": schema}}
-    binary = {"schema": {"type": "string", "format": "binary"}}
-    content |= {media_type: binary for own, media_type in BULK if own == path}
-    return {
-        "responses": refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
-        "openapi_extra": {
-            "requestBody": {"required": True, "content": content},
-            **_parameters(path),
-        },
-    }
+    described: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    for media_type, bulk in BULK.get(path, {}).items():
+        content[media_type] = BINARY
+        described["parameters"] = _describe_query(bulk.query_model, "With a bulk body. ")
+    return router.post(
+        path,
+        summary=summary,
+        response_model=response,
+        responses=REFUSALS,
+        openapi_extra=described,
+    )
 
 
 def _answer_bulk(service: Service, request: Request) -> Response:
-    """Answer a body that is no JSON; the fast path has taken those that are."""
-    path = request.scope["path"]
+    """Answer a request whose body is not JSON.
+
+    Raises:
+        UnsupportedFormat: the path does not accept the media type.
+    """
+    responses = BULK.get(request.scope["path"], {})
     media_type = get_call(request.scope).media_type.decode("latin-1")
-    bulk = BULK.get((path, media_type))
-    if bulk is None:
-        raise _unsupported(path, media_type)
-    return bulk(service, request)
+    if media_type not in responses:
+        accepted = " or ".join(["application/json", *responses])
+        message = f"send {accepted}, not {media_type or 'nothing'}"
+        raise UnsupportedFormat(message, "Content-Type")
+    return responses[media_type](service, request)
 
 
-@router.post(
+@_post(
     "/v1/encode",
-    summary="The ids of one text",
-    response_model=schemas.EncodeResponse,
-    **_declare("/v1/encode", schemas.EncodeRequest),
+    "The ids of one text",
+    schemas.EncodeRequest,
+    schemas.EncodeResponse,
 )
 async def encode(service: ServiceDep, request: Request) -> Response:
-    """The text stands in JSON, or is the body itself, with the options in the query string."""
+    """The text is a field of JSON, or the body itself, with the options in the query string."""
     return _answer_bulk(service, request)
 
 
-@router.post(
+@_post(
     "/v1/encode/batch",
-    summary="The ids of many texts; a refused row leaves the others answered",
-    response_model=schemas.EncodeBatchResponse,
-    **_declare("/v1/encode/batch", schemas.EncodeBatchRequest),
+    "The ids of many texts; a refused row leaves the others answered",
+    schemas.EncodeBatchRequest,
+    schemas.EncodeBatchResponse,
 )
 async def encode_batch(service: ServiceDep, request: Request) -> Response:
-    """The texts stand in JSON, or are the rows of an Arrow stream."""
+    """The texts are a field of JSON, or the rows of an Arrow stream."""
     return _answer_bulk(service, request)
 
 
-@router.post(
+@_post(
     "/v1/count",
-    summary="How many ids each text has; they are never written out",
-    response_model=schemas.CountResponse,
-    **_declare("/v1/count", schemas.CountRequest),
+    "How many ids each text has; they are never written out",
+    schemas.CountRequest,
+    schemas.CountResponse,
 )
 async def count(service: ServiceDep, request: Request) -> Response:
-    """The texts stand in JSON."""
+    """The texts are a field of JSON."""
     return _answer_bulk(service, request)
 
 
-@router.post(
+@_post(
     "/v1/decode",
-    summary="The text of one row of ids",
-    response_model=schemas.DecodeResponse,
-    **_declare("/v1/decode", schemas.DecodeRequest),
+    "The text of one row of ids",
+    schemas.DecodeRequest,
+    schemas.DecodeResponse,
 )
 async def decode(service: ServiceDep, request: Request) -> Response:
-    """The ids stand in JSON."""
+    """The ids are a field of JSON."""
     return _answer_bulk(service, request)
 
 
-@router.post(
+@_post(
     "/v1/decode/batch",
-    summary="The text of each row of ids; a refused row leaves the others answered",
-    response_model=schemas.DecodeBatchResponse,
-    **_declare("/v1/decode/batch", schemas.DecodeBatchRequest),
+    "The text of each row of ids; a refused row leaves the others answered",
+    schemas.DecodeBatchRequest,
+    schemas.DecodeBatchResponse,
 )
 async def decode_batch(service: ServiceDep, request: Request) -> Response:
-    """The rows stand in JSON."""
+    """The rows are a field of JSON."""
     return _answer_bulk(service, request)
 
 
-@router.post(
+@_post(
     "/v1/windows",
-    summary="Overlapping windows over the tokens of one sequence",
-    response_model=schemas.WindowsResponse,
-    **_declare("/v1/windows", schemas.WindowsRequest),
+    "Overlapping windows over the tokens of one sequence",
+    schemas.WindowsRequest,
+    schemas.WindowsResponse,
 )
 async def windows(service: ServiceDep, request: Request) -> Response:
-    """The sequence stands in JSON."""
+    """The sequence is a field of JSON."""
     return _answer_bulk(service, request)
 
 
 @router.post(
-    FASTA,
+    "/v1/encode/fasta",
     summary="The ids of the records of a FASTA or FASTQ file, or windows over them",
     response_class=Response,
     responses={
         200: {"description": "An Arrow stream.", "content": {MEDIA_TYPE: {}}},
-        **refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
+        **REFUSALS,
     },
     openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"text/x-fasta": {"schema": {"type": "string", "format": "binary"}}},
-        },
-        **_query_parameters(FastaQuery),
+        "requestBody": {"required": True, "content": {"text/x-fasta": BINARY}},
+        "parameters": _describe_query(FastaQuery),
     },
 )
 async def encode_fasta(service: ServiceDep, request: Request) -> Response:
-    """Records are read, encoded and sent as they come; whatever the Content-Type says."""
+    """Records are read, encoded and sent while the body arrives; any Content-Type is accepted."""
     return BulkFasta(service, request)
