@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.apis.native.training_upload import gathered, max_upload_bytes
+from service.apis.native.training_upload import gather_pieces, max_upload_bytes
 from service.core.errors import TooManyJobs, disk_errors
 from service.core.settings import Settings
 from service.http.request_body import body_pieces
@@ -63,7 +63,7 @@ class Spool:
                 limit, idle_s = max_upload_bytes(settings), settings.stream_idle_timeout_s
                 pieces = body_pieces(receive, None, limit, "max_corpus_bytes", idle_s)
                 with disk_errors():
-                    async for data in gathered(pieces):
+                    async for data in gather_pieces(pieces):
                         await asyncio.to_thread(file.write, data)
                     file.flush()
                 yield Path(file.name)

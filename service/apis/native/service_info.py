@@ -1,4 +1,4 @@
-"""Probes (HEAD as GET), metrics, what this service is, and the playground page."""
+"""Answers health checks, by GET and HEAD, and has the metrics, /v1/info and the playground page."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ CONTENT_POLICY = (
 
 
 class Live(BaseModel):
-    """The process answers."""
+    """The answer of a process that runs."""
 
     live: bool = True
 
 
 class Ready(BaseModel):
-    """Whether requests should come here, and if not why."""
+    """Whether the service is ready for requests, and if not why."""
 
     ready: bool
-    reasons: list[str] = Field(description="Why not; empty when ready.")
+    reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
 
 
 @router.head("/livez", include_in_schema=False)
 @router.get("/livez")
 async def livez() -> Live:
-    """Whether the process and its event loop are alive."""
+    """Report that the process and its event loop run."""
     return Live()
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz", responses={503: {"model": Ready, "description": "Not now."}})
+@router.get("/readyz", responses={503: {"model": Ready, "description": "Not ready."}})
 async def readyz(service: ServiceDep, response: Response) -> Ready:
-    """Whether this replica wants requests: 503 while starting, draining or above high water."""
+    """Report whether this replica is ready: 503 while it starts, drains or has a long queue."""
     reasons = readiness(service)
     response.status_code = 503 if reasons else 200
     return Ready(ready=not reasons, reasons=reasons)
@@ -54,7 +54,7 @@ async def readyz(service: ServiceDep, response: Response) -> Ready:
 @router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response)
 async def metrics(service: ServiceDep, request: Request) -> Response:
-    """Everything that is counted, for Prometheus; 404 where that has a port of its own."""
+    """Return the metrics in a format of Prometheus; 404 if they have a separate port."""
     if service.settings.metrics_port is not None:
         raise HTTPException(404, "metrics have a port of their own (metrics_port)")
     accept = request.headers.get("accept", "")
@@ -67,7 +67,7 @@ async def metrics(service: ServiceDep, request: Request) -> Response:
 
 @router.get("/v1/info")
 async def info(service: ServiceDep) -> dict[str, Any]:
-    """Version, engines, limits and how batches are made."""
+    """Return the version, the engines, the limits and how batches are made."""
     settings, status = service.settings, service.engine.status()
     limits = {
         name: getattr(settings, name)
@@ -95,6 +95,6 @@ async def info(service: ServiceDep) -> dict[str, Any]:
 
 @router.get("/", include_in_schema=False)
 async def playground() -> HTMLResponse:
-    """The page to try vocabularies on."""
+    """Return the page on which vocabularies can be tried."""
     headers = {"content-security-policy": CONTENT_POLICY, "x-content-type-options": "nosniff"}
     return HTMLResponse(PLAYGROUND.read_text(encoding="utf-8"), headers=headers)

@@ -1,4 +1,4 @@
-"""Training jobs over HTTP: create, look at, resume, cancel, forget."""
+"""The routes of training jobs: create, list, show, resume, cancel and delete."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ router = APIRouter(
     responses=refusals(403, 422),
     dependencies=[DECLARED_ONLY],
 )
-OBJECT = "parameters"  # The field that holds the others as an object.
+OBJECT = "parameters"  # The form field that may hold the other fields as one JSON object.
 
 
 async def get_training(request: Request) -> TrainingJobs:
-    """Get the training jobs of a request's application."""
+    """Return the training jobs of a request's application."""
     training: TrainingJobs = request.app.state.training
     return training
 
@@ -40,11 +40,11 @@ TrainingDep = Annotated[TrainingJobs, Depends(get_training)]
 
 
 def _form_schema() -> dict[str, Any]:
-    """The parts of an upload, as openapi.json shows them."""
+    """Describe the parts of an upload for openapi.json."""
     schema = TrainingParameters.model_json_schema()
     binary = {"type": "string", "format": "binary"}
     files = {
-        "corpus": "FASTA, FASTQ or text, gzip or not; may be there several times.",
+        "corpus": "FASTA, FASTQ or text, gzip or not; there may be several.",
         "motifs": "FASTA, TSV, JSON, or one on a line: sequence, name, weight.",
         "confidence": "From 0 to 1 for each base: a line >name, then numbers.",
     }
@@ -66,10 +66,10 @@ def _form_schema() -> dict[str, Any]:
 async def create_training_job(
     service: ServiceDep, training: TrainingDep, request: Request, response: Response
 ) -> TrainingJob:
-    """Learn a vocabulary from an uploaded corpus; it waits for its turn.
+    """Queue a job that learns a vocabulary from an uploaded corpus.
 
-    BPE, and GeneticBPE where there are motifs or a seed region. What is learnt gets the name that
-    `vocabulary` says.
+    It learns BPE, or GeneticBPE if there are motifs or a seed region. `vocabulary` is the name of
+    the vocabulary that it learns.
     """
     settings, headers = service.settings, request.headers
     max_bytes = max_upload_bytes(settings)
@@ -95,7 +95,11 @@ async def create_training_job(
 
 
 def _parameters(fields: dict[str, str]) -> TrainingParameters:
-    """What the fields say; those of the object `parameters`, and others beside it."""
+    """Parse the form fields: those of the object `parameters`, and the others.
+
+    Raises:
+        InvalidRequest: the object is not valid, or a field is wrong or repeated.
+    """
     values: dict[str, Any] = dict(fields)
     try:
         given = json.loads(values.pop(OBJECT, "{}"))
@@ -103,8 +107,8 @@ def _parameters(fields: dict[str, str]) -> TrainingParameters:
         raise InvalidRequest(f"is no JSON: {error}", f"/{OBJECT}") from error
     if not isinstance(given, dict):
         raise InvalidRequest("must be an object", f"/{OBJECT}")
-    if twice := sorted(given.keys() & values.keys()):
-        raise InvalidRequest("is there twice", f"/{twice[0]}")
+    if repeated := sorted(given.keys() & values.keys()):
+        raise InvalidRequest("is there twice", f"/{repeated[0]}")
     try:
         return TrainingParameters.model_validate(given | values)
     except ValidationError as error:
@@ -112,7 +116,7 @@ def _parameters(fields: dict[str, str]) -> TrainingParameters:
 
 
 def _check_options(parameters: TrainingParameters, has_motifs: bool) -> None:
-    """Raises InvalidRequest, with every option that is wrong."""
+    """Raise InvalidRequest if options of the training are wrong, with each of them."""
     try:
         parameters.options()
     except VocabularyError as error:
@@ -130,8 +134,21 @@ def _check_name(
     replace: bool,
     own_id: str = "",
 ) -> None:
-    """Raises where a job may not give its vocabulary this name, or another one will."""
-    if replace:  # Who may train may not yet change what others use.
+    """Check that a job may give its vocabulary a name.
+
+    Args:
+        service: the service.
+        training: the training jobs.
+        request: the request, whose key must have the scope `manage` if `replace` is set.
+        name: the name.
+        replace: whether the job may replace a vocabulary of this name.
+        own_id: the id of a job that is resumed; "" for a new one.
+
+    Raises:
+        ServiceError: the key may not replace vocabularies, or the name is in use, or another job
+            will use it.
+    """
+    if replace:
         service.guard.check(find_key(request.scope["headers"]), "manage")
     try:
         service.get_host().registry.check_free(name, None, replace)
@@ -145,13 +162,13 @@ def _check_name(
 
 @router.get("")
 async def list_training_jobs(training: TrainingDep) -> TrainingJobList:
-    """All training jobs that are known, the oldest first."""
+    """List all training jobs, the oldest first."""
     return TrainingJobList(jobs=training.store.jobs())
 
 
 @router.get("/{id}", responses=refusals(404))
 async def get_training_job(training: TrainingDep, id: str) -> TrainingJob:
-    """One training job: its state, how far it is, what it has learnt."""
+    """Describe one training job: its state, its progress, and what it has learnt."""
     return training.store.find(id)
 
 
@@ -162,9 +179,9 @@ async def resume_training_job(
     request: Request,
     id: str,
     vocabulary: Annotated[str | None, Query(description="Another name for what it learns.")] = None,
-    replace: Annotated[bool | None, Query(description="null: as it was.")] = None,
+    replace: Annotated[bool | None, Query(description="null: as in the first request.")] = None,
 ) -> TrainingJob:
-    """Queue an interrupted job again; it goes on where it was last saved."""
+    """Queue an interrupted job again; it continues from its last saved state."""
     job = training.store.find(id)
     name = job.vocabulary if vocabulary is None else vocabulary
     replaces = job.parameters.replace if replace is None else replace
@@ -175,5 +192,5 @@ async def resume_training_job(
 
 @router.delete("/{id}", status_code=204, responses=refusals(404, 409))
 async def delete_training_job(training: TrainingDep, id: str) -> None:
-    """Cancel a job, which is then listed as cancelled; forget it where it has ended."""
+    """Cancel a job, which is then listed as cancelled; delete a job that has ended."""
     training.cancel(training.store.find(id))

@@ -1,7 +1,7 @@
-"""A multipart upload of a training job: files go to disk while they arrive, fields are kept.
+"""Receives the multipart upload of a training job: writes files to disk while they arrive.
 
-Pieces are parsed and written in a thread, so that neither a large corpus nor a slow disk holds the
-loop. Every part has its limit, which its refusal names.
+A thread parses and writes the pieces, so that neither a large corpus nor a slow disk blocks the
+event loop. Each part has a limit, which the refusal names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
@@ -19,21 +19,21 @@ from python_multipart.multipart import parse_options_header
 from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat, disk_errors
 from service.core.settings import Settings
 
-FILES = ("corpus", "motifs", "confidence")
-FIELD_BYTES = 1 << 16
+FILES = ("corpus", "motifs", "confidence")  # The parts that are files; the others are fields.
+FIELD_BYTES = 1 << 16  # The most bytes of a field.
 MAX_PARTS = 64
 GATHERED_BYTES = 1 << 20
-FORM_BYTES = 1 << 20  # What a form takes beside its files.
+FORM_BYTES = 1 << 20  # The most bytes of a form beside its files.
 
 
 @dataclass(slots=True)
 class Uploaded:
-    """What came.
+    """A received upload.
 
     Attributes:
-        fields: the texts of all parts that are no files.
-        num_files: parts of each of FILES.
-        corpus_bytes: bytes of all parts called corpus.
+        fields: the texts of the fields, by name.
+        num_files: the number of parts with each name of FILES.
+        corpus_bytes: the bytes of all parts called corpus.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -47,8 +47,8 @@ async def receive_upload(
     """Write the files of an upload into a folder: corpus.0, corpus.1, ..., motifs, confidence.
 
     Raises:
-        UnsupportedFormat, BadBody: it is no multipart/form-data, or a damaged one.
-        InvalidRequest: a part is there twice, or has no name, or there is no corpus.
+        UnsupportedFormat, BadBody: the body is no multipart/form-data, or damaged.
+        InvalidRequest: a part is repeated or has no name, or there is no corpus.
         TooLarge: a part is above its limit.
         NoSpace: the disk is full.
     """
@@ -61,7 +61,7 @@ async def receive_upload(
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
         with disk_errors():
-            async for data in gathered(pieces):
+            async for data in gather_pieces(pieces):
                 await asyncio.to_thread(parser.write, data)
         parts.check_whole()
     except FormParserError as error:
@@ -72,25 +72,34 @@ async def receive_upload(
 
 
 def max_upload_bytes(settings: Settings) -> int:
-    """The most that an upload with all its parts may have."""
+    """Return the most bytes of an upload with all its parts."""
     return 2 * settings.max_corpus_bytes + settings.max_vocabulary_bytes + FORM_BYTES
 
 
-async def gathered(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in larger pieces, each worth a call of a thread."""
-    waiting, size = [], 0
+async def gather_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Join pieces to larger ones of about GATHERED_BYTES, each worth the call of a thread."""
+    gathered: list[bytes] = []
+    size = 0
     async for piece in pieces:
-        waiting.append(piece)
+        gathered.append(piece)
         size += len(piece)
         if size >= GATHERED_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
+class _Limit(NamedTuple):
+    """The size of a part, its limit in bytes, and the setting of the limit, "" if there is none."""
+
+    num_bytes: int
+    max_bytes: int
+    setting: str
 
 
 class _Parts:
-    """What the parser finds, part by part."""
+    """Writes the parts that a parser finds: files to a folder, and fields to `uploaded`."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.uploaded = Uploaded()
@@ -107,7 +116,7 @@ class _Parts:
         self._has_ended = False
 
     def callbacks(self) -> dict[str, object]:
-        """By the parser's names for them."""
+        """Return the methods that the parser calls, by its names for them."""
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._add_header,
@@ -120,7 +129,7 @@ class _Parts:
         }
 
     def check_whole(self) -> None:
-        """Raises where the body has ended too early, or holds no corpus."""
+        """Raise ServiceError if the body has ended too early, or there is no corpus."""
         if not self._has_ended:
             raise BadBody("the multipart body ends too early")
         if not self.uploaded.num_files["corpus"]:
@@ -179,15 +188,22 @@ class _Parts:
             self._text += memoryview(data)[begin:end]
 
     def _check_size(self) -> None:
+        limit = self._find_limit()
+        if limit.num_bytes > limit.max_bytes:
+            setting = f" ({limit.setting})" if limit.setting else ""
+            raise TooLarge(f"more than {limit.max_bytes} bytes{setting}", f"/{self._name}")
+
+    def _find_limit(self) -> _Limit:
+        """Return the limit of the current part; that of a corpus is for all its files together."""
         settings = self._settings
-        size, limit, setting = {
-            "corpus": (self.uploaded.corpus_bytes, settings.max_corpus_bytes, "max_corpus_bytes"),
-            "confidence": (self._num_bytes, settings.max_corpus_bytes, "max_corpus_bytes"),
-            "motifs": (self._num_bytes, settings.max_vocabulary_bytes, "max_vocabulary_bytes"),
-        }.get(self._name, (self._num_bytes, FIELD_BYTES, ""))
-        if size > limit:
-            named = f" ({setting})" if setting else ""
-            raise TooLarge(f"more than {limit} bytes{named}", f"/{self._name}")
+        if self._name == "corpus":
+            num_bytes = self.uploaded.corpus_bytes
+            return _Limit(num_bytes, settings.max_corpus_bytes, "max_corpus_bytes")
+        if self._name == "confidence":
+            return _Limit(self._num_bytes, settings.max_corpus_bytes, "max_corpus_bytes")
+        if self._name == "motifs":
+            return _Limit(self._num_bytes, settings.max_vocabulary_bytes, "max_vocabulary_bytes")
+        return _Limit(self._num_bytes, FIELD_BYTES, "")
 
     def _end_part(self) -> None:
         if self._file is not None:

@@ -1,4 +1,4 @@
-"""Vocabularies over HTTP: list, look at, download, upload, delete, verify, load and unload."""
+"""The routes of vocabularies: list, show, download, upload, delete, verify, load and unload."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ async def _in_thread(
 
 @router.get("")
 async def list_vocabularies(service: ServiceDep) -> VocabularyList:
-    """All vocabularies that have a name, loaded or not."""
-    known = list(service.registry.known.values())
-    return VocabularyList(vocabularies=[report(service.registry, each) for each in known])
+    """List all vocabularies, loaded or not."""
+    vocabularies = list(service.registry.known.values())
+    return VocabularyList(vocabularies=[report(service.registry, each) for each in vocabularies])
 
 
 @router.get("/{name}", response_model=VocabularyReport, responses=refusals(415))
@@ -65,7 +65,7 @@ async def get_vocabulary(
         Query(description="Download it as: " + ", ".join(formats.FORMATS)),
     ] = None,
 ) -> VocabularyReport | Response:
-    """One vocabulary, or its file in another format."""
+    """Describe a vocabulary, or download it in a format."""
     if format is None:
         return report(service.registry, service.registry.find(name))
     if format not in formats.FORMATS:
@@ -73,10 +73,9 @@ async def get_vocabulary(
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
     entry = await service.registry.loaded(name)
     files = await _in_thread(formats.write_vocabulary, entry.vocabulary, format)
-    if len(files) == 1:
-        (file_name, content), *_ = files.items()
-    else:
-        file_name, content = f"{name}.zip", _zip(files)
+    if len(files) > 1:
+        files = {f"{name}.zip": _zip(files)}
+    [(file_name, content)] = files.items()
     headers = {"content-disposition": f'attachment; filename="{file_name}"'}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -107,8 +106,8 @@ async def put_vocabulary(
 ) -> VocabularyReport:
     """Upload a vocabulary: one file as the body, or several as multipart/form-data.
 
-    201: it is new; 200: the name meant the same vocabulary already; 409: it means another one
-    (`replace=true` swaps it, and requests that are running finish on the old one).
+    201: it is new; 200: the same vocabulary already had this name; 409: another vocabulary has the
+    name (`replace=true` replaces it, and running requests finish with the old one).
     """
     files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
     specials = None if special_tokens is None else _special_tokens(special_tokens)
@@ -126,7 +125,12 @@ def _special_tokens(text: str) -> dict[str, int]:
 
 
 async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, bytes]:
-    """The uploaded files by name; the limit holds for all of them together, while reading."""
+    """Read the uploaded files, by name; the limit is for all of them together.
+
+    Raises:
+        TooLarge: the files have more than `max_bytes`.
+        InvalidRequest: the upload holds no file, or its length is not known.
+    """
     length = get_call(request.scope).content_length
     check_length(length, max_bytes, "max_vocabulary_bytes")
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
@@ -146,26 +150,26 @@ async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, 
 
 @router.delete("/{name}", status_code=204)
 async def delete_vocabulary(service: ServiceDep, name: str) -> None:
-    """Forget an uploaded vocabulary; a built-in one answers 403."""
+    """Delete an uploaded vocabulary; a built-in one answers 403."""
     await service.get_host().vocabularies.delete(name)
 
 
 @router.post("/{name}/verify", response_model=VerifyResponse)
 async def verify_vocabulary(service: ServiceDep, request: Request, name: str) -> dict[str, Any]:
-    """Compare the engine with the reference, on given texts or on samples."""
+    """Compare the engine's ids with the reference's, for given texts or for samples."""
     body = await read_body(request.receive, service.settings.max_body_bytes)
     try:
-        asked = VerifyRequest.model_validate_json(body or b"{}")
+        options = VerifyRequest.model_validate_json(body or b"{}")
     except ValidationError as error:
         raise invalid_body(error) from error
     entry = await service.registry.loaded(name)
     limit = service.settings.max_samples
-    num_texts = asked.samples if asked.texts is None else len(asked.texts)
+    num_texts = options.samples if options.texts is None else len(options.texts)
     if num_texts > limit:
         raise TooLarge(f"{num_texts} texts; max_samples is {limit}", "/samples")
-    texts = asked.texts
+    texts = options.texts
     if texts is None:
-        texts = sample_texts(entry.vocabulary, asked.samples)
+        texts = sample_texts(entry.vocabulary, options.samples)
     found = await _in_thread(verify, service.engine, entry.vocabulary, texts)
     return {
         "vocabulary": name,
@@ -182,13 +186,13 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
 
 @router.post("/{name}/load")
 async def load_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
-    """Make a vocabulary ready before its first use, and bring it to the GPU if it left that."""
+    """Load a vocabulary before its first use; put it back on the GPU if it was evicted."""
     await service.get_host().vocabularies.load(name)
     return report(service.registry, service.registry.find(name))
 
 
 @router.post("/{name}/unload")
 async def unload_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
-    """Take a vocabulary off the engine; its next use loads it again."""
+    """Unload a vocabulary from the engine; its next use loads it again."""
     await service.get_host().vocabularies.unload(name)
     return report(service.registry, service.registry.find(name))
