@@ -45,7 +45,7 @@ from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
 from gpu.small import one_launch
 from gpu.small.call import encode_small
-from gpu.small.one_launch import is_fast, kernel_for, most_fused_bytes, size_of
+from gpu.small.one_launch import GRID_BYTES, is_fast, kernel_for, size_of
 from gpu.small.zero_copy_letters import fetch_batch
 from gpu.text.nfc_check import widen_spans
 from gpu.vocabulary.cache import Resident, VocabularyCache
@@ -149,7 +149,7 @@ class GpuEngine:
             Resources(
                 device=device,
                 processors=info.processors,
-                fused_bytes=most_fused_bytes(info),
+                fused_bytes=GRID_BYTES,
                 residents=VocabularyCache(device, vocabulary_bytes or workspace_bytes, prepare),
                 workspaces=WorkspacePool(device, workspace_bytes),
                 staging=CopyPool(),

@@ -8,6 +8,7 @@ class LaunchSpec:
         function: int,
         threads: int,
         shared_bytes: int,
+        max_blocks: int,
         takes_job: bool,
         is_grid: bool,
         is_dependent: bool,
@@ -18,6 +19,8 @@ class LaunchSpec:
     def threads(self) -> int: ...
     @property
     def shared_bytes(self) -> int: ...
+    @property
+    def max_blocks(self) -> int: ...
     @property
     def takes_job(self) -> bool: ...
     @property

@@ -51,6 +51,8 @@ class Kernel:
         bytes_a_block: the text that a block processes in one stride.
         blocks_a_processor: the most blocks for each multiprocessor.
         shared_bytes: the dynamic shared memory of a block.
+        warp_shared_bytes: the part of it that each warp has, where a block may have fewer warps;
+            0: it may not.
         module: the module of `SOURCES` that has the kernel.
         takes_job: whether the Job comes with the launch, from host memory; other kernels read it
             in device memory.
@@ -70,12 +72,14 @@ class Kernel:
     is_grid: bool = False
     bytes_a_small_block: int = 0
     stage: str = "compact"
+    warp_shared_bytes: int = 0
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 SMALL_BATCH_BYTES = constant("SMALL_BATCH_TILES") * _TILE
 """The most text of a small batch: `is_small_batch` of common/job.cuh."""
 _CERTAIN_BLOCK, _MERGE_THREADS = constant("CERTAIN_BLOCK"), constant("MERGE_THREADS")
+_WARP_COLUMNS = 8 * constant("WARP_PLACES")  # Columns of text/merge/piece_state.cuh.
 _STRIDE = constant("WINDOW_STEP")  # From one window of a long piece to the next.
 _CHUNKS = 64 * _BLOCK  # Each thread processes 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
@@ -135,7 +139,7 @@ def _kmer_kernels() -> dict[str, Kernel]:
 def _dna_kernels() -> dict[str, Kernel]:
     """Return the kernels of BPE over DNA letters; a window is SMALL_CHUNK letters or more."""
     walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
-    forward, bases = constant("FORWARD_THREADS"), constant("BASES_THREADS")
+    bases = constant("BASES_THREADS")
     at_once = Kernel(
         bases,
         bases,
@@ -152,9 +156,15 @@ def _dna_kernels() -> dict[str, Kernel]:
         "pack_special": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
         "strip_ends": Kernel(_BLOCK, _CHUNKS, 8, stage="pretokenize"),
         "walk_windows": Kernel(walkers, chunk * walkers, 8, stage="merge"),
-        "forward_windows": Kernel(forward, chunk, 1, constant("FORWARD_SHARED"), stage="merge"),
+        "forward_windows": Kernel(
+            constant("FORWARD_THREADS"),
+            chunk,
+            constant("FORWARD_BLOCKS"),
+            constant("FORWARD_SHARED"),
+            stage="merge",
+        ),
         "forward_windows_copied": Kernel(
-            forward, chunk, 1, constant("COPIED_SHARED"), stage="merge"
+            constant("COPIED_THREADS"), chunk, 1, constant("COPIED_SHARED"), stage="merge"
         ),
         "meet_windows": Kernel(_BLOCK, chunk * _BLOCK, 8, stage="merge"),
         "write_letter_ids": Kernel(_BLOCK, _TILE, 8),
@@ -217,6 +227,7 @@ KERNELS = {
         constant("MERGE_BLOCKS"),
         constant("WINDOWS_SHARED"),
         module="split",
+        warp_shared_bytes=_WARP_COLUMNS,
         bytes_a_small_block=_STRIDE,
         stage="pretokenize",
     ),
@@ -230,6 +241,7 @@ KERNELS = {
         constant("MERGE_BLOCKS"),
         constant("MERGE_SHARED"),
         module="merge",
+        warp_shared_bytes=_WARP_COLUMNS,
         stage="merge",
     ),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),

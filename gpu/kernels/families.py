@@ -5,6 +5,7 @@ gpu/vocabulary/device_tables.py chooses the family of a vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
@@ -181,6 +182,25 @@ def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str
         between=("map_letters",) if maps else (),
         content=(("accept_whole", *content) if has_whole else content),
     )
+
+
+def family_on(family: Family, runs: Callable[[str], bool]) -> Family:
+    """Return the family with kernels that a device can run in place of those that it cannot.
+
+    Args:
+        family: the family of a vocabulary.
+        runs: whether the device can run a kernel.
+    """
+    content = family.content
+    if not runs("forward_windows_copied"):
+        content = tuple(name.removesuffix("_copied") for name in content)
+    fused = family.fused
+    if fused and not runs(fused[1]):  # No clusters: a grid does it.
+        fused = (fused[0], fused[2], fused[2])
+    bases = family.bases if family.bases and runs(family.bases) else ""
+    if (content, fused, bases) == (family.content, family.fused, family.bases):
+        return family
+    return replace(family, content=content, fused=fused, bases=bases)
 
 
 @lru_cache

@@ -51,6 +51,10 @@ class CudaDevice:
     def _current(self) -> Any:
         return self._cupy.cuda.Device(self.number)
 
+    def runs(self, kernel: str) -> bool:
+        """Whether the device can run a kernel of `catalog.KERNELS`."""
+        return self._functions.limits.runs(kernel)
+
     def prepare(self, modules: Iterable[str]) -> None:
         """Compile modules of kernels side by side, unless they are."""
         self._functions.prepare(modules)
@@ -64,7 +68,7 @@ class CudaDevice:
             version = self._runtime.driverGetVersion()
         driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
         name, processors = properties["name"].decode(), properties["multiProcessorCount"]
-        return DeviceInfo(name, driver, processors, total, free, self._functions.has_clusters)
+        return DeviceInfo(name, driver, processors, total, free)
 
     @property
     def page_locked_bytes(self) -> int:

@@ -25,7 +25,6 @@ class DeviceInfo:
     Attributes:
         name, driver: as the driver says.
         processors: multiprocessors.
-        has_clusters: it runs sixteen blocks side by side as a cluster.
         total_bytes, free_bytes: of its memory, when asked.
     """
 
@@ -34,7 +33,6 @@ class DeviceInfo:
     processors: int
     total_bytes: int
     free_bytes: int
-    has_clusters: bool = False
 
 
 class Stream(Protocol):
@@ -89,6 +87,9 @@ class Stream(Protocol):
 
 class Device(Protocol):
     """Memory and streams of one device."""
+
+    def runs(self, kernel: str) -> bool:
+        """Whether the device can run a kernel of `catalog.KERNELS`."""
 
     def prepare(self, modules: Iterable[str]) -> None:
         """Compile kernels now, not at their first launches; modules are `catalog.SOURCES`'.

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from gpu.errors import DeviceUnavailable
 from gpu.host.extensions import fast_launch
-from gpu.kernels.catalog import KERNELS, SOURCES, joined_source
+from gpu.kernels.catalog import KERNELS, SOURCES, Kernel, joined_source
+from gpu.kernels.launch_shape import DeviceLimits, launch_shape
 
 if TYPE_CHECKING:
     from gpu.host._fast_launch import LaunchSpec
 
-WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
 DEPENDENT = "text", "split", "merge"
 """Modules whose kernels are put on the device while the one before them in their stream still runs.
 
 CUDA calls that a programmatic dependent launch. Such a kernel waits itself for the one before it
 (`wait_for_kernel_before` in cuda/common/platform.cuh): only its launch comes early.
 """
-WITH_DEPENDENT = 9  # The least compute capability that has dependent launches,
-DEPENDENT_DRIVER = 12030  # and the driver that records them.
+DEPENDENT_DRIVER = 12030  # The least driver that records dependent launches.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 SHARED_BYTES = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 
 
@@ -41,11 +41,12 @@ class Functions(dict[str, "LaunchSpec"]):
         self._cupy, self._number = cupy, number
         self._locks = {module: threading.Lock() for module in SOURCES}
         self._modules: list[Any] = []  # A function does not keep its module.
-        capability = int(cupy.cuda.Device(number).compute_capability[:-1])
-        self.has_clusters = capability in WITH_CLUSTERS
-        driver = cupy.cuda.runtime.driverGetVersion()
-        self.shared_bytes = int(cupy.cuda.runtime.deviceGetAttribute(SHARED_BYTES, number))
-        self.has_dependent_launch = capability >= WITH_DEPENDENT and driver >= DEPENDENT_DRIVER
+        self.limits = limits_of(cupy, number)
+        self._num_processors = int(cupy.cuda.runtime.deviceGetAttribute(PROCESSORS, number))
+        self._has_dependent_launch = (
+            self.limits.has_dependent_launch
+            and cupy.cuda.runtime.driverGetVersion() >= DEPENDENT_DRIVER
+        )
 
     def __missing__(self, name: str) -> LaunchSpec:
         module = KERNELS[name].module
@@ -55,46 +56,68 @@ class Functions(dict[str, "LaunchSpec"]):
         return self[name]
 
     def prepare(self, modules: Iterable[str]) -> None:
-        """Compile modules now, side by side, unless they are."""
-        firsts = [next(name for name in KERNELS if KERNELS[name].module == m) for m in modules]
-        missing = [name for name in firsts if name not in self]
+        """Compile modules in parallel, unless they are compiled.
+
+        Raises:
+            DeviceUnavailable: the device can run no kernel of one of them.
+        """
+        missing = [name for name in map(self._first_kernel, modules) if name not in self]
         if missing:
             with ThreadPoolExecutor(len(missing)) as threads:
                 list(threads.map(self.__getitem__, missing))
 
+    def _first_kernel(self, module: str) -> str:
+        """Return the first kernel of a module that the device can run."""
+        for name, kernel in KERNELS.items():
+            if kernel.module == module and launch_shape(kernel, self.limits):
+                return name
+        raise DeviceUnavailable(f"the device can run no kernel of {module!r}: {self.limits}")
+
     def compile(self, module: str) -> None:
-        """Make the functions of a module.
+        """Compile a module; its kernels that the device can run get a launch each.
 
         Raises:
-            DeviceUnavailable: a block cannot have the shared memory that one of them needs.
+            DeviceUnavailable: the device can run none of them.
         """
-        needed = max(kernel.shared_bytes for kernel in KERNELS.values() if kernel.module == module)
-        if needed > self.shared_bytes:
-            raise DeviceUnavailable(
-                f"a block has up to {self.shared_bytes} bytes of shared memory there, "
-                f"kernels of {module!r} need {needed}"
-            )
+        self._first_kernel(module)
         options = ("-std=c++17",)
         compiled = self._cupy.RawModule(
             code=joined_source(module), options=options, backend="nvrtc"
         )
         for name, kernel in KERNELS.items():
-            if kernel.module == module:
-                function = compiled.get_function(name)
-                if kernel.shared_bytes:
-                    function.max_dynamic_shared_size_bytes = kernel.shared_bytes
-                place = function.kernel.ptr
-                if kernel.cluster > MAX_CLUSTER and self.has_clusters:
-                    self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
-                self[name] = fast_launch.LaunchSpec(
-                    function=place,
-                    threads=kernel.threads,
-                    shared_bytes=kernel.shared_bytes,
-                    takes_job=kernel.takes_job,
-                    is_grid=kernel.is_grid,
-                    is_dependent=self.has_dependent_launch and kernel.module in DEPENDENT,
-                )
+            if kernel.module == module and launch_shape(kernel, self.limits):
+                self[name] = self._launch_spec(compiled.get_function(name), kernel)
         self._modules.append(compiled)
+
+    def _launch_spec(self, function: Any, kernel: Kernel) -> LaunchSpec:
+        """Return how a kernel is launched, and let it have the shared memory that it asks for."""
+        shape, driver = launch_shape(kernel, self.limits), self._cupy.cuda.driver
+        assert shape is not None
+        if shape.shared_bytes:
+            function.max_dynamic_shared_size_bytes = shape.shared_bytes
+        place, max_blocks = function.kernel.ptr, 0
+        if kernel.cluster > MAX_CLUSTER:
+            driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
+        if kernel.is_grid:  # All blocks must run at the same time.
+            max_blocks = self._num_processors * driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                place, shape.threads, shape.shared_bytes
+            )
+        return fast_launch.LaunchSpec(
+            function=place,
+            threads=shape.threads,
+            shared_bytes=shape.shared_bytes,
+            max_blocks=max_blocks,
+            takes_job=kernel.takes_job,
+            is_grid=kernel.is_grid,
+            is_dependent=self._has_dependent_launch and kernel.module in DEPENDENT,
+        )
+
+
+def limits_of(cupy: Any, number: int) -> DeviceLimits:
+    """Return what a device gives to a launch."""
+    capability = cupy.cuda.Device(number).compute_capability
+    shared_bytes = cupy.cuda.runtime.deviceGetAttribute(SHARED_BYTES, number)
+    return DeviceLimits((int(capability[:-1]), int(capability[-1])), int(shared_bytes))
 
 
 @functools.cache

@@ -30,7 +30,6 @@ from gpu.kernels.job import STATUS, constant
 from gpu.memory.output_buffer import OutputBuffer
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
-from gpu.runtime.device import DeviceInfo
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded
 
@@ -77,11 +76,6 @@ def fused_kernel(family: Family, size: int) -> str:
     if size <= ONE_BLOCK_BYTES:
         return one_block
     return cluster if size <= CLUSTER_BYTES else grid
-
-
-def most_fused_bytes(info: DeviceInfo) -> int:
-    """Return the bytes of the largest batch that a device can encode by one launch."""
-    return GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
 
 
 def kernel_for(resources: Resources, resident: Resident, size: int) -> str:

@@ -13,7 +13,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Condition, Lock, RLock
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import OutOfMemory
 from gpu.kernels.catalog import modules_of
-from gpu.kernels.families import Family
+from gpu.kernels.families import Family, family_on
 from gpu.kernels.job import WORD
 from gpu.runtime.device import Device
 from gpu.vocabulary.device_tables import DeviceTables, prepare
@@ -178,6 +178,8 @@ class VocabularyCache:
             self._making.add(digest)
         try:
             prepared = self._prepare(vocabulary, self._seed)
+            family = family_on(prepared.family, self.device.runs)
+            prepared = replace(prepared, family=family)
             self.device.prepare(modules_of(prepared.family.kernels))
             with self._uploading:
                 resident = self._upload(prepared)

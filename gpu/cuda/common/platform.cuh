@@ -220,28 +220,53 @@ DEVICE uint32_t upper_bits(const uint32_t* words) {
     return bits;
 }
 
-// Starts to copy sixteen bytes to shared memory. end_copies closes a group of such copies of a thread; wait_for_copies
+// Starts to copy sixteen bytes to shared memory; devices before sm_80 copy them at once. end_copies closes a group of such copies of a thread; wait_for_copies
 // waits until at most GROUPS groups of the thread are unfinished.
 DEVICE void copy_to_shared(void* to, const void* from) {
-#ifdef __CUDACC__
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
     uint32_t place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
 #else
-    std::memcpy(to, from, 16);
+    *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
 #endif
 }
 
 DEVICE void end_copies() {
-#ifdef __CUDACC__
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
 template <uint32_t GROUPS> DEVICE void wait_for_copies() {
-#ifdef __CUDACC__
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 #endif
 }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+// The reductions of a warp that devices from sm_80 on have as an instruction; each lane gets the result.
+DEVICE uint32_t __reduce_add_sync(uint32_t lanes, uint32_t value) {
+    for (uint32_t distance = 16; distance; distance /= 2) value += __shfl_xor_sync(lanes, value, distance);
+    return value;
+}
+
+DEVICE uint32_t __reduce_or_sync(uint32_t lanes, uint32_t value) {
+    for (uint32_t distance = 16; distance; distance /= 2) value |= __shfl_xor_sync(lanes, value, distance);
+    return value;
+}
+
+DEVICE uint32_t __reduce_min_sync(uint32_t lanes, uint32_t value) {
+    for (uint32_t distance = 16; distance; distance /= 2)
+        value = min_of(value, __shfl_xor_sync(lanes, value, distance));
+    return value;
+}
+
+DEVICE uint32_t __reduce_max_sync(uint32_t lanes, uint32_t value) {
+    for (uint32_t distance = 16; distance; distance /= 2)
+        value = max_of(value, __shfl_xor_sync(lanes, value, distance));
+    return value;
+}
+#endif
 
 #if defined(__CUDACC__) || defined(WARPTOK_EMULATION)
 // CUDA's atomic functions know 64 bits only as unsigned long long, which uint64_t need not be.

@@ -63,11 +63,11 @@ KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     else walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
-// A thread per window, whose lengths lie in ids; 128 KiB of dynamic shared memory: base_words, mixed_words, tables ->
+// A thread per window, whose lengths lie in ids; 64 KiB of dynamic shared memory: base_words, mixed_words, tables ->
 // window_bits, deferred_windows, num_deferred, window_tickets, ids.
 // Needs: pack_special; num_deferred and window_tickets are 0.
 // Ensures: window_bits of each window is a path through it, or the window is in deferred_windows once.
-KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows(const Job* job) {
+KERNEL __launch_bounds__(FORWARD_THREADS, FORWARD_BLOCKS) forward_windows(const Job* job) {
     forward_windows_of(*job, job->dna.ending_last, *reinterpret_cast<ForwardShared*>(memory));
 }
 
@@ -75,7 +75,7 @@ KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows(const Job* job) {
 // deferred_windows, num_deferred, window_tickets, ids.
 // Needs: what forward_windows needs.
 // Ensures: what forward_windows ensures.
-KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows_copied(const Job* job) {
+KERNEL __launch_bounds__(COPIED_THREADS) forward_windows_copied(const Job* job) {
     CopiedShared& shared = *reinterpret_cast<CopiedShared*>(memory);
     copy_last(*job, shared.last);
     forward_windows_of(*job, shared.last, shared.ring);

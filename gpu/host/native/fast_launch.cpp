@@ -1,6 +1,6 @@
 // Launches kernels, and does in one call all that the host does for a small batch; see fast_launch.py.
 //
-//     spec = LaunchSpec(function=, threads=, shared_bytes=, takes_job=, is_grid=, is_dependent=)
+//     spec = LaunchSpec(function=, threads=, shared_bytes=, max_blocks=, takes_job=, is_grid=, is_dependent=)
 //     driver = Driver(set_context=, copy_in=, launch=, synchronize=, context=, stream=)    of a stream
 //     driver.launch(spec, blocks, job)
 //     launcher = Launcher(driver, words, status_words, fields, job=, text=, row_begins=, status=, offsets=)
@@ -46,6 +46,7 @@ struct LaunchSpec {
     PyObject_HEAD
     unsigned long long function;
     unsigned int threads, shared_bytes;
+    unsigned int max_blocks;  // Of a launch; 0: any number.
     char takes_job, is_grid, is_dependent;
 };
 
@@ -116,6 +117,7 @@ int launch_kernel(const Driver& driver, const LaunchSpec& spec, uint32_t blocks,
     uint32_t count = 0;
     if (spec.is_grid) attributes[count++] = COOPERATIVE;
     if (spec.is_dependent) attributes[count++] = DEPENDENT;
+    if (spec.max_blocks && blocks > spec.max_blocks) blocks = spec.max_blocks;
     Config config = {{blocks, 1, 1}, {spec.threads, 1, 1}, spec.shared_bytes, driver.stream, attributes, count};
     void* arguments[] = {spec.takes_job ? reinterpret_cast<void*>(job) : &job};
     return driver.launch(&config, reinterpret_cast<void*>(spec.function), arguments, nullptr);
@@ -334,18 +336,20 @@ void free_launcher(Launcher* self) {
 }
 
 PyObject* new_spec(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-    static const char* names[] = {"function", "threads", "shared_bytes", "takes_job", "is_grid", "is_dependent", nullptr};
+    static const char* names[] = {"function", "threads", "shared_bytes", "max_blocks", "takes_job", "is_grid", "is_dependent",
+                                  nullptr};
     unsigned long long function;
-    unsigned int threads, shared_bytes;
+    unsigned int threads, shared_bytes, max_blocks;
     int takes_job, is_grid, is_dependent;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$KIIppp", const_cast<char**>(names), &function, &threads,
-                                     &shared_bytes, &takes_job, &is_grid, &is_dependent))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$KIIIppp", const_cast<char**>(names), &function, &threads,
+                                     &shared_bytes, &max_blocks, &takes_job, &is_grid, &is_dependent))
         return nullptr;
     auto* self = reinterpret_cast<LaunchSpec*>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
     self->function = function;
     self->threads = threads;
     self->shared_bytes = shared_bytes;
+    self->max_blocks = max_blocks;
     self->takes_job = takes_job != 0;
     self->is_grid = is_grid != 0;
     self->is_dependent = is_dependent != 0;
@@ -470,6 +474,7 @@ PyMemberDef spec_members[] = {
     {"function", T_ULONGLONG, offsetof(LaunchSpec, function), READONLY, "Address of the driver's function."},
     {"threads", T_UINT, offsetof(LaunchSpec, threads), READONLY, "Threads of a block."},
     {"shared_bytes", T_UINT, offsetof(LaunchSpec, shared_bytes), READONLY, "Dynamic shared memory of a block."},
+    {"max_blocks", T_UINT, offsetof(LaunchSpec, max_blocks), READONLY, "Blocks of a launch at most; 0: any number."},
     {"takes_job", T_BOOL, offsetof(LaunchSpec, takes_job), READONLY, "Whether the Job comes with the launch."},
     {"is_grid", T_BOOL, offsetof(LaunchSpec, is_grid), READONLY, "Whether all blocks must run at a time."},
     {"is_dependent", T_BOOL, offsetof(LaunchSpec, is_dependent), READONLY, "Whether the launch comes early."},

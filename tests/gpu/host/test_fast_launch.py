@@ -34,7 +34,13 @@ FIELDS = {
     "row_flags": 109,
     "row_max_length": 110,
 }
-SHAPE = {"function": FUNCTION, "threads": 512, "shared_bytes": 55_296, "takes_job": True}
+SHAPE = {
+    "function": FUNCTION,
+    "threads": 512,
+    "shared_bytes": 55_296,
+    "max_blocks": 0,
+    "takes_job": True,
+}
 BLOCK = SHAPE | {"is_grid": False, "is_dependent": False}
 GRID = BLOCK | {"threads": 1024, "shared_bytes": 200_000, "is_grid": True}
 ROWS = np.array([0, 3, 3, 10])

@@ -17,11 +17,12 @@ from gpu.errors import DeviceUnavailable
 from gpu.kernels.catalog import KERNELS, SOURCES, joined_source, modules_of
 from gpu.kernels.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
 from gpu.kernels.job import CUDA
-from gpu.runtime.module_loader import DEPENDENT, Functions
+from gpu.runtime.module_loader import DEPENDENT, PROCESSORS, SHARED_BYTES, Functions
 from tests.support.waiting import GIVEN_UP_S
 
 FIRST = re.compile(r"^KERNEL [^\n]*\{\n    (\S+)", re.MULTILINE)
 TOGETHER = ("text", "one_launch_block", "kmers")
+NUM_PROCESSORS, RESIDENT_BLOCKS = 40, 3
 
 
 class Device(contextlib.nullcontext):
@@ -50,9 +51,16 @@ def cupy(
     cuda = SimpleNamespace(
         Device=Device,
         runtime=SimpleNamespace(
-            driverGetVersion=lambda: 13000, deviceGetAttribute=lambda *_: shared_bytes
+            driverGetVersion=lambda: 13000,
+            deviceGetAttribute=lambda attribute, _: {
+                PROCESSORS: NUM_PROCESSORS,
+                SHARED_BYTES: shared_bytes,
+            }[attribute],
         ),
-        driver=SimpleNamespace(funcSetAttribute=lambda *_: None),
+        driver=SimpleNamespace(
+            funcSetAttribute=lambda *_: None,
+            occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: RESIDENT_BLOCKS,
+        ),
     )
     return SimpleNamespace(cuda=cuda, RawModule=raw_module)
 
@@ -72,13 +80,23 @@ def test_modules_are_compiled_side_by_side_and_once():
     assert sum(compiled.values()) == len(TOGETHER)
 
 
-def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_compiled():
+def test_a_device_that_runs_no_kernel_of_a_module_compiles_nothing():
     compiled: Counter[str] = Counter()
     functions = Functions(cupy(compiled, lambda _: None, shared_bytes=64 << 10), 0)
-    with pytest.raises(DeviceUnavailable, match=r"up to 65536 bytes .* 'merge' need 99328"):
-        functions.prepare(["merge"])
-    functions.prepare(["training", "kmers"])
-    assert set(compiled) == {joined_source("training"), joined_source("kmers")}
+    with pytest.raises(DeviceUnavailable, match=r"no kernel of 'dna_parts'.*shared_bytes=65536"):
+        functions.prepare(["dna_parts"])
+    assert not compiled
+    functions.prepare(["dna", "merge"])
+    assert set(compiled) == {joined_source("dna"), joined_source("merge")}
+    assert "forward_windows" in functions and "forward_windows_copied" not in functions
+    assert (functions["merge"].threads, functions["merge"].shared_bytes) == (224, 62464)
+
+
+def test_the_blocks_of_a_grid_are_as_many_as_run_at_the_same_time():
+    functions = Functions(cupy(Counter(), lambda _: None), 0)
+    functions.prepare(["one_launch_grid", "one_launch_block"])
+    assert functions["encode_grid"].max_blocks == NUM_PROCESSORS * RESIDENT_BLOCKS
+    assert functions["encode_block"].max_blocks == 0
 
 
 REPAIR = {"repair_chunk128", "repair_chunk512"}

@@ -14,7 +14,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import Copy
 from gpu.kernels.families import DNA, TEXT
-from gpu.runtime.device import DeviceInfo
+from gpu.kernels.launch_shape import CLASSES
 from gpu.small.call import COPIED_BYTES
 from gpu.small.one_launch import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.streaming import encode_stream
@@ -197,14 +197,10 @@ def test_a_grid_has_pinned_text_from_where_it_lies(engine, monkeypatch, size, be
         staged.clear()
 
 
-def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_several(launches):
-    class Older(EmulatedDevice):
-        @property
-        def info(self) -> DeviceInfo:
-            return replace(super().info, has_clusters=False)
-
-    engine = GpuEngine(Older(), 1 << 28)
-    for size, first in ((ONE_BLOCK_BYTES, "encode_block"), (ONE_BLOCK_BYTES + 1, "load_batch")):
+@pytest.mark.parametrize("limits", [CLASSES[64], CLASSES[99], CLASSES[163]], ids=str)
+def test_a_device_without_clusters_encodes_in_one_block_or_a_grid(launches, limits):
+    engine = GpuEngine(EmulatedDevice(limits=limits), 1 << 28)
+    for size, first in ((ONE_BLOCK_BYTES, "encode_block"), (ONE_BLOCK_BYTES + 1, "encode_grid")):
         text = ("some words and 12 more, " * 6000)[:size]
         check(engine.encode(load("gpt2"), Batch([text])), "gpt2", [text], [EncodeOptions()])
         assert launches[0] == first

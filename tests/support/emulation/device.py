@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,12 +18,14 @@ from gpu.errors import BadHandle, OutOfMemory
 from gpu.host._fast_launch import LaunchSpec
 from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
+from gpu.kernels.launch_shape import CLASSES, DeviceLimits, launch_shape
 from gpu.runtime.device import Bytes, DeviceInfo
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.emulation.driver import driver_of, kernel_of
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
+LIMITS = CLASSES[int(os.environ.get("EMULATED_CLASS", "227"))]  # Of all emulated devices.
 ONE_KERNEL = threading.Lock()  # The emulation's fibers and shared memory are there once.
 FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
@@ -74,10 +77,14 @@ class EmulatedStream:
         elif name == "launch":
             kernel, blocks, job = arguments
             blocks = min(blocks, MAX_BLOCKS)
-            threads, module = KERNELS[kernel].threads, KERNELS[kernel].module
+            shape, module = (
+                launch_shape(KERNELS[kernel], self.device.limits),
+                KERNELS[kernel].module,
+            )
+            assert shape is not None, kernel
             with ONE_KERNEL:
                 library = emulated_kernels(module)
-                assert library.launch(kernel.encode(), blocks, threads, job) == 0, kernel
+                assert library.launch(kernel.encode(), blocks, shape.threads, job) == 0, kernel
         elif name == "copy":
             ctypes.memmove(*arguments)
         else:
@@ -96,7 +103,7 @@ class EmulatedStream:
         self._do("launch", kernel, blocks, job)
 
     def kernel(self, name: str) -> LaunchSpec:
-        return kernel_of(name)
+        return kernel_of(name, self.device.limits)
 
     def begin_capture(self) -> None:
         self.recording = []
@@ -128,14 +135,19 @@ class EmulatedDevice:
 
     Args:
         total_bytes: more than this together cannot be allocated.
+        limits: of the card that is emulated.
     """
 
-    def __init__(self, total_bytes: int = 1 << 32) -> None:
+    def __init__(self, total_bytes: int = 1 << 32, limits: DeviceLimits = LIMITS) -> None:
+        self.limits = limits
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
         self.num_waits = self.num_shared = 0
         self.prepared: set[str] = set()
+
+    def runs(self, kernel: str) -> bool:
+        return self.limits.runs(kernel)
 
     def prepare(self, modules: Iterable[str]) -> None:
         self.prepared.update(modules)  # Each is compiled at its first launch.
@@ -143,7 +155,7 @@ class EmulatedDevice:
     @property
     def info(self) -> DeviceInfo:
         free = self.total_bytes - self.used_bytes
-        return DeviceInfo("emulation", "none", 2, self.total_bytes, free, has_clusters=True)
+        return DeviceInfo("emulation", "none", 2, self.total_bytes, free)
 
     @property
     def page_locked_bytes(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu.host._fast_launch import Driver, LaunchSpec
 from gpu.kernels.catalog import KERNELS
+from gpu.kernels.launch_shape import DeviceLimits, launch_shape
 
 if TYPE_CHECKING:
     from tests.support.emulation.device import EmulatedStream
@@ -24,13 +25,16 @@ Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 @functools.cache
-def kernel_of(name: str) -> LaunchSpec:
+def kernel_of(name: str, limits: DeviceLimits) -> LaunchSpec:
     """A kernel as `gpu.runtime.module_loader.Functions` has it."""
     kernel = KERNELS[name]
+    shape = launch_shape(kernel, limits)
+    assert shape is not None, f"{limits} does not run {name}"
     return LaunchSpec(
         function=NAMES.index(name),
-        threads=kernel.threads,
-        shared_bytes=kernel.shared_bytes,
+        threads=shape.threads,
+        shared_bytes=shape.shared_bytes,
+        max_blocks=0,
         takes_job=kernel.takes_job,
         is_grid=kernel.is_grid,
         is_dependent=False,
@@ -53,7 +57,9 @@ def driver_of(stream: EmulatedStream) -> tuple[Driver, tuple[Any, ...]]:
         def work(stream: EmulatedStream) -> None:
             words = (ctypes.c_uint32 * 13).from_address(config)
             name, kernel = NAMES[function], KERNELS[NAMES[function]]
-            assert words[1:7] == [1, 1, kernel.threads, 1, 1, kernel.shared_bytes]
+            shape = launch_shape(kernel, stream.device.limits)
+            assert shape is not None
+            assert words[1:7] == [1, 1, shape.threads, 1, 1, shape.shared_bytes]
             assert ctypes.c_void_p.from_address(config + 32).value == STREAM
             assert (words[12], extra) == (kernel.is_grid, None)  # Attributes: a grid's is one.
             if kernel.is_grid:

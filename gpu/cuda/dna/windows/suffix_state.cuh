@@ -6,7 +6,9 @@
 
 namespace warptok::dna {
 
-constexpr uint32_t FORWARD_THREADS = 1024; // Of a block, one a multiprocessor.
+constexpr uint32_t FORWARD_THREADS = 512;  // Of a block, two a multiprocessor.
+constexpr uint32_t FORWARD_BLOCKS = 2;
+constexpr uint32_t COPIED_THREADS = 1024;  // Of a block that copies `ending_last`, one a multiprocessor.
 
 // The last token of a place as later ones need it.
 struct LastToken {
@@ -15,9 +17,9 @@ struct LastToken {
 
 // Left classes of the last tokens at the latest places, as many as a token has letters: two bytes each, a
 // row for each place, a column for each thread.
-template <uint32_t LETTERS>
+template <uint32_t LETTERS, uint32_t THREADS>
 struct ClassRing {
-    static constexpr uint32_t ROW = 2 * FORWARD_THREADS, BYTES = LETTERS * ROW;
+    static constexpr uint32_t ROW = 2 * THREADS, BYTES = LETTERS * ROW;
     static constexpr bool IS_COPIED = LETTERS <= COPIED_LETTERS;
     static constexpr uint32_t LEVELS = (IS_COPIED ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
 
@@ -38,11 +40,11 @@ struct ClassRing {
 // Of a block that copies `ending_last`, and of one that does not.
 struct CopiedShared {
     uint2 last[1 << 2 * COPIED_K];
-    ClassRing<COPIED_LETTERS> ring;
+    ClassRing<COPIED_LETTERS, COPIED_THREADS> ring;
 };
-using ForwardShared = ClassRing<MAX_LETTERS>;
+using ForwardShared = ClassRing<MAX_LETTERS, FORWARD_THREADS>;
 constexpr uint32_t COPIED_SHARED = 192 * 1024;
-constexpr uint32_t FORWARD_SHARED = 128 * 1024;
+constexpr uint32_t FORWARD_SHARED = 64 * 1024;
 static_assert(sizeof(CopiedShared) <= COPIED_SHARED && sizeof(ForwardShared) <= FORWARD_SHARED,
               "launches ask for so much");
 

@@ -30,5 +30,5 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
 // Ensures: each missed piece has its ids in merged_ids, and how many these are in merged_counts.
 KERNEL __launch_bounds__(MERGE_THREADS, MERGE_BLOCKS) merge(const Job* job) {
     wait_for_kernel_before();
-    merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
+    merge_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }

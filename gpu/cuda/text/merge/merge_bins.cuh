@@ -77,12 +77,14 @@ DEVICE void find_begins(const Job& job, BinBegins& begins) {
     __syncthreads();
 }
 
-struct MergeStageShared {
-    MergeShared merge;
+// The columns come last: a block of fewer warps, as of cards with 64 KiB of shared memory, asks for fewer of them.
+struct MergeShared {
+    PairFilter filter;
     BinBegins begins;
+    Columns columns[MERGE_WARPS];
 };
 constexpr uint32_t MERGE_SHARED = 97 * 1024;
-static_assert(sizeof(MergeStageShared) <= MERGE_SHARED, "the launch asks for so much");
+static_assert(sizeof(MergeShared) <= MERGE_SHARED, "the launch asks for so much");
 
 // What the warps of a block merge with.
 struct Mergers {
@@ -197,11 +199,11 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
 }
 
 // Merges all of a large batch.
-DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
+DEVICE void merge_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
     find_begins<SeparateLaunches>(job, shared.begins);
     if (block >= shared.begins.num_chunks) return;
-    load_filter(job, shared.merge.filter);
-    merge_chunks<SeparateLaunches>(job, {shared.merge.columns, shared.begins, &shared.merge.filter}, block, num_blocks);
+    load_filter(job, shared.filter);
+    merge_chunks<SeparateLaunches>(job, {shared.columns, shared.begins, &shared.filter}, block, num_blocks);
 }
 
 }  // namespace warptok::text

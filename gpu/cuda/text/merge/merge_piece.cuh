@@ -179,9 +179,4 @@ constexpr uint32_t MERGE_THREADS = 512;
 constexpr uint32_t MERGE_BLOCKS = 2;
 constexpr uint32_t MERGE_WARPS = MERGE_THREADS / 32;
 
-struct MergeShared {
-    PairFilter filter;
-    Columns columns[MERGE_WARPS];
-};
-
 }  // namespace warptok::text

@@ -90,17 +90,21 @@ DEVICE void encode_window(const Merging& how, WarpColumns& columns, uint32_t num
     window.length = length;
 }
 
+// The columns come last: a block of fewer warps asks for fewer of them.
+struct WindowsShared {
+    PairFilter filter;
+    WarpColumns columns[MERGE_WARPS];
+};
 constexpr uint32_t WINDOWS_SHARED = 96 * 1024;
-static_assert(sizeof(MergeShared) <= WINDOWS_SHARED, "the launch asks for so much");
+static_assert(sizeof(WindowsShared) <= WINDOWS_SHARED, "the launch asks for so much");
 
-DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
+DEVICE void windows_stage(const Job& job, WindowsShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = all_windows(job), warp = threadIdx.x / 32;
     if (block >= windows) return;
     load_filter(job, shared.filter);
     Merging how = merging(job, &shared.filter);
-    auto& columns = reinterpret_cast<WarpColumns&>(shared.columns[warp]);
-    for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * MERGE_WARPS) {
-        encode_window(how, columns, window);
+    for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * (blockDim.x / 32)) {
+        encode_window(how, shared.columns[warp], window);
         __syncwarp();
     }
 }
