@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from service.core.errors import UnknownJob
 from service.observability.metrics import Metrics
@@ -19,6 +20,13 @@ from service.training.schemas import ENDED, JobState, TrainingError, TrainingJob
 
 logger = logging.getLogger(__name__)
 MAX_ENDED = 100  # Ended jobs whose records are kept.
+
+
+class _Entry(NamedTuple):
+    """A job and its folder."""
+
+    job: TrainingJob
+    folder: JobFolder
 
 
 class JobStore:
@@ -32,37 +40,38 @@ class JobStore:
     def __init__(self, folders: JobFolders, metrics: Metrics) -> None:
         self.folders = folders
         self._metrics = metrics
-        self._jobs: dict[str, tuple[TrainingJob, JobFolder]] = {}
+        self._entries: dict[str, _Entry] = {}
         # Writing may be slow and must not block the loop; one thread keeps the order.
         self._disk = ThreadPoolExecutor(1, "training")
 
     def open(self) -> None:
         """Find the jobs of earlier runs of the service."""
         for folder, job in self.folders.recover():
-            self._jobs[job.id] = job, folder
+            self._entries[job.id] = _Entry(job, folder)
 
     async def close(self) -> None:
         """Finish writing, and release all folders."""
         await asyncio.to_thread(self._disk.shutdown)
-        for _, folder in self._jobs.values():
-            folder.close()
+        for entry in self._entries.values():
+            entry.folder.close()
         self.folders.close()
 
     def __contains__(self, job_id: str) -> bool:
-        return job_id in self._jobs
+        return job_id in self._entries
 
     def jobs(self, state: JobState | None = None) -> list[TrainingJob]:
         """List all jobs, or those in a state, oldest first."""
-        return [job for job, _ in self._jobs.values() if state is None or job.state == state]
+        all_jobs = [entry.job for entry in self._entries.values()]
+        return [job for job in all_jobs if state is None or job.state == state]
 
     def states(self) -> Counter[str]:
         """Count the jobs in each state."""
-        return Counter(job.state for job, _ in self._jobs.values())
+        return Counter(job.state for job in self.jobs())
 
     @property
     def num_unended(self) -> int:
         """The number of jobs that have not ended."""
-        return sum(job.state not in ENDED for job, _ in self._jobs.values())
+        return sum(job.state not in ENDED for job in self.jobs())
 
     def find(self, job_id: str) -> TrainingJob:
         """Find a job by its id.
@@ -70,13 +79,13 @@ class JobStore:
         Raises:
             UnknownJob: no job has this id.
         """
-        if (found := self._jobs.get(job_id)) is None:
+        if (entry := self._entries.get(job_id)) is None:
             raise UnknownJob("no training job has this id", "/id")
-        return found[0]
+        return entry.job
 
     def folder(self, job: TrainingJob) -> JobFolder:
         """Get a job's folder."""
-        return self._jobs[job.id][1]
+        return self._entries[job.id].folder
 
     async def add(self, job: TrainingJob, folder: JobFolder) -> None:
         """Add a new job.
@@ -85,7 +94,7 @@ class JobStore:
             OSError: the record cannot be written.
         """
         await asyncio.to_thread(folder.write, job)
-        self._jobs[job.id] = job, folder
+        self._entries[job.id] = _Entry(job, folder)
 
     def set_state(
         self, job: TrainingJob, state: JobState, error: TrainingError | None = None
@@ -123,5 +132,5 @@ class JobStore:
 
     def forget(self, job: TrainingJob) -> None:
         """Remove a job and its folder."""
-        _, folder = self._jobs.pop(job.id)
-        self._disk.submit(folder.remove)
+        entry = self._entries.pop(job.id)
+        self._disk.submit(entry.folder.remove)

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
+from typing import NamedTuple
 
 from service.core.errors import Draining, ServiceError, TooManyJobs, WrongState, disk_errors
 from service.core.settings import Settings
@@ -36,6 +37,13 @@ Install = Callable[[str, Vocabulary, bool], Awaitable[object]]
 """Registers a vocabulary by name; the last argument is whether it may replace another one."""
 SERVICE_ENDED = TrainingError(code="service_ended", detail="the service ended; resume the job")
 WRITE_PERIOD_S = 30.0  # How often a running job's progress is written to its record.
+
+
+class _Running(NamedTuple):
+    """The running job and its process."""
+
+    job: TrainingJob
+    process: TrainingProcess
 
 
 class TrainingJobs:
@@ -64,8 +72,8 @@ class TrainingJobs:
         self._worker = worker
         self.store = JobStore(JobFolders(settings.store_dir), metrics)
         self._num_uploads = 0
-        self._wanted = asyncio.Event()
-        self._running: tuple[TrainingJob, TrainingProcess] | None = None
+        self._has_queued = asyncio.Event()
+        self._running: _Running | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._runner: asyncio.Task[None] | None = None
@@ -77,18 +85,17 @@ class TrainingJobs:
         self.store.open()
         for job in self.store.jobs("running"):
             self.store.set_state(job, "interrupted", SERVICE_ENDED)
-        self._wanted.set()
+        self._has_queued.set()
         self._runner = asyncio.create_task(self._run_queue())
 
     def stop_soon(self) -> None:
         """Ask the running job to save its state and end; start no further job."""
         self._is_stopping = True
         if self._running is not None:
-            _, process = self._running
             if self.store.folders.is_kept:
-                process.stop()
+                self._running.process.stop()
             else:  # Without a store its state is lost anyway.
-                process.kill()
+                self._running.process.kill()
 
     async def stop(self, grace_s: float) -> None:
         """Stop the running job; kill it if it has not ended after `grace_s` seconds."""
@@ -145,7 +152,7 @@ class TrainingJobs:
             created_at=datetime.now(UTC),
         )
         await self.store.add(job, folder)
-        self._wanted.set()
+        self._has_queued.set()
         return job
 
     def resume(self, job: TrainingJob, vocabulary: str, replace: bool) -> None:
@@ -159,7 +166,7 @@ class TrainingJobs:
         job.vocabulary = job.parameters.vocabulary = vocabulary
         job.parameters.replace = replace
         self.store.set_state(job, "queued")
-        self._wanted.set()
+        self._has_queued.set()
 
     def cancel(self, job: TrainingJob) -> None:
         """Cancel a job, or forget one that has ended.
@@ -170,21 +177,21 @@ class TrainingJobs:
         if job.state in ENDED:
             self.store.forget(job)
             return
-        if self._running is not None and self._running[0] is job:
+        if self._running is not None and self._running.job is job:
             if self._is_installing:
                 raise WrongState("the vocabulary is being registered", "/id")
-            self._running[1].kill()
+            self._running.process.kill()
         self.store.set_state(job, "cancelled")
 
     async def _run_queue(self) -> None:
         """Run one job after another, in the order of their arrival."""
         while True:
-            await self._wanted.wait()
+            await self._has_queued.wait()
             queued = self.store.jobs("queued")
             if queued and not self._is_stopping:
                 await self._run(queued[0])
             else:
-                self._wanted.clear()
+                self._has_queued.clear()
 
     async def _run(self, job: TrainingJob) -> None:
         """Run a job once, until it is finished, failed, cancelled or interrupted."""
@@ -197,7 +204,7 @@ class TrainingJobs:
             gpu_memory_share=self._settings.training_gpu_memory_share,
             worker=self._worker,
         )
-        self._running = job, process
+        self._running = _Running(job, process)
         self._idle.clear()
         job.metrics.ending = ""
         self.store.set_state(job, "running")
@@ -215,7 +222,7 @@ class TrainingJobs:
             self._idle.set()
 
     async def _follow(self, job: TrainingJob, process: TrainingProcess) -> None:
-        """Take the events of its process into the job's record."""
+        """Update the job's record by the events of its process."""
         written = monotonic()
         async for event in process.events():
             if job.state != "running":  # Cancelled; more events may come before the process ends.
@@ -244,7 +251,7 @@ class TrainingJobs:
         try:
             await self._install(job.vocabulary, vocabulary, job.parameters.replace)
         except ServiceError as error:
-            # Such as a name that was taken meanwhile: the learnt vocabulary is kept.
+            # For example because another vocabulary got the name: the learnt one is kept.
             refusal = TrainingError(code=error.code, detail=error.message, where=error.where)
             self.store.set_state(job, "interrupted", refusal)
         except VocabularyError as error:

@@ -121,19 +121,19 @@ class TrainingMetrics(BaseModel):
     num_sequences: int = 0
     num_bases: int = Field(0, description="Letters of all sequences.")
     num_merges: int = 0
-    wanted_merges: int = Field(0, description="Merges to the size that was asked for.")
+    wanted_merges: int = Field(0, description="Merges to the requested size.")
     vocabulary_size: int = Field(0, description="Ids so far.")
     compression: float = Field(0.0, description="Letters for each token of the corpus.")
     seconds: float = Field(0.0, description="In training, over all runs.")
     device: str = Field("", description="What it was computed on: cpu or cuda.")
     device_reason: str = Field(
-        "", description="Why on the processor, where a GPU was wanted if it could."
+        "", description="Why it was computed on the processor, if a GPU was allowed."
     )
     device_selftest: Literal["", "passed", "failed"] = Field(
-        "", description="Whether the GPU, if one was asked, first learnt what the processor learns."
+        "", description="Whether the GPU, if one was tested, learnt what the processor learns."
     )
     ending: str = Field(
-        "", description="Why training ended: size, compression, both, or no pair that is left."
+        "", description="Why training ended: size, compression, both, or no pair to merge."
     )
 
 

@@ -21,13 +21,18 @@ import traceback
 from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from service.training.device import DeviceName
     from service.training.schemas import TrainingParameters
+    from vocabularies.motifs.bank import MotifBank
+    from vocabularies.sequences.corpus import Corpus
     from vocabularies.training.train import Progress, Training
 
 LOWEST_PRIORITY = 19
@@ -145,13 +150,14 @@ def _train(
     from vocabularies.training.train import train
 
     job = TrainingJob.model_validate_json(Path(RECORD).read_bytes())
-    corpus, motifs, confidence = _inputs(job.parameters, max_letters)
+    inputs = _read_inputs(job.parameters, max_letters)
+    corpus = inputs.corpus
     _report(metrics={"num_sequences": len(corpus), "num_bases": corpus.num_bases})
     training: Training = train(
         corpus,
         job.parameters.options(),
-        motifs=motifs,
-        confidence=confidence,
+        motifs=inputs.motifs,
+        confidence=inputs.confidence,
         state=Path(STATE),
         progress=partial(_report_progress, job.metrics.seconds),
         should_stop=should_stop,
@@ -177,8 +183,16 @@ def _report_progress(seconds_before: float, now: Progress) -> None:
     _report(metrics=metrics, progress=now.fraction)
 
 
-def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any, Any]:
-    """Read the corpus, the motifs and the confidence of each base; the last two may be None."""
+class _Inputs(NamedTuple):
+    """The inputs of a job: the corpus, and perhaps motifs and the confidence of each base."""
+
+    corpus: Corpus
+    motifs: MotifBank | None
+    confidence: NDArray[np.int64] | None
+
+
+def _read_inputs(parameters: TrainingParameters, max_letters: int) -> _Inputs:
+    """Read the inputs from the current folder."""
     from service.seqio.corpus import read_corpus
     from service.training.inputs import read_confidence_file, read_motif_file
     from vocabularies.errors import VocabularyError
@@ -197,7 +211,7 @@ def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any,
     motifs, confidence = (
         name if Path(name).exists() else None for name in ("motifs", "confidence")
     )
-    return (
+    return _Inputs(
         sequences.corpus,
         read_motif_file(motifs),
         read_confidence_file(confidence, sequences),
