@@ -22,11 +22,11 @@ SHORT_DIGEST = len("sha256:") + 12
 
 
 def _open(arguments: argparse.Namespace) -> Vocabulary:
-    given = arguments.special_tokens
+    special_tokens = arguments.special_tokens
     return open_vocabulary(
         arguments.vocabulary,
         pretokenizer=arguments.pretokenizer,
-        special_tokens=None if given is None else dict(given),
+        special_tokens=None if special_tokens is None else dict(special_tokens),
     )
 
 

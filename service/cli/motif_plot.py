@@ -60,17 +60,16 @@ def _panels(measured: Mapping[str, MotifMetrics]) -> dict[str, dict[str, float]]
 
 def _panel(x: float, y: float, title: str, figures: Mapping[str, float]) -> str:
     """Draw bars from the left, each with its vocabulary and figure; shares go from 0 to 1."""
-    known = [figure for figure in figures.values() if not isnan(figure)]
-    most = max(1.0, *known) if known else 1.0
+    largest = max([1.0, *(figure for figure in figures.values() if not isnan(figure))])
     parts = [_text(x, y + 14, title, size=13)]
     for number, (name, figure) in enumerate(figures.items()):
         top = y + TOP - 10 + BAR_HEIGHT * number
-        length = 0.0 if isnan(figure) else (PANEL - 30) * figure / most
+        length = 0.0 if isnan(figure) else (PANEL - 30) * figure / largest
         colour = COLOURS[number % len(COLOURS)]
         size = f'width="{length:.1f}" height="{BAR_HEIGHT - 4}"'
         parts.append(f'<rect x="{x:.1f}" y="{top:.1f}" {size} fill="{colour}" opacity="0.45"/>\n')
-        told = f"{name[-28:]}  {'none' if isnan(figure) else f'{figure:.3g}'}"
-        parts.append(_text(x + 4, top + 12, told, size=11))
+        label = f"{name[-28:]}  {'none' if isnan(figure) else f'{figure:.3g}'}"
+        parts.append(_text(x + 4, top + 12, label, size=11))
     return "".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Runs the command `motifs report`, which measures how whole vocabularies leave motifs."""
+"""Runs the command `motifs report`, which measures how vocabularies split motifs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             read; or a sequence is refused.
     """
     if arguments.motifs is None and arguments.seed_region is None:
-        raise ValueError("give --motifs or --seed-region: what shall be whole")
+        raise ValueError("give --motifs or --seed-region, the motifs to measure")
     vocabularies = {name: open_vocabulary(name) for name in arguments.vocabulary}
     sequences = read_corpus(
         arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def measure_vocabulary(
     engine: Engine, vocabulary: Vocabulary, sequences: NamedCorpus, spans: Spans
 ) -> MotifMetrics:
-    """Encode a corpus and measure how whole its motifs stay.
+    """Encode a corpus and measure how its motifs are split.
 
     Raises:
         ValueError: a sequence is refused; the message names it.
@@ -92,9 +92,9 @@ def _print_table(measured: dict[str, MotifMetrics]) -> None:
     table += [[label, *(column[label] for column in columns.values())] for label in labels]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
-        first, *others = (cell for cell in row)
-        shown = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        print("  ".join((first.ljust(widths[0]), *shown)).rstrip())
+        label, *cells = row
+        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        print("  ".join((label.ljust(widths[0]), *shown)).rstrip())
 
 
 def _cells(metrics: MotifMetrics) -> dict[str, str]:

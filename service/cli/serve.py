@@ -31,14 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    options = {name: getattr(arguments, name) for name in ("host", "port", "frontends", "engine")}
-    given = {name: value for name, value in options.items() if value is not None}
+    names = ("host", "port", "frontends", "engine")
+    options = {name: getattr(arguments, name) for name in names}
+    overrides = {name: value for name, value in options.items() if value is not None}
     try:
-        return read_settings(**given)
+        return read_settings(**overrides)
     except ValidationError as error:
-        faults = [(str(fault["loc"][0]), fault["msg"]) for fault in error.errors()]
-        named = [
-            f"{f'--{name}' if name in given else PREFIX + name.upper()}: {message}"
-            for name, message in faults
-        ]
-        raise ValueError("; ".join(named)) from error
+        messages = []
+        for fault in error.errors():
+            name, *_ = map(str, fault["loc"])
+            origin = f"--{name}" if name in overrides else PREFIX + name.upper()
+            messages.append(f"{origin}: {fault['msg']}")
+        raise ValueError("; ".join(messages)) from error

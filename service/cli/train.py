@@ -44,8 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
         state.unlink(missing_ok=True)
     training, choices = _train(arguments, options, state)
     if training.ending == "stopped":
-        told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"
-        print(f"warptok: {told}", file=sys.stderr)
+        num_ids = len(training.vocabulary)
+        message = f"stopped at {num_ids} ids; the same command goes on from {state}"
+        print(f"warptok: {message}", file=sys.stderr)
         return INTERRUPTED
     _write(training, choices[0], out, format, arguments)
     state.unlink()
@@ -137,7 +138,7 @@ def _write(
         "ending": training.ending,
         "compression": training.compression,
         "seconds": training.seconds,
-        **{name: told for name, told in choice._asdict().items() if told},
+        **{name: value for name, value in choice._asdict().items() if value},
     }
     if arguments.json:
         sys.stdout.buffer.write(orjson.dumps(figures, option=orjson.OPT_APPEND_NEWLINE))

@@ -8,7 +8,7 @@ FILES = "FASTA, FASTQ or text, gzip or not ('-' or none: stdin)"
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    """`warptok train -o OUT FILE...`."""
+    """Add the arguments of `warptok train -o OUT FILE...`."""
     parser.description = (
         "Learns a vocabulary: byte-pair encoding, or GeneticBPE where there are motifs. OUT.state "
         "keeps it while it runs: after Ctrl-C the same command goes on from there."
@@ -41,12 +41,20 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help=FILES)
     reading = parser.add_mutually_exclusive_group()
-    for name, text in (
-        ("lines", "each line of a file is a sequence"),
-        ("whole", "each file is one sequence, whatever its first byte is"),
-    ):
-        parts = {"action": "store_const", "const": name, "dest": "reading", "help": text}
-        reading.add_argument(f"--{name}", **parts)  # type: ignore[arg-type]
+    reading.add_argument(
+        "--lines",
+        action="store_const",
+        const="lines",
+        dest="reading",
+        help="each line of a file is a sequence",
+    )
+    reading.add_argument(
+        "--whole",
+        action="store_const",
+        const="whole",
+        dest="reading",
+        help="each file is one sequence, whatever its first byte is",
+    )
     parser.add_argument("--upper", action="store_true", help="make sequences upper case")
     parser.add_argument("--spell", choices=("T", "U"), help="write every U as T, or every T as U")
 
@@ -131,9 +139,9 @@ def _add_rules(group: argparse._ArgumentGroup) -> None:
 
 
 def add_motifs(parser: argparse.ArgumentParser) -> None:
-    """`warptok motifs report -v NAME FILE...`."""
+    """Add the arguments of `warptok motifs report -v NAME FILE...`."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    report = commands.add_parser("report", help="how whole vocabularies leave motifs")
+    report = commands.add_parser("report", help="measure how vocabularies split motifs")
     report.description = (
         "Measures vocabularies on a corpus: distortion, motifs preserved, split rate, border "
         "violations, compression, fertility. --motifs or --seed-region says what the motifs are."

@@ -10,7 +10,7 @@ from vocabularies import builtin
 from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
 from vocabularies.model.vocabulary import Vocabulary
 
-# What is read out of a folder: the first of these groups whose files are all there.
+# The files that are read from a folder: the first of these groups that is complete.
 GROUPS = (
     ("tokenizer.json",),
     ("tekken.json",),
@@ -32,7 +32,7 @@ def open_vocabulary(
     pretokenizer: str | None = None,
     special_tokens: Mapping[str, int] | None = None,
 ) -> Vocabulary:
-    """Read the built-in vocabulary called `source`, or the file or folder of that path.
+    """Read the built-in vocabulary called `source`, or the file or folder with that path.
 
     Raises:
         NoSuchVocabulary: there is none; the message suggests similar names.
@@ -61,8 +61,8 @@ def _of_folder(folder: Path) -> list[Path]:
     ranks = sorted(folder.glob("*.tiktoken"))
     if len(ranks) == 1:
         return ranks
-    wanted = ", ".join(" + ".join(names) for names in GROUPS)
-    raise NoSuchVocabulary(f"{folder} holds none of {wanted}, nor exactly one .tiktoken file")
+    expected = ", ".join(" + ".join(names) for names in GROUPS)
+    raise NoSuchVocabulary(f"{folder} holds none of {expected}, nor exactly one .tiktoken file")
 
 
 def _unknown(source: str) -> str:

@@ -41,7 +41,7 @@ from service.observability.metrics import Metrics
 from service.observability.process_metrics import Families, collect_families
 from service.security.guard import Guard
 from service.server.app import make_fastapi, make_service, make_template_pool
-from service.server.lifespan import rest_collector, running
+from service.server.lifespan import freeze_garbage_collector, running
 from service.server.uvicorn_server import Server, end_normally_on_signals
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class FrontEnd:
         digests = {entry.vocabulary.digest for entry in self.replica.entries.values()}
         self.encoders.keep_only(digests)
         if self.replica.is_complete and not self.service.preloaded:
-            rest_collector()
+            freeze_garbage_collector()
             self.service.preloaded = True
             logger.info("ready: %d vocabularies", len(self.replica.entries))
         return Message("answer")

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any
 
 from service.core.settings import Settings
-from service.server.sockets import shared_listeners
+from service.server.sockets import bind_shared_sockets
 from service.server.startup import BACKLOG, print_address
 
 logger = logging.getLogger(__name__)
@@ -94,11 +94,11 @@ class Supervisor:
         engine_socket.listen(BACKLOG)
         store = settings.store_dir or folder / "store"
         engine_settings = settings.model_copy(update={"store_dir": store})
-        listening = [shared_listeners(settings, BACKLOG, True)]
+        listening = [bind_shared_sockets(settings, BACKLOG, True)]
         port = listening[0][0].getsockname()[1]
         for _ in range(settings.frontends - 1):
             same = settings.model_copy(update={"port": port})
-            listening.append(shared_listeners(same, BACKLOG, False))
+            listening.append(bind_shared_sockets(same, BACKLOG, False))
         self.port = port
         self.children = [Child("engine", engine_settings, [engine_socket])]
         self.children += [Child(f"front-{i}", settings, each) for i, each in enumerate(listening)]

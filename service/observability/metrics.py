@@ -237,7 +237,7 @@ class Metrics(Collector):
         self._lag.add(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Write all metrics; return text and content type, OpenMetrics' where it is asked for."""
+        """Write all metrics, as OpenMetrics if accepted; return the text and its content type."""
         if "application/openmetrics-text" in accept:
             content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
             text: bytes = openmetrics(self.registry)  # type: ignore[no-untyped-call]

@@ -71,10 +71,10 @@ class _AllProcesses(Collector):
         self._loop = loop
 
     def describe(self) -> Iterable[Metric]:
-        """Describe nothing: what there is is known when it is asked for."""
+        """Describe no metrics in advance, as other processes report them."""
         return ()
 
     @override
     def collect(self) -> Iterable[Metric]:
-        asked = asyncio.run_coroutine_threadsafe(self._processes.families(), self._loop)
-        return Joined(asked.result(GATHER_TIMEOUT_S)).collect()
+        families = asyncio.run_coroutine_threadsafe(self._processes.families(), self._loop)
+        return Joined(families.result(GATHER_TIMEOUT_S)).collect()

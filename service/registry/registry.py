@@ -200,7 +200,7 @@ class Registry:
                 raise
 
     def evict(self, newest: str) -> None:
-        """Unload the least recently used until all fit into `loaded_vocabulary_bytes`.
+        """Evict the least recently used vocabularies until all fit `loaded_vocabulary_bytes`.
 
         If an accepted request still needs one of them, the engine loads it again.
         """
@@ -213,9 +213,7 @@ class Registry:
                 for name in names:
                     del self.entries[name]
                 self.engine.unload(digest)
-            logger.info(
-                "unloaded %s (%s) to make room", ", ".join(names) or "a replaced one", digest
-            )
+            logger.info("evicted %s (%s)", ", ".join(names) or "a replaced vocabulary", digest)
 
     def check_free(self, name: str, vocabulary: Vocabulary | None, replace: bool) -> None:
         """Check that a vocabulary may have a name; None stands for one that is not there yet.

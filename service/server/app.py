@@ -1,4 +1,4 @@
-"""Puts a service together: the engine, what its operations share, its features, its routes."""
+"""Puts a service together: the engine, the state of its features, and the routes."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ Every refusal is `application/problem+json` with a `code` for programs, a `detai
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One service and all that answers for it: an ASGI application.
+    """A whole service as an ASGI application.
 
     Attributes:
-        service: what its operations share.
+        service: the state that all operations share.
         oip: the state of the Open Inference Protocol.
         templates: renders chats.
         training: the training jobs.
         fastapi: all routes.
-        asgi: what a server runs: the fast path in front of the routes.
+        asgi: the fast path, which calls the routes if needed; a server runs it.
     """
 
     service: Service
@@ -106,13 +106,16 @@ class Application:
 
 
 def make_engine(settings: Settings, take: Take | None = None) -> Engine:
-    """The best engine of this machine that the settings allow.
+    """Make the best engine of this machine that the settings allow.
 
-    A GPU is opened in the background: until it is there, the CPU answers. Its ids lie in memory
-    that `take` gives, or in any pinned memory.
+    A GPU is opened in the background; until it is open, the CPU computes all batches.
+
+    Args:
+        settings: the settings of the service.
+        take: allocates memory for the ids of a GPU; None: the GPU allocates it.
 
     Raises:
-        ValueError: the settings ask for a GPU and there is none that can be used.
+        ValueError: the settings demand a GPU, and there is none that can be used.
     """
     from service.engines.cpu.engine import CpuEngine
 
@@ -141,9 +144,9 @@ def create_app(
     """Make an application with its own engine, vocabularies, queue and metrics.
 
     Args:
-        settings: all settings; nothing behind this reads the environment.
-        engine: what computes the ids; made from the settings when absent.
-        place_ids: puts the ids of batches where they are wanted; None: anywhere will do.
+        settings: the settings of the service.
+        engine: computes the ids; None: it is made by the settings.
+        place_ids: copies ids into memory that front ends read; None: they may lie anywhere.
     """
     engine = engine or make_engine(settings)
     metrics = Metrics(package_version(), settings.max_batch_bytes)
@@ -179,7 +182,7 @@ def make_service(
     metrics: Metrics,
     guard: Guard,
 ) -> Service:
-    """Make what the parts of one service share."""
+    """Make the state that all operations share, and set the gauges of the metrics."""
     observer = RequestObserver(
         metrics,
         make_tracer(settings),
@@ -205,14 +208,14 @@ def make_fastapi(
     training: TrainingJobs | None,
     lifespan: Lifespan[FastAPI],
 ) -> FastAPI:
-    """Declare all routes, and hand each feature's state over to its own.
+    """Make the FastAPI application with all routes, and give it the state of each feature.
 
     Args:
-        service: the service.
+        service: the state that all operations share.
         oip: the state of the Open Inference Protocol.
         templates: renders chats.
         training: the training jobs; None: another process of the service has them.
-        lifespan: what runs from start to stop.
+        lifespan: makes the context in which requests are answered.
     """
     # The documentation pages come with their scripts: the machine may have no network.
     app = FastAPIOffline(
@@ -237,18 +240,18 @@ def make_fastapi(
     ):
         app.add_exception_handler(kind, refuse)
     for kind in GONE:
-        app.add_exception_handler(kind, gone)
+        app.add_exception_handler(kind, note_gone_client)
     return app
 
 
-async def gone(request: Request, _: Exception) -> Response:
-    """Nobody is there to answer any more."""
+async def note_gone_client(request: Request, _: Exception) -> Response:
+    """Note that the client has disconnected; nobody receives the response."""
     get_call(request.scope).is_gone = True
     return Response(status_code=CLIENT_CLOSED)
 
 
 async def refuse(request: Request, error: Exception) -> Response:
-    """Any exception as a refusal of the kind that belongs to the path."""
-    if isinstance(error, BrokenStream):  # It has been logged, and its answer had begun.
+    """Answer with a refusal in the format of the path."""
+    if isinstance(error, BrokenStream):  # It was logged, and its answer had begun.
         return Response(status_code=500)
     return make_error_response(request.scope["path"], error)

@@ -1,4 +1,4 @@
-"""A service from its start to its end: vocabularies load, the queue drains, memory stays low."""
+"""Starts and stops the background tasks of a service: loading, metrics, keys, memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 LAG_PERIOD_S = 0.25
 GIVE_BACK_PERIOD_S = 15.0
 IDLE_PERIOD_S = 0.1
-LOADING_AT_ONCE = 2
+NUM_LOADERS = 2
 GC_THRESHOLDS = (50_000, 50, 50)
 Close = Callable[[], Awaitable[None]]
 
@@ -30,14 +30,13 @@ async def running(
     """Answer requests within the block, and drain at its end.
 
     Args:
-        service: it.
-        tasks: what goes on in the background beside the service's own tasks.
+        service: the service.
+        tasks: run in the background beside the service's own tasks.
         closing: called, one after another, once the queue is drained.
     """
     service.batcher.start()
-    started = [
-        asyncio.create_task(each) for each in (*tasks, watch_lag(service), keep_memory_low(service))
-    ]
+    background = [*tasks, watch_loop_and_keys(service), trim_memory(service)]
+    started = [asyncio.create_task(each) for each in background]
     try:
         yield
     finally:
@@ -52,17 +51,18 @@ async def running(
 
 
 async def close_tracer(service: Service) -> None:
-    """Send the last spans; who takes them may be slow."""
+    """Send the last spans in a thread, as the collector may be slow."""
     tracer = service.observer.tracer
     if tracer is not None:
         await asyncio.to_thread(tracer.close)
 
 
 async def preload(service: Service, names: list[str]) -> None:
-    """Load what is wanted from the start; one that fails is reported and does not stop the rest.
+    """Load vocabularies at the start; one that fails is logged, and the others are still loaded.
 
-    The default vocabulary is first and alone, so that it answers soonest. Then one is built by a
-    library, which lets other threads run, while the next is read and compared in Python.
+    The default vocabulary is loaded first and alone, so that it answers soonest. Then NUM_LOADERS
+    are loaded at once: while a library builds one, which lets other threads run, the next is read
+    and compared in Python.
     """
     begin = perf_counter()
     waiting = sorted(names, key=lambda name: name != service.settings.default_vocabulary)
@@ -72,7 +72,7 @@ async def preload(service: Service, names: list[str]) -> None:
         try:
             await service.registry.loaded(name)
         except ServiceError:
-            pass  # It was logged.
+            pass  # The registry has logged it.
         except Exception as error:
             logger.error("This is a bug. Vocabulary %s failed", name, exc_info=error)
 
@@ -80,30 +80,30 @@ async def preload(service: Service, names: list[str]) -> None:
         while waiting:
             await load_next()
 
-    # Hardly anything made meanwhile is garbage, and looking for it took a fifth of the time.
+    # Loading makes hardly any garbage, and collecting took a fifth of the time.
     gc.disable()
     try:
         if waiting:
             await load_next()
-        await asyncio.gather(*(load_rest() for _ in range(LOADING_AT_ONCE)))
+        await asyncio.gather(*(load_rest() for _ in range(NUM_LOADERS)))
         await asyncio.to_thread(service.get_host().engine.settle)
     finally:
         gc.enable()
-    rest_collector()
+    freeze_garbage_collector()
     service.preloaded = True
     loaded = len(service.registry.entries)
     logger.info("ready: %d vocabularies after %.1f s", loaded, perf_counter() - begin)
 
 
-def rest_collector() -> None:
-    """What was made so far stays for ever; the collector need not look at it on every round."""
+def freeze_garbage_collector() -> None:
+    """Exclude all objects so far from garbage collection, and collect less often from now on."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def watch_lag(service: Service) -> None:
-    """Measure how late the loop comes to its timers, and look whether the keys have changed."""
+async def watch_loop_and_keys(service: Service) -> None:
+    """Measure the lag of the event loop, and read changed keys, until cancelled."""
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
@@ -111,8 +111,8 @@ async def watch_lag(service: Service) -> None:
         service.guard.refresh()
 
 
-async def keep_memory_low(service: Service) -> None:
-    """Every few seconds, as soon as nothing waits, give back the memory of what was answered."""
+async def trim_memory(service: Service) -> None:
+    """Return free memory to the system after requests, when the queue is empty, until cancelled."""
     before = service.metrics.counts()["warptok_work_accepted_total"]
     while True:
         await asyncio.sleep(GIVE_BACK_PERIOD_S)

@@ -1,4 +1,4 @@
-"""What every process of the service needs at its start; little is imported here."""
+"""Constants and messages for the start of every process; imports little."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from service.core.settings import Settings
 from service.core.version import package_version
 
 BACKLOG = 2048
-USAGE_ERROR = 2  # The exit code where a setting, or what it names, is wrong.
+USAGE_ERROR = 2  # The exit code if a setting, or a file that it names, is wrong.
 
 
 def print_address(
     settings: Settings, port: int, grpc_port: int | None, metrics_port: int | None
 ) -> None:
-    """Print the line that says where the service is."""
+    """Print the addresses of the service."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{port}"
     also = f", gRPC on {host}:{grpc_port}" if grpc_port else ""

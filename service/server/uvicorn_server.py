@@ -1,6 +1,6 @@
-"""The service in one process on a socket, from the line that says where to a drained stop.
+"""Runs a service in one process until SIGTERM has drained it.
 
-uvicorn does the HTTP; this adds the line, the settings and what SIGTERM means.
+uvicorn serves HTTP; this module configures it, starts gRPC and metrics, and drains the queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.server.app import Application, create_app
-from service.server.sockets import listeners
+from service.server.sockets import bind_sockets
 from service.server.startup import BACKLOG, USAGE_ERROR, print_address
 from vocabularies.batch.batch import JOINED_BY
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from service.apis.grpc.server import GrpcServer
     from service.apis.oip.state import OipState
 
-KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
+KEEP_ALIVE_S = 75  # Longer than the 60 s of common load balancers, so that they close first.
 logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> int:
-    """Answer requests in this process until SIGTERM or Ctrl-C; the exit code.
+    """Answer requests in this process until SIGTERM or Ctrl-C; return the exit code.
 
     Raises:
         ValueError: a setting is wrong.
@@ -48,7 +48,7 @@ def serve(settings: Settings) -> int:
     keep_large_blocks()
     logger.info("strings are joined by %s", JOINED_BY)
     sys.setswitchinterval(SWITCH_S)
-    sockets = listeners(settings)
+    sockets = bind_sockets(settings)
     app = create_app(settings)
     check_names(app.service.get_host().registry)
     Server(app.asgi, settings, app).run(sockets)
@@ -56,7 +56,7 @@ def serve(settings: Settings) -> int:
 
 
 def end_normally_on_signals() -> None:
-    """Uvicorn raises the signal again once it has drained: that end, too, is a normal one."""
+    """Exit with 0 on SIGTERM and SIGINT, which uvicorn raises again once it has drained."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
 
@@ -66,12 +66,12 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 async def start_grpc(oip: OipState) -> GrpcServer:
-    """GRPC beside HTTP; its libraries are imported only here.
+    """Start gRPC beside HTTP, and import its libraries.
 
     Raises:
-        OSError: the port cannot be used; it was logged.
+        OSError: the port cannot be used; the error has been logged.
     """
-    # A chat starts a process; gRPC would handle the fork, and write lines of its own into the log.
+    # The renderer of chats starts processes; gRPC would handle each fork, and log lines of its own.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     from service.apis.grpc.server import GrpcServer
 
@@ -85,11 +85,11 @@ async def start_grpc(oip: OipState) -> GrpcServer:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, saying where it listens, and draining our queue while it drains its connections.
+    """uvicorn, which also prints its address, and drains the queue beside its connections.
 
     Args:
-        app: what answers HTTP.
-        settings: all of them.
+        app: answers HTTP.
+        settings: the settings of the service.
         main: the whole application; None: another process of the service has its features.
     """
 
@@ -122,13 +122,13 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drain at the first signal; end at once at the second."""
         if self.should_exit:
-            logger.warning("a second signal: what was accepted is not finished")
+            logger.warning("a second signal: accepted requests are not answered")
             logging.shutdown()
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say where."""
+        """Listen, start gRPC and metrics, and print the address."""
         await super().startup(sockets)
         if self.started:
             await self._start_others()
@@ -151,10 +151,10 @@ class Server(uvicorn.Server):
             raise SystemExit(USAGE_ERROR) from None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse what is new and finish what was accepted, within the drain time."""
+        """Refuse new requests, and answer accepted ones within the drain time."""
         service = self.app.service
         service.draining = True
-        if self.main is not None:  # Training saves its state while the others finish.
+        if self.main is not None:  # Training saves its state while requests are answered.
             self.main.training.stop_soon()
         grace_s = self.settings.drain_timeout_s
         drain = asyncio.create_task(service.batcher.stop(grace_s))
