@@ -42,11 +42,12 @@ from service.batching.work import (
     AnyWork,
     ClientGone,
     Completion,
+    CostKey,
+    DecodeWork,
     Output,
     QueueKey,
     Result,
     WorkItem,
-    make_queue_key,
 )
 from service.core.errors import DeadlinePassed, Draining, QueueFull, ServiceError
 from service.core.settings import Settings
@@ -107,7 +108,7 @@ class Admission:
             self.limits.charge(client, work.num_bytes)
             self._client_bytes[client] += work.num_bytes
         self.num_bytes += work.num_bytes
-        self.num_rows += work.num_rows or 1
+        self.num_rows += len(work.rows) or 1
         self.metrics.accepted()
 
     def _refuse(self, reason: str) -> NoReturn:
@@ -116,12 +117,19 @@ class Admission:
     def leave(self, work: AnyWork, outcome: str) -> None:
         """Count the end of a work item whose future is done."""
         self.num_bytes -= work.num_bytes
-        self.num_rows -= work.num_rows or 1
+        self.num_rows -= len(work.rows) or 1
         if work.client:
             self._client_bytes[work.client] -= work.num_bytes
             if not self._client_bytes[work.client]:
                 del self._client_bytes[work.client]
         self.metrics.finished(outcome)
+
+
+def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
+    """Make the key of the queue that a work item belongs to."""
+    is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
+    skip = isinstance(work, DecodeWork) and work.skip_special_tokens
+    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, is_long)
 
 
 @dataclass(slots=True)
@@ -358,7 +366,8 @@ class Batcher:
 
     def _drop_if_unwanted(self, work: AnyWork, now: float) -> bool:
         """Settle a work item if its client is gone or its deadline has passed; return if so."""
-        if now < work.deadline and not work.is_done:
+        is_done = work.future is not None and work.future.done()
+        if now < work.deadline and not is_done:
             return False
         self._settle(work, DeadlinePassed("the deadline passed in the queue"))
         return True

@@ -191,7 +191,7 @@ def record_batch(
     """Count a batch that an engine of this process ran, and learn what its bytes cost."""
     first, last = works[0], finished.results[-1]
     num_bytes = sum([work.num_bytes for work in works])
-    num_rows = sum([work.num_rows or 1 for work in works])
+    num_rows = sum([len(work.rows) or 1 for work in works])
     engine = last.output.engine
     metrics.batch(engine, first.operation, num_rows, num_bytes, last.batch_tokens, finished.seconds)
     # All results of a batch share one output, or each has its own: see `run_works`.
@@ -282,9 +282,9 @@ def join_texts(works: Sequence[TextWork[Any]], take: Take | None = None) -> Batc
         take: allocates memory for joined bytes; None: NumPy allocates it.
     """
     options = _join_options(works)
-    if any(isinstance(work.texts, Batch) for work in works):
-        return Batch.joined([_as_batch(work.texts) for work in works], options, take)
-    texts = [cast(Sequence[str], work.texts) for work in works]
+    if any(isinstance(work.rows, Batch) for work in works):
+        return Batch.joined([_as_batch(work.rows) for work in works], options, take)
+    texts = [cast(Sequence[str], work.rows) for work in works]
     return Batch(texts[0] if len(texts) == 1 else [*chain.from_iterable(texts)], options=options)
 
 
@@ -296,7 +296,7 @@ def _join_options(works: Sequence[TextWork[Any]]) -> EncodeOptions | list[Encode
     joined: list[EncodeOptions] = []
     for work in works:
         options = work.options
-        joined += [options] * len(work.texts) if isinstance(options, EncodeOptions) else options
+        joined += [options] * len(work.rows) if isinstance(options, EncodeOptions) else options
     return joined
 
 
@@ -334,7 +334,7 @@ def _split(
     results: list[Result[Output]] = []
     begin = 0
     for work in works:
-        end = begin + work.num_rows
+        end = begin + len(work.rows)
         results.append(Result(begin, end, output, batch_tokens, offsets))
         begin = end
     return results

@@ -9,7 +9,7 @@ Each operation has a class of work items with its own result:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter
@@ -81,8 +81,8 @@ class WorkItem(Generic[Output]):
 
     Attributes:
         operation: its name in metrics.
+        rows: the rows of the request; each subclass says of which type.
         num_bytes: its size in the queue: the bytes of texts, 4 for an id, and 16 for a row.
-        num_rows: the number of rows of the request.
         deadline: the perf_counter time after which nobody waits for the answer.
         receive: the ASGI callable that reports a disconnected client; None: there is none.
         submitted: the perf_counter time at which the work item was made.
@@ -101,8 +101,8 @@ class WorkItem(Generic[Output]):
     operation: ClassVar[str]
 
     vocabulary: Vocabulary
+    rows: Sized
     num_bytes: int = field(default=0, kw_only=True)
-    num_rows: int = field(default=0, init=False)
     deadline: float = field(default=float("inf"), kw_only=True)
     receive: Callable[[], Awaitable[Any]] | None = field(default=None, kw_only=True)
     submitted: float = field(default_factory=perf_counter, kw_only=True)
@@ -145,15 +145,12 @@ class TextWork(WorkItem[Output]):
     """Texts for the engine to encode or count.
 
     Attributes:
-        texts: strings, or a batch of joined bytes.
+        rows: strings, or a batch of joined bytes.
         options: one for all rows or one for each.
     """
 
-    texts: Sequence[str] | Batch
+    rows: Sequence[str] | Batch
     options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS
-
-    def __post_init__(self) -> None:
-        self.num_rows = len(self.texts)
 
 
 class EncodeWork(TextWork[Encoded]):
@@ -184,9 +181,6 @@ class DecodeWork(WorkItem[Decoded]):
     rows: Sequence[Sequence[int]] | IdRows
     skip_special_tokens: bool = False
 
-    def __post_init__(self) -> None:
-        self.num_rows = len(self.rows)
-
     @property
     def num_ids(self) -> int:
         """The number of ids in all rows."""
@@ -206,9 +200,6 @@ class SharedWork(WorkItem[SharedEncoded]):
 
     rows: SharedRows
     device: DeviceSharing
-
-    def __post_init__(self) -> None:
-        self.num_rows = len(self.rows)
 
 
 @dataclass(slots=True)
@@ -264,10 +255,3 @@ class QueueKey(NamedTuple):
     cost_key: CostKey
     skip_special_tokens: bool
     is_long: bool
-
-
-def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
-    """Make the key of the queue that a work item belongs to."""
-    is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
-    skip = isinstance(work, DecodeWork) and work.skip_special_tokens
-    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, is_long)

@@ -174,7 +174,7 @@ def make_decode_work(
 ) -> DecodeWork:
     """Make the work item that decodes rows of ids; the caller checks their limits."""
     work = DecodeWork(entry.vocabulary, rows, skip_special_tokens)
-    work.num_bytes = BYTES_AN_ID * work.num_ids + ROW_BYTES * work.num_rows
+    work.num_bytes = BYTES_AN_ID * work.num_ids + ROW_BYTES * len(work.rows)
     return _add_call(service, call, work)
 
 

@@ -86,7 +86,7 @@ def test_a_text_whose_deadline_passed_is_freed_with_its_answer(no_collector, mon
     submit = Batcher.submit
 
     def note(batcher, work):
-        seen.append(weakref.ref(work.texts))
+        seen.append(weakref.ref(work.rows))
         return submit(batcher, work)
 
     monkeypatch.setattr(Batcher, "submit", note)
