@@ -1,16 +1,18 @@
-// Where runs begin in which a pair of equal tokens is merged: every other place from there on.
+// Finds where runs of one token begin, in which a pair of equal tokens is merged at every other place.
 //
 //     tokens      x a a a a a y a a       a a becomes c:   x c c a y c
 //     occurrence    1 0 1 0 0   1 0
 //
-// A run may be as long as the corpus. find_repeats says of each tile where the last token lies that is not
-// `left`, enter_repeats makes of it where the run begins that reaches into a tile: the largest before it.
+// A run may be as long as the corpus. find_repeats finds in each tile the last token that is not `left`; the largest of
+// these before a tile is where the run begins that reaches into it, which enter_repeats writes.
+//
+// Invariant: whether a pair is merged depends on its distance from the begin of its run alone.
 #pragma once
 #include "training/token_window.cuh"
 
-constexpr uint32_t RUN_THREADS = 1024;       // Of the one block of enter_repeats.
+constexpr uint32_t RUN_THREADS = 1024;       // Threads of the one block of enter_repeats.
 
-// One more than the last of a thread's own tokens that is not `left`; 0: all are.
+// One more than the number of the last of a thread's own tokens that is not `left`; 0: all are `left`.
 DEVICE uint64_t behind_last_other(const TokenWindow& window, uint32_t equal) {
     uint32_t others = window.own & ~equal;
     return others ? window.begin + highest_bit(others) - TOKENS_BEFORE + 1 : 0;
@@ -38,7 +40,8 @@ DEVICE void find_repeats_stage(const TrainJob& job, uint64_t* scratch, uint64_t 
     }
 }
 
-// Each thread has neighbouring tiles. One block of RUN_THREADS.
+// Writes where the run begins that reaches into each tile. One block of RUN_THREADS, whose threads have neighbouring
+// tiles.
 DEVICE void enter_repeats_stage(const TrainJob& job, uint64_t* scratch) {
     uint64_t tiles = num_train_tiles(job), each = (tiles + RUN_THREADS - 1) / RUN_THREADS;
     uint64_t first = threadIdx.x * each, last = first + each < tiles ? first + each : tiles;
@@ -55,8 +58,8 @@ DEVICE void enter_repeats_stage(const TrainJob& job, uint64_t* scratch) {
     }
 }
 
-// Where the run begins that the thread's first token goes on with, or that token itself. The whole
-// block calls it; `scratch` is uint64[BLOCK].
+// Where the run begins that the thread's first token continues, or that token itself. The whole block calls it;
+// `scratch` is uint64[BLOCK].
 DEVICE uint64_t run_before(const TrainJob& job, uint64_t tile, const TokenWindow& window, uint32_t equal,
                            uint64_t* scratch) {
     scratch[threadIdx.x] = behind_last_other(window, equal);
@@ -67,11 +70,11 @@ DEVICE uint64_t run_before(const TrainJob& job, uint64_t tile, const TokenWindow
     return begin ? begin : job.run_begins[tile];
 }
 
-// Where pairs of equal tokens are merged, from bit 0 to bit 19; `place` is that of the first own token
+// Bits 0 .. 19 of the window: a pair of equal tokens is merged there. `place` is the place of the thread's first token
 // in its run.
 DEVICE uint32_t run_occurrences(uint32_t equal, uint64_t place) {
     uint32_t pairs = equal & equal >> 1, occurrences = 0, odd = place & 1;
-    // The two tokens before it: in the same run, where they matter.
+    // Of the two tokens before it: they matter only if they are of the same run.
     if (odd) occurrences |= pairs & 2;
     else occurrences |= pairs & 1;
     for (uint32_t i = TOKENS_BEFORE; i < WINDOW_TOKENS - 1; i++) {

@@ -1,15 +1,18 @@
-// Makes one token of every occurrence of a pair, leftmost first where they overlap, in one pass.
+// Merges every occurrence of a pair into one token, the leftmost first where occurrences overlap, in one pass.
 //
-// A block takes the next tile of tokens, finds its occurrences, adds up what stands beside them, learns
-// from the tiles before where its own tokens go, and writes those that stay.
+// A block claims the next tile of tokens, finds the occurrences in it, adds up the tokens beside them, learns from the
+// tiles before it where its own tokens go, and writes those that stay.
 //
 //     tokens        x a b a b y      a b becomes c        pairs that go   come
 //     occurrences     1 0 1 0        left of the 1st      x a             x c
 //     stay          1 1 0 1 0 1      left of the 2nd      b a             c c
 //     written       x c c y          right of the 2nd     b y             c y
 //
-// A pair between two occurrences is the left one of the second, so that none is counted twice. Tokens
-// before and behind a tile decide with it (training/token_window.cuh), so that tiles of any size give the same.
+// A pair between two occurrences counts as the left one of the second, so that none is counted twice. A thread also
+// reads the tokens before and behind its own (training/token_window.cuh), so that tiles of any size give the same
+// result.
+//
+// Invariant: every token of merged_tokens is written once, in the order of the corpus.
 #pragma once
 #include "training/equal_runs.cuh"
 #include "training/shared_sums.cuh"
@@ -31,13 +34,12 @@ struct MergeTileShared {
     uint64_t tile, before;
 };
 
-// A pair that stands there no more, or from now on: [begin, end) in tokens before the merge.
+// Bonus and penalty of a pair that ends with the merge, or begins with it: [begin, end) in tokens before the merge.
 DEVICE Figures measure_tokens(const TrainJob& job, uint64_t begin, uint64_t end) {
     return measure(job, job.places[begin], job.places[end]);
 }
 
-// One token beside an occurrence: the pair that goes is [gone, gone_end), the one that comes
-// [come, come_end).
+// Adds one token that stands beside an occurrence: the pair [gone, gone_end) goes, the pair [come, come_end) comes.
 template <TokenKind KIND>
 DEVICE void add_pair(const TrainJob& job, SumsShared& sums, uint32_t side, uint32_t id, uint64_t weight,
                      uint64_t gone, uint64_t gone_end, uint64_t come, uint64_t come_end) {
@@ -50,7 +52,7 @@ DEVICE void add_pair(const TrainJob& job, SumsShared& sums, uint32_t side, uint3
         if (values[i]) add_neighbour<SUMS>(job, sums, side, id, 1 + i, weight * values[i]);
 }
 
-// What stands beside the thread's own occurrences; returns how often these count.
+// Adds the tokens that stand beside the thread's own occurrences; returns how often these count.
 template <TokenKind KIND>
 DEVICE uint64_t add_neighbours(const TrainJob& job, SumsShared& sums, const TokenWindow& window,
                                uint32_t occurrences) {
@@ -71,7 +73,8 @@ DEVICE uint64_t add_neighbours(const TrainJob& job, SumsShared& sums, const Toke
     return merged;
 }
 
-// Writes what a block has put into `stage`, whose place `before % (16 / sizeof(T))` is the first one.
+// Writes the `count` values that a block has put into `stage`, from place before % (16 / sizeof(T)) on, to number
+// `before` on.
 template <class T>
 DEVICE void write_stage(T* to, uint64_t before, uint32_t count, const T* stage) {
     constexpr uint32_t EACH = 16 / sizeof(T);
@@ -87,8 +90,8 @@ DEVICE void write_stage(T* to, uint64_t before, uint32_t count, const T* stage) 
     }
 }
 
-// Writes the tokens that stay, and where they begin. The whole block calls it; `rank` of the tile's
-// tokens that stay are before the thread's own.
+// Writes the tokens that stay, and their places. The whole block calls it; `rank` is how many of the tile's tokens that
+// stay are before the thread's own.
 template <TokenKind KIND>
 DEVICE void write_tokens(const TrainJob& job, MergeTileShared<KIND>& shared, const TokenWindow& window,
                          uint32_t occurrences, uint32_t stays, uint32_t rank, uint32_t total) {

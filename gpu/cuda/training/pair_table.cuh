@@ -1,7 +1,12 @@
-// The table of all pairs: counted once, then changed by what a merge has changed; and its best pair.
+// The table of all pairs. It is counted once, and each merge then changes only the pairs that it affects. Here is also
+// the search for the best pair.
 //
-// Every count is an integer of 64 bits, so that no order of adding gives another sum. Tokens that are no
-// more have counts of 0, as has a pair once it is merged: its tokens are never neighbours again.
+//     corpus x a b y, a b becomes c       goes: x a, b y, a b       comes: x c, c y
+//
+// Counts are integers of 64 bits, so that the order in which they are added does not matter. A token that no longer
+// occurs has counts of 0, and so has a pair once it is merged, as its tokens are never neighbours again.
+//
+// Invariant: behind update_pairs the table is what count_pairs would count in merged_tokens.
 #pragma once
 #include "training/shared_sums.cuh"
 
@@ -37,7 +42,7 @@ DEVICE void count_pair(const TrainJob& job, PairsShared& shared, uint64_t at, ui
     if (figures.penalty) add_hot(halves + 4, figures.penalty);
 }
 
-// Counts every two neighbours into a table of zeros; overlapping ones, too: a a a is a a twice.
+// Counts every two neighbours into a table of zeros, overlapping ones, too: a a a is a a twice.
 DEVICE void count_pairs_stage(const TrainJob& job, PairsShared& shared, uint64_t block, uint64_t blocks) {
     for (uint32_t i = threadIdx.x; i < 2 * PAIR_SUMS * HOT_SIDE * HOT_SIDE; i += BLOCK) shared.halves[i] = 0;
     __syncthreads();
@@ -57,8 +62,8 @@ DEVICE void count_pairs_stage(const TrainJob& job, PairsShared& shared, uint64_t
     }
 }
 
-// Moves a sum of neighbours from the pair that goes to the one that comes. The merged pair itself is not
-// counted down but forgotten.
+// Moves the sums of a neighbour from the pair that goes to the pair that comes. The merged pair itself is not counted
+// down, as update_pairs_stage sets it to 0.
 DEVICE void move_pair(const TrainJob& job, const uint64_t* sums, uint64_t gone_left, uint64_t gone_right,
                       uint64_t come_left, uint64_t come_right) {
     bool has_scores = job.num_levels != 0;
@@ -70,25 +75,25 @@ DEVICE void move_pair(const TrainJob& job, const uint64_t* sums, uint64_t gone_l
     job.row_is_stale[gone_left] = job.row_is_stale[come_left] = 1;
 }
 
-// Takes what a merge has changed into the table; a thread has the tokens beside it of one id.
+// Adds the changes of a merge to the table; a thread has the neighbours of one id.
 DEVICE void update_pairs_stage(const TrainJob& job, uint64_t block, uint64_t blocks) {
     uint64_t num_sums = job.places ? SUMS_OF_PLACED : 1;
     for (uint64_t id = block * BLOCK + threadIdx.x; id <= job.merged; id += blocks * BLOCK) {
         uint64_t* lefts = job.neighbours + id * num_sums;
         uint64_t* rights = lefts + job.capacity * num_sums;
-        // Beside another occurrence, what goes is the pair between the two.
+        // Where the neighbour is another occurrence, the pair between the two goes.
         if (lefts[0]) move_pair(job, lefts, id == job.merged ? job.right : id, job.left, id, job.merged);
         if (rights[0]) move_pair(job, rights, job.right, id, job.merged, id);
         for (uint64_t i = 0; i < num_sums; i++) lefts[i] = rights[i] = 0;
         if (id) continue;
-        // Of a pair that does not occur nobody reads the bonus and the penalty.
+        // Bonus and penalty of a pair that does not occur are not read.
         job.frequencies[job.left * job.capacity + job.right] = 0;
         job.lengths[job.merged] = job.lengths[job.left] + job.lengths[job.right];
         job.row_is_stale[job.left] = job.row_is_stale[job.merged] = 1;
     }
 }
 
-// What a pair scores; NO_SCORE where it may not be merged.
+// The score of a pair; NO_SCORE where it may not be merged.
 DEVICE int64_t score_of(const TrainJob& job, uint64_t left, uint64_t right) {
     uint64_t place = left * job.capacity + right, frequency = job.frequencies[place];
     if (frequency < job.min_frequency) return NO_SCORE;
@@ -133,7 +138,7 @@ DEVICE Best best_of_block(Best best, BestShared& shared) {
     return best;
 }
 
-// The best pair of every left id of which a pair has changed; a block has a row of the table.
+// Finds the best pair of each left id that is stale; a block has a row of the table.
 DEVICE void best_of_rows_stage(const TrainJob& job, BestShared& shared, uint64_t block, uint64_t blocks) {
     for (uint64_t left = block; left <= job.merged; left += blocks) {
         if (!job.row_is_stale[left]) continue;
@@ -148,7 +153,7 @@ DEVICE void best_of_rows_stage(const TrainJob& job, BestShared& shared, uint64_t
     }
 }
 
-// The best pair of all, with its figures. One block.
+// Reports the best pair of all, with its figures. One block.
 DEVICE void best_pair_stage(const TrainJob& job, BestShared& shared) {
     Best best = {NO_SCORE, 0};
     for (uint64_t left = threadIdx.x; left <= job.merged; left += BLOCK)

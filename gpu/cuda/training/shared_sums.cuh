@@ -1,24 +1,26 @@
-// What merges change, added up in shared memory first: the first merges touch tens of millions of
-// places, and all of them change the same few counts.
+// Sums of the changes that a merge makes, in shared memory first: the first merges have tens of millions of
+// occurrences, all of which change the same few counts.
 //
-// For each token that stands beside an occurrence, on each side, a sum of 1 or SUMS_OF_PLACED:
+// Each id that stands beside an occurrence has, for each of its two sides, 1 sum or SUMS_OF_PLACED sums:
 //
-//     0        how often
+//     0        how often it stands there
 //     1, 2     bonus and penalty of the pairs that go
-//     3, 4     of those that come
+//     3, 4     bonus and penalty of the pairs that come
 //
-// Ids below a bound have their sums in shared memory, in two halves of 32 bits with a carry; others go
-// to the table in device memory at once, where a later token is rarer and its neighbours are many.
+// Ids below a bound have their sums in shared memory, as two halves of 32 bits with a carry. Those of other ids are
+// added in device memory at once: later ids are rarer and have many different neighbours.
+//
+// Invariant: behind flush_neighbours the table in device memory has all sums of the block.
 #pragma once
 #include "training/job.cuh"
 
-constexpr uint32_t HOT_SUMS = 2048;          // Of a block, 8 bytes each.
+constexpr uint32_t HOT_SUMS = 2048;          // Sums of a block in shared memory, 8 bytes each.
 
 struct SumsShared {
     uint32_t halves[2 * HOT_SUMS];
 };
 
-// Bonus and penalty of one place, and how often it counts.
+// The bonus and the penalty of a stretch.
 struct Figures {
     uint64_t bonus, penalty;
 };
@@ -58,7 +60,7 @@ DEVICE void clear_sums(SumsShared& shared) {
     __syncthreads();
 }
 
-// Adds to a sum of the token beside an occurrence.
+// Adds to a sum of the id that stands on a side (0 left, 1 right) of an occurrence.
 template <uint32_t SUMS>
 DEVICE void add_neighbour(const TrainJob& job, SumsShared& shared, uint32_t side, uint32_t id, uint32_t sum,
                           uint64_t value) {

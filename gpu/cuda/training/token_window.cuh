@@ -1,10 +1,10 @@
-// Sixteen neighbouring tokens of a thread, with two before them and four behind.
+// The window of a thread: its own sixteen tokens, the two before them and the four behind.
 //
 //     thread 0               thread 1
 //     . . 0 1 ... 14 15 16 17 18 19
 //                  14 15 16 17 ... 31 32 33 34 35
 //
-// A bit of a mask stands for a token of the window: bit 0 is the first of the two before.
+// Masks have a bit for each token of the window: bit 0 is the first of the two before.
 #pragma once
 #include "training/job.cuh"
 
@@ -12,13 +12,13 @@ constexpr uint32_t WINDOW_TOKENS = 22, TOKENS_BEFORE = 2;
 constexpr uint32_t OWN_TOKENS = 0xFFFFu << TOKENS_BEFORE;
 
 struct TokenWindow {
-    uint64_t begin;                // The first token of the thread's own.
+    uint64_t begin;                // The number of the thread's first own token.
     uint32_t words[WINDOW_TOKENS / 2];  // Two tokens each, the first one in the low half.
-    uint32_t own;                  // Those of its own that are there.
-    uint32_t valid;                // All that are there.
+    uint32_t own;                  // The thread's own tokens that exist.
+    uint32_t valid;                // All tokens of the window that exist.
 };
 
-// The bits of the tokens before `count`, of a window whose bit 0 is token `first`.
+// The tokens below number `count`, of a window whose bit 0 is token number `first`.
 DEVICE uint32_t bits_before(uint64_t count, int64_t first) {
     int64_t there = static_cast<int64_t>(count) - first;
     return there <= 0 ? 0 : there >= WINDOW_TOKENS ? (1u << WINDOW_TOKENS) - 1 : (1u << there) - 1;
@@ -28,7 +28,7 @@ DEVICE uint32_t bits_before(uint64_t count, int64_t first) {
 DEVICE TokenWindow read_window(const TrainJob& job, uint64_t tile) {
     TokenWindow window;
     uint64_t begin = window.begin = tile * tokens_a_tile(job) + threadIdx.x * TRAIN_ITEMS;
-    // Threads without tokens read those of the next tile, which the last one that has some looks at.
+    // Threads without tokens of their own read those of the next tile, which the last thread with tokens needs.
     const uint16_t* from = job.tokens + begin;
     uint4 low = load_16(from), high = load_16(from + 8);
     uint32_t* words = window.words;
@@ -59,7 +59,7 @@ DEVICE uint32_t equal_tokens(const TokenWindow& window, uint64_t id) {
     return equal & window.valid;
 }
 
-// A token of its own, 0 .. 15, or the first one behind.
+// Own token i of the thread, 0 .. 15, or the first token behind them, 16.
 DEVICE uint32_t own_token(const TokenWindow& window, uint32_t i) {
     return window.words[1 + i / 2] >> 16 * (i & 1) & 0xFFFF;
 }
