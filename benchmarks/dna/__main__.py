@@ -74,7 +74,7 @@ def time_shape(
         runs = {way_name: way.run for way_name, way in ways.items()}
         samples = take_turns(runs, args.rounds, slice_s=args.slice_s)
     for way_name, seconds in samples.items():
-        row = {"vocabulary": name, "shape": rows.name, "way": way_name}
+        row: dict[str, Any] = {"vocabulary": name, "shape": rows.name, "way": way_name}
         row |= {"bases": ways[way_name].bases, "seconds": summary(seconds)}
         row["gb_per_s"] = per_second(ways[way_name].bases, seconds)
         print(

@@ -84,7 +84,9 @@ def timed(
     work: Callable[[], object], num_ids: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Return medians of both ways to wait."""
-    wait = torch.cuda.synchronize if arguments.device != "cpu" else lambda: None
+    wait: Callable[[], object] = (
+        torch.cuda.synchronize if arguments.device != "cpu" else lambda: None
+    )
     alone = clocked(lambda: (work(), wait()))
     once_s = min(alone(), alone())
     in_a_row = max(2, min(IN_A_ROW, int(CASE_S / ROUNDS / once_s)))

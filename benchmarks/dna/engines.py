@@ -82,10 +82,13 @@ def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict
     def from_strings() -> Batch:
         return Batch(rows.texts, options=OWN)
 
-    made = {"cpu engine, bytes": from_bytes, "cpu engine, list[str]": from_strings}
     return {
-        name: kept(lambda make=make: engine.encode(vocabulary, make()), size, lambda e: e.ids)
-        for name, make in made.items()
+        "cpu engine, bytes": kept(
+            lambda: engine.encode(vocabulary, from_bytes()), size, lambda e: e.ids
+        ),
+        "cpu engine, list[str]": kept(
+            lambda: engine.encode(vocabulary, from_strings()), size, lambda e: e.ids
+        ),
     }
 
 

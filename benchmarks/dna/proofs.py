@@ -70,7 +70,7 @@ class Prover:
         """
         vocabulary, size = builtin.load(name), min(PIECE_BASES, num_bases)
         known_by = find_fast_reference(vocabulary)[0]
-        proved = {"vocabulary": name, "witness": known_by, "bases": 0, "ids": 0}
+        proved: dict[str, Any] = {"vocabulary": name, "witness": known_by, "bases": 0, "ids": 0}
         proved["reference_bases"] = next(
             self._all(_prove_fast_reference, [(self.data, name, size)])
         )

@@ -146,7 +146,7 @@ def _row(chance: np.random.Generator, real: Sequence[Bytes]) -> Bytes:
         return source[begin : begin + length]
     if kind < REAL_SHARE + LOW_SHARE:
         return np.resize(ACGT[chance.integers(0, 4, int(chance.integers(1, 7)))], length)
-    row = ACGT[chance.integers(0, 4, length, np.uint8)]
+    row: Bytes = ACGT[chance.integers(0, 4, length, np.uint8)]
     if length and chance.random() < 1 / 3:
         places = chance.integers(0, length, max(1, length // 50))
         row[places] = CODES[chance.integers(0, len(CODES), len(places))]

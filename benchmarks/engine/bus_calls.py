@@ -161,7 +161,7 @@ def _encode_calls(
     yield Call(f"encode_ids, {place}", given, encode_ids, (ids, offsets))
     yield Call(f"encode, {place}", given, lambda: encode(CONTENT, np.int32), (ids, offsets))
     if narrow is not np.int32:
-        right_arrays = ids.astype(narrow), offsets
+        right_arrays: Arrays = ids.astype(narrow), offsets
         bits = f"{8 * np.dtype(narrow).itemsize} bits"
         yield Call(f"encode, {bits}, {place}", given, lambda: encode(CONTENT, narrow), right_arrays)
         yield Call(f"stream, {bits}, {place}", given, lambda: stream(narrow), right_arrays)
@@ -197,8 +197,7 @@ def _windows_call(
     batch = Batch(data=keep(text.data), offsets=text.offsets, options=CONTENT)
 
     def windows() -> DeviceWindows:
-        sizes = {"window": WINDOW, "stride": WINDOW}
-        return encode_windows(engine, vocabulary, batch, **sizes, pad_id=0)
+        return encode_windows(engine, vocabulary, batch, window=WINDOW, stride=WINDOW, pad_id=0)
 
     made = windows()
     ids = made.input_ids.to_host()[made.attention_mask.to_host() != 0]

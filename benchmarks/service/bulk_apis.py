@@ -209,8 +209,8 @@ def main() -> None:
         digest = prove(found, rows)
         measured = measure(found, args.rounds)
     command = "python -m benchmarks.service.bulk_apis " + " ".join(sys.argv[1:])
-    document = {"command": command.strip(), "machine": about, "vocabulary": VOCABULARY}
-    document |= {"ids_sha256": digest, "apis": measured}
+    document: dict[str, Any] = {"command": command.strip(), "machine": about}
+    document |= {"vocabulary": VOCABULARY, "ids_sha256": digest, "apis": measured}
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(f"written to {args.out}")
 

@@ -38,7 +38,7 @@ def exchange(port: int, sent: Sequence[Any], buffer: Bytes) -> Answer:
 
         sending = threading.Thread(target=send)
         sending.start()
-        view, size = memoryview(buffer), 0
+        view, size = buffer.data, 0
         while received := connection.recv_into(view[size:]):
             size += received
         sending.join()

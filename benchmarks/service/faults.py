@@ -162,8 +162,9 @@ class Faults:
             path = "/v1/vocabularies/swapped?replace=true"
             put = Request.post("swap", path, document, self.headers[0])
             put = Request("swap", put.head.replace(b"POST", b"PUT", 1), put.body)
-            uses = [self._use_swapped() for _ in range(5)]
-            (status, _), *_ = await asyncio.gather(self._ask(put), *uses)
+            uses = asyncio.gather(*(self._use_swapped() for _ in range(5)))
+            status, _ = await self._ask(put)
+            await uses
             self.counts[f"swap {status}"] += 1
 
     async def _use_swapped(self) -> None:

@@ -26,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import urllib.request
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -70,9 +70,9 @@ class Served:
     key: str
 
 
-def process_seconds(pid: int) -> Counter[str]:
+def process_seconds(pid: int) -> dict[str, float]:
     """Read the processor time of a supervisor's engine process and of all its front ends."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         arguments = Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2]
         is_engine = json.loads(arguments)["name"] == "engine"
@@ -124,7 +124,9 @@ def encoded_bytes(served: Served) -> Counter[str]:
     return found
 
 
-def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list[Any], Any]:
+def timed(
+    served: Served, clients: Clients, work: Any, total: int
+) -> tuple[list[Any], dict[str, float]]:
     """Run the clients; return their results, and how many cores each kind of process kept busy."""
     before, begin = process_seconds(served.pid), perf_counter()
     before["clients"] = sum(map(cpu_seconds, clients.pids))

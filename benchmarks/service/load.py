@@ -20,13 +20,14 @@ import random
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from benchmarks.service.sample_requests import KINDS, huge_text, small_text
+from benchmarks.service.sample_requests import KINDS, Make, huge_text, small_text
 from benchmarks.support.machine import machine
 from benchmarks.support.open_loop import Answer, Client, Repeated, Request, arrivals, quantiles
 from benchmarks.support.service_process import Running, service_process
@@ -56,9 +57,14 @@ def row_of(answers: list[Answer], seconds: float) -> dict[str, Any]:
     return {"requests_per_s": round(len(answers) / seconds, 1), "num_requests": len(answers)} | row
 
 
+def without_headers(make: Make) -> Callable[[random.Random], Request]:
+    """Make requests of a kind without headers of their own."""
+    return lambda chance: make(chance, {})
+
+
 async def alone(client: Client, name: str, seconds: float, chance: random.Random) -> dict[str, Any]:
     """Time one kind of request."""
-    make = partial(KINDS[name], headers={})
+    make = without_headers(KINDS[name])
     return row_of(await arrivals(client, RATES[name], seconds, make, chance), seconds)
 
 
@@ -102,7 +108,7 @@ async def run(args: argparse.Namespace, running: Running) -> dict[str, Any]:
     """Run the chosen loads."""
     client, chance = Client(running.port), random.Random(args.seed)
     for name in KINDS:  # The first call of each kind warms up.
-        await arrivals(client, RATES[name], 1.0, partial(KINDS[name], headers={}), chance)
+        await arrivals(client, RATES[name], 1.0, without_headers(KINDS[name]), chance)
     results: dict[str, Any] = {}
     if "kinds" in args.only:
         results["kinds"] = {name: await alone(client, name, args.seconds, chance) for name in KINDS}

@@ -80,7 +80,8 @@ def send(port: int, query: dict[str, Any], pieces: Iterable[bytes]) -> Streamed:
     with closing(socket.create_connection(("127.0.0.1", port))) as connection:
         target = f"/v1/encode/fasta?{urlencode(query)}"
         head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
-        connection.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n")
+        head += "transfer-encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode())
 
         def write() -> None:
             for piece in pieces:
@@ -96,8 +97,8 @@ def send(port: int, query: dict[str, Any], pieces: Iterable[bytes]) -> Streamed:
                 front += data
             tail = (tail + data)[-5:]
         writing.join()
-    head, _, body = bytes(front).partition(b"\r\n\r\n")
-    return Streamed(int(head.split()[1]), num_bytes, _joined(body), tail == b"0\r\n\r\n")
+    answer_head, _, body = bytes(front).partition(b"\r\n\r\n")
+    return Streamed(int(answer_head.split()[1]), num_bytes, _joined(body), tail == b"0\r\n\r\n")
 
 
 def _joined(body: bytes) -> bytes:

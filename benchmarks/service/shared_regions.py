@@ -17,7 +17,7 @@ import argparse
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -119,7 +119,7 @@ def settings(rows: Text, has_device: bool) -> dict[str, object]:
     return named | dict.fromkeys(limits, most) | {"engine": "auto" if has_device else "cpu"}
 
 
-def seconds_a_call(pool: ThreadPoolExecutor, calls: list[Callable[[], object]]) -> float:
+def seconds_a_call(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], object]]) -> float:
     """Measure the seconds of a call while others wait; all write the same ids."""
 
     def volley(call: Callable[[], object]) -> None:
@@ -159,8 +159,8 @@ def measure(
                 at_once[p.kind] = partial(seconds_a_call, pool, calls)
             for callers, runs in ((1, alone), (CALLERS, at_once)):
                 for kind, seconds in take_turns(runs, arguments.rounds).items():
-                    row = {"kind": kind, "dtype": dtype, "callers": callers}
-                    row |= {"num_ids": len(same[0])} | timed(seconds, len(rows.data))
+                    row: dict[str, Any] = {"kind": kind, "dtype": dtype, "callers": callers}
+                    row |= {"num_ids": len(same[0]), **timed(seconds, len(rows.data))}
                     found.append(row)
                     print(json.dumps(row))
             for pair in pairs:

@@ -6,11 +6,11 @@ The engine is the one that the service would have, of the GPU where there is one
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from service.cli.parser import main
 from service.core.settings import Settings
 from service.engines.base import Engine
+from service.runtime.memory_pool import Take
 from service.server import app
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
@@ -20,9 +20,9 @@ MARKED_CHARACTERS = 100  # Longer texts are not looked through.
 make_engine = app.make_engine
 
 
-def make_exhaustible(settings: Settings, *arguments: Any) -> Engine:
+def make_exhaustible(settings: Settings, take: Take | None = None) -> Engine:
     """Make the service's engine fail, as without memory, for every batch that holds MARK."""
-    engine = make_engine(settings, *arguments)
+    engine = make_engine(settings, take)
     encode = engine.encode
 
     def encode_unless_marked(vocabulary: Vocabulary, batch: Batch) -> Encoded:

@@ -43,7 +43,8 @@ class Classifiers(nn.Module):
             found = layer(found, mask)
         weights = is_token.unsqueeze(-1).to(found.dtype)
         summed = (found.view(models, rows, length, WIDTH) * weights).sum(2)
-        return self.out(summed / weights.sum(2))
+        logits: Tensor = self.out(summed / weights.sum(2))
+        return logits
 
 
 class _Layer(nn.Module):
@@ -63,7 +64,8 @@ class _Layer(nn.Module):
         """Apply the layer to float32[M, B * L, W]; mask: bool[M * B, 1, 1, L], True for tokens."""
         found = self.norms[0](found + self._dropped(self._attended(found, mask)))
         wide = self._dropped(functional.relu(self.wide(found)))
-        return self.norms[1](found + self._dropped(self.narrow(wide)))
+        normed: Tensor = self.norms[1](found + self._dropped(self.narrow(wide)))
+        return normed
 
     def _attended(self, found: Tensor, mask: Tensor) -> Tensor:
         heads = self.heads(found).view(len(mask), mask.shape[-1], 3, HEADS, WIDTH // HEADS)
@@ -71,7 +73,8 @@ class _Layer(nn.Module):
         attended = functional.scaled_dot_product_attention(
             queries, keys, values, mask, DROPOUT if self.training else 0.0
         )
-        return self.joined(attended.transpose(1, 2).reshape(found.shape))
+        joined: Tensor = self.joined(attended.transpose(1, 2).reshape(found.shape))
+        return joined
 
     def _dropped(self, found: Tensor) -> Tensor:
         return functional.dropout(found, DROPOUT, self.training)

@@ -177,4 +177,5 @@ def _rows(matures: Matures, chosen: Task, domain: str) -> Ints:
     """Return the task's rows of a species, or of all species."""
     if domain == EVERYWHERE:
         return chosen.rows
-    return chosen.rows[np.array(matures.species)[chosen.rows] == SPECIES[domain]]
+    rows: Ints = chosen.rows[np.array(matures.species)[chosen.rows] == SPECIES[domain]]
+    return rows

@@ -139,11 +139,11 @@ def _train(
     models: Classifiers, optimizer: torch.optim.Optimizer, rows: Rows, order: Tensor
 ) -> None:
     models.train()
-    for places in order.split(BATCH, dim=1):
+    for places in torch.split(order, BATCH, dim=1):
         optimizer.zero_grad()
         logits, labels = models(rows.ids[places]), rows.labels[places]
         losses = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
-        losses.view(labels.shape).mean(1).sum().backward()
+        torch.autograd.backward(losses.view(labels.shape).mean(1).sum())
         optimizer.step()
 
 
@@ -151,7 +151,7 @@ def _train(
 def _tested(models: Classifiers, rows: Rows, places: Tensor) -> tuple[NDArray[np.float64], Ints]:
     """Test the models; return accuracies, float64[M], and predictions, int64[M, n]."""
     models.eval()
-    found = [models(rows.ids[some]).argmax(2) for some in places.split(TEST_BATCH, dim=1)]
+    found = [models(rows.ids[some]).argmax(2) for some in torch.split(places, TEST_BATCH, dim=1)]
     predictions = torch.cat(found, dim=1)
     accuracies = (predictions == rows.labels[places]).double().mean(1)
     return accuracies.cpu().numpy(), predictions.cpu().numpy()

@@ -56,7 +56,7 @@ class _Trailers(list[tuple[bytes, bytes]]):
         pass
 
 
-def has_unread(transport: asyncio.Transport) -> bool:
+def has_unread(transport: asyncio.BaseTransport) -> bool:
     """Return whether data have come on an open connection that the loop has not read yet.
 
     A loop that was busy runs the timers that became due before it reads again.
