@@ -1,7 +1,6 @@
-"""Ids of augmented rows: random parts, random letters and other strands, made on the device.
+"""Augments rows on the device and encodes them: random parts, random letters, other strands.
 
-The rows are what `vocabularies.sequences.augmentation.augment` makes of them, before anything else
-is done.
+The augmented rows are those of `vocabularies.sequences.augmentation.augment`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from vocabularies.sequences.augmentation import Augmentation, augment
 def encode_augmented(
     engine: GpuEngine, vocabulary: Vocabulary, batch: Batch, augmentation: Augmentation
 ) -> Encoded:
-    """What `encode` gives for the augmented rows; row i of the batch has the number first_row + i.
+    """Augment the rows on the device and encode them; row i has the number first_row + i.
 
     Raises:
         ValueError: a row asks for spans.
-        NotCovered: the vocabulary is one of text, or a k-mer may have to be taken apart.
-        OutOfMemory: the batch does not fit.
+        NotCovered: the vocabulary is of text, or a character may split a k-mer.
+        OutOfMemory: the batch does not fit into memory.
     """
     resources = engine.resources
     with resources.residents.using(vocabulary) as resident:
@@ -44,7 +43,7 @@ def encode_augmented(
             options = replace(options, augmented=True)
             pack_augmented(workspace, resident, batch, options, augmentation, resources.processors)
             processors = resources.processors
-            # A part may begin or end inside of a character.
+            # Augmentation may cut a row inside of a character.
             validate = not resident.family.takes_bytes
             launch_content(workspace, resident, processors, validate=validate, augmented=True)
             launch(workspace, frame_kernels(resident.family, spans=False), processors)

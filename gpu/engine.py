@@ -1,24 +1,24 @@
 """The GPU engine: encodes and decodes batches on one device.
 
-Computes ids and nothing else: self-tests, fallbacks and routing are the service's. The way of a
-batch is decided once, by its size, its vocabulary and what its rows ask for (`Plan`):
+Self-tests, fallbacks and routing are left to the service. A `Plan` decides once how a batch is
+encoded, by its size, its vocabulary and its options:
 
-    letters     every letter is an id: looked up where the text lies
-    fast path   a small batch that asks for ids alone: one launch, in one call of C++
-    small       a small batch in a workspace of its own: one launch, or several as one recording
-    chunks      all others, and what the ways above leave: several chunks in flight
+    letters     every letter is an id, looked up without copying the text first
+    fast path   a small batch that needs only ids: one launch, by one call of C++
+    small       another small batch, in one workspace: one launch, or a recording of several
+    chunks      all other batches, and those that the ways above could not encode
 
-The kernels of a batch, in this order:
+The kernels of a batch run in this order:
 
-    take in       to the device, hard bits where texts begin, rows that are not UTF-8 noted
-    special       hard bits around special tokens
-    pretokenize   a start bit for every pretoken
-    cut           start bits inside pretokens, at borders of their own encoding
-    look up       the id of every piece that is a token; lists of the others
-    merge         the ids of the others
-    compact       ids one after another, and where each row's begin
-    frame         begin and end tokens, truncation, spans
-    answer        to host memory
+    load          copy to the device, set hard bits where texts begin, check UTF-8
+    special       set hard bits around special tokens
+    pretokenize   set a start bit at every pretoken
+    split         set start bits inside pretokens, at certain token borders
+    look up       find the id of every piece that is a token, list the other pieces
+    merge         compute the ids of the other pieces
+    compact       write ids one after another, and the offsets of rows
+    frame         add begin and end tokens, truncate, write spans
+    answer        copy to host memory
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ ANSWER_BYTES = 1 << 30
 
 
 class Joining:
-    """The copy that joins the strings of a batch, which is complete behind the `with` block.
+    """Joins the strings of a batch during a `with` block, after which the copy is complete.
 
-    Chunks of them are on their way already meanwhile. None: there is nothing to wait for.
+    The block gets the running copy, so that chunks can be encoded meanwhile; None if there is none.
     """
 
     __slots__ = ("_batch", "_copy", "_memory", "_staging")
@@ -85,14 +85,14 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which ways of the above a batch is tried on, in their order; chunks come last.
+    """The ways to try for a batch, in the order above; chunks come last.
 
     Attributes:
-        letters: its letters are looked up where they lie.
-        fast: it is one call of C++.
-        small: it goes through a workspace of its own.
-        kernel: does all of it in one launch; "" where there is none.
-        validate: rows may not be UTF-8, and must be.
+        letters: whether letters are looked up without copying the text first.
+        fast: whether the fast path is tried.
+        small: whether the batch is encoded in one workspace.
+        kernel: the fused kernel to try first; "" if there is none.
+        validate: whether rows must be checked for UTF-8.
     """
 
     letters: bool
@@ -103,7 +103,7 @@ class Plan:
 
 
 def plan_of(resources: Resources, resident: Resident, batch: Batch, options: RowOptions) -> Plan:
-    """The plan for a batch."""
+    """Make the plan for a batch."""
     letters = bool(resident.family.fetch) and options.is_content
     validate = not (batch.has_texts or resident.family.takes_bytes)
     num_bytes, num_rows = len(batch.data), batch.num_rows
@@ -116,20 +116,20 @@ def plan_of(resources: Resources, resident: Resident, batch: Batch, options: Row
 
 
 class GpuEngine:
-    """Encodes and decodes batches on one device; every method may be called from several threads.
+    """Encodes and decodes batches on one device; every method is thread-safe.
 
     Args:
         device: the device.
-        workspace_bytes: device memory for batches in flight.
-        vocabulary_bytes: device memory for vocabularies.
-        answer_bytes: pinned host memory for answers that are still held; beyond it, and where
-            `workspace_bytes` are fewer, answers lie in ordinary memory and take longer.
-        take: gives the memory of answers, which is page-locked; None: the device does.
+        workspace_bytes: the device memory for batches in flight.
+        vocabulary_bytes: the device memory for vocabularies; None: as for workspaces.
+        answer_bytes: the pinned host memory for answers that callers still hold, and at most
+            `workspace_bytes`. Further answers are in pageable memory and take longer.
+        take: allocates the memory of answers, which is page-locked then; None: the device does.
 
     Attributes:
         device: the device.
-        pipeline: takes large batches through it in chunks.
-        stage_times: how long the stages of some batches took.
+        pipeline: encodes large batches in chunks.
+        stage_times: the measured times of stages.
 
     Raises:
         DeviceUnavailable: the C++ extensions are not built.
@@ -160,23 +160,23 @@ class GpuEngine:
 
     @property
     def resources(self) -> Resources:
-        """What all calls share."""
+        """The device, memory and threads that all calls share."""
         return self.pipeline.resources
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Put a vocabulary on the device; a permanent one is never evicted for another.
 
         Returns:
-            Its bytes there.
+            The bytes of device memory that it takes.
 
         Raises:
-            NotCovered: the kernels cannot compute it.
-            OutOfMemory: it does not fit.
+            NotCovered: the kernels do not support the vocabulary.
+            OutOfMemory: it does not fit beside the permanent ones.
         """
         return self.resources.residents.load(vocabulary, permanent)
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running finish on it."""
+        """Remove a vocabulary from the device; running calls still finish with it."""
         self.resources.residents.unload(digest)
 
     def is_resident(self, digest: str) -> bool:
@@ -184,16 +184,16 @@ class GpuEngine:
         return digest in self.resources.residents
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """uint8[num_bytes], pinned, for texts that need no staging; None: too much is lent."""
+        """Lease pinned memory, uint8[num_bytes], for text; None where the cap leaves no room."""
         return self.resources.host_memory(num_bytes)
 
     def join(self, batch: Batch) -> None:
-        """Join the strings of a batch, if it has such, in pinned memory, by several threads."""
+        """Join the strings of a batch, if it has any, in pinned memory, by several threads."""
         with Joining(batch, self.host_memory, self.resources.staging):
             pass
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the device: all, free, and what workspaces and vocabularies hold."""
+        """Return bytes of device memory: total, free, and those of workspaces and vocabularies."""
         info = self.device.info
         return {
             "total": info.total_bytes,
@@ -204,32 +204,32 @@ class GpuEngine:
 
     @property
     def page_locked_bytes(self) -> int:
-        """Memory of the host that is page-locked for the device now, our own and others'."""
+        """The bytes of host memory that are page-locked through this device now."""
         return self.device.page_locked_bytes
 
     def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
-        """Memory of the device that another process made; raises BadHandle."""
+        """Open device memory of another process by its handle; raises BadHandle."""
         return SharedDeviceMemory(self.device, handle, num_bytes)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
-        """A part of a file of memory, page-locked; raises ValueError or OutOfMemory."""
+        """Page-lock a range of a file in memory; raises ValueError or OutOfMemory."""
         return SharedHostMemory(self.device, file, offset, num_bytes)
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Free all memory and end the threads."""
         self.resources.close()
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row; a row that cannot be encoded is refused alone.
+        """Encode each row of a batch; a row that cannot be encoded is refused alone.
 
-        A large batch goes in chunks, of which several are in flight; so one of many rows, or of a
-        row that can be cut (`chunks_of`), needs no more memory than there is. Its arrays may lie in
-        pinned memory, which is the caller's until they are garbage.
+        A large batch is encoded in chunks. So a batch of many rows, or of rows that may be split
+        (`chunks_of`), never needs more memory than there is. The arrays of the answer may be in
+        leased pinned memory, which returns to the pool when they are garbage.
 
         Raises:
-            NotCovered: the kernels cannot compute this vocabulary, or what a row asks for.
-            OutOfMemory: a row that cannot be cut does not fit.
-            DeviceFault: a kernel found itself wrong.
+            NotCovered: the kernels do not support the vocabulary or an option.
+            OutOfMemory: a row that must not be split does not fit into memory.
+            DeviceFault: a kernel detected an inconsistency.
             ValueError: the vocabulary's ids do not fit in the batch's `id_dtype`.
         """
         batch.check_id_dtype(len(vocabulary.tokens))
@@ -262,11 +262,14 @@ class GpuEngine:
             return encoded
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
-        """Ids of shared texts where they are wanted: int64[B + 1]; see `large.ipc_stream`."""
+        """Encode texts of another process into its memory; return the offsets int64[B + 1].
+
+        Errors are those of `large.ipc_stream.encode_shared`.
+        """
         return encode_shared(self.pipeline, vocabulary, rows)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
-        """int64[B]: how many ids `encode` would give each row; and the refused rows."""
+        """Count the ids of each row without returning them: int64[B], and the refused rows."""
         pipeline, resources = self.pipeline, self.resources
         with (
             resources.residents.using(vocabulary) as resident,
@@ -274,7 +277,7 @@ class GpuEngine:
         ):
             options = row_options(vocabulary, batch, resident.family)
             plan = plan_of(resources, resident, batch, options)
-            if plan.small:  # One launch, ids and all, takes less than many.
+            if plan.small:  # One launch that makes ids, too, is faster than several.
                 if copy is not None:
                     copy.wait(len(batch.data))
                 encoded = _encode_small(resources, vocabulary, resident, batch, options, plan)
@@ -287,10 +290,10 @@ class GpuEngine:
     def encode_ids(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s
     ) -> tuple[NDArray[np.int32], Int64s]:
-        """int32[T] and int64[B + 1]: ids of UTF-8 rows, special tokens matched, nothing added.
+        """Encode UTF-8 rows without options and errors; return ids int32[T], offsets int64[B + 1].
 
-        What `encode` does without options and errors, for bulk: the bytes are taken as they are,
-        and a row that is refused has no ids.
+        Special tokens are matched and nothing is added. The bytes are not checked for UTF-8, and a
+        refused row has no ids.
         """
         pipeline, resources = self.pipeline, self.resources
         answer = one_launch.encode_ids(resources, vocabulary.digest, data, offsets)
@@ -298,9 +301,8 @@ class GpuEngine:
             return answer
         batch = Batch(data=data, offsets=offsets)
         with resources.residents.using(vocabulary) as resident:
-            # Bytes are taken as they are.
             plan = replace(plan_of(resources, resident, batch, NOTHING_ADDED), validate=False)
-            if answer is not None:  # The fast path was tried: it says what to begin with.
+            if answer is not None:  # The fast path was tried; it returns the kernel to try next.
                 plan = replace(plan, fast=False, small=True, kernel=answer)
             encoded = None
             if plan.letters:
@@ -316,15 +318,21 @@ class GpuEngine:
     def decode(
         self, vocabulary: Vocabulary, ids: Ids, offsets: Int64s, skip_special_tokens: bool
     ) -> tuple[Bytes, Int64s, dict[int, RowError]]:
-        """The bytes uint8[N] and int64[B + 1] of ids in rows int64[B + 1], and the errors.
+        """Decode rows of ids to bytes.
 
-        The ids are int32[T], of which half as many bytes go to the device, or int64[T]. Many go in
-        chunks, of which several are in flight, and their bytes may lie in pinned memory, which is
-        the caller's until they are garbage.
+        Args:
+            vocabulary: the vocabulary.
+            ids: int32[T] or int64[T]; int32 is faster, as half as many bytes are copied.
+            offsets: int64[B + 1], where the ids of each row begin.
+            skip_special_tokens: whether special tokens are left out.
+
+        Returns:
+            The bytes uint8[N], their offsets int64[B + 1], and the errors of refused rows. The
+            bytes may be in leased pinned memory, which returns to the pool when they are garbage.
 
         Raises:
-            NotCovered: the kernels cannot compute this vocabulary.
-            OutOfMemory: it does not fit.
+            NotCovered: the kernels do not support the vocabulary.
+            OutOfMemory: the batch does not fit into memory.
         """
         return decode_rows(self.pipeline, vocabulary, ids, offsets, skip_special_tokens)
 
@@ -337,7 +345,7 @@ def _encode_small(
     options: RowOptions,
     plan: Plan,
 ) -> Encoded | None:
-    """The answer to a small batch; None: no workspace fits, and smaller chunks may."""
+    """Encode a small batch; return None if no workspace fits into memory: chunks may fit."""
     kernel, validate = plan.kernel, plan.validate
     if plan.fast:
         answer = one_launch.encode_batch(resources, resident, kernel, batch, options, validate)

@@ -1,22 +1,22 @@
-"""The errors of the GPU engine: what a device, a vocabulary or a batch is refused for."""
+"""The errors of the GPU engine."""
 
 from __future__ import annotations
 
 
 class NotCovered(ValueError):
-    """The kernels cannot compute a vocabulary, or what a row asks for; the message says why."""
+    """The kernels do not support a vocabulary, an option or a character; the message says which."""
 
 
 class DeviceFault(RuntimeError):
-    """A kernel met what cannot be; no id of the batch may be used."""
+    """A kernel detected an inconsistency; no id of the batch may be used."""
 
 
 class DeviceUnavailable(RuntimeError):
-    """There is no GPU that can be used; the message says why."""
+    """No GPU can be used; the message says why."""
 
 
 class OutOfMemory(MemoryError):
-    """The device, or the share of it that we may use, has no memory left for this."""
+    """The device, or the engine's share of its memory, has too little memory."""
 
 
 class BadHandle(ValueError):
@@ -24,7 +24,7 @@ class BadHandle(ValueError):
 
 
 class LaunchFailed(RuntimeError):
-    """The driver did not take a kernel."""
+    """The driver refused to launch a kernel."""
 
 
 class DescendingOffsets(ValueError):
@@ -32,7 +32,7 @@ class DescendingOffsets(ValueError):
 
     Attributes:
         row: its number.
-        begin, end: its bytes, or ids that are decoded.
+        begin, end: its first byte and the byte behind its last; of ids, when these are decoded.
     """
 
     def __init__(self, row: int, begin: int, end: int) -> None:
@@ -40,5 +40,5 @@ class DescendingOffsets(ValueError):
         self.row, self.begin, self.end = row, begin, end
 
     def behind(self, num_rows: int, num_bytes: int) -> DescendingOffsets:
-        """The same row, by its number and place in a batch that has so much in front."""
+        """Return the error for a batch that has so many rows and bytes in front of these rows."""
         return DescendingOffsets(self.row + num_rows, self.begin + num_bytes, self.end + num_bytes)

@@ -1,4 +1,4 @@
-"""Streams of text larger than a batch, to ids in memory of the caller's: of the host or the device.
+"""Encodes text of any size into the caller's memory, of the host or of the device.
 
 While one chunk is copied in, another is encoded and a third is copied out; see `pipeline`.
 """
@@ -35,7 +35,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-ONE_THREAD_BYTES = 1 << 17  # Of ids that one thread copies before others are awake.
+ONE_THREAD_BYTES = 1 << 17  # Up to here, one thread copies ids faster than several wake up.
 
 
 def _stream(
@@ -74,31 +74,39 @@ def encode_stream(
     chunk_bytes: int | None = None,
     in_flight: int = BY_BUS.in_flight,
 ) -> Int64s:
-    """Ids of UTF-8 rows into `out`, which is long enough; returns int64[B + 1] of the host.
+    """Encode UTF-8 rows into `out`; return the offsets int64[B + 1] in host memory.
 
-    Special tokens are matched and nothing is added. `out` is a flat array of int32, uint16 or
-    uint8: a NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's
-    and torch's. The ids are there when this returns. Work on a device array that was queued before
-    must be done, unless the array names its stream. Copies overlap with kernels; data that is
-    pinned (`Device.allocate_pinned`, or by anybody else) is copied from where it lies, other data
-    by way of pinned memory.
+    Special tokens are matched and nothing is added. Copies overlap with kernels. Data in pinned
+    memory is copied directly, other data through pinned memory.
+
+    Args:
+        engine: the engine.
+        vocabulary: the vocabulary.
+        data: uint8[N], the rows joined.
+        offsets: int64[B + 1], where each row begins.
+        out: a flat array of int32, uint16 or uint8 that is long enough: a NumPy array, or an array
+            of the device with `__cuda_array_interface__`, such as CuPy's and torch's. Work on it
+            that was queued before must be done, unless the array names its stream. The ids are
+            complete when this returns.
+        chunk_bytes: the bytes of a chunk; None: a suitable size.
+        in_flight: the most chunks in flight.
 
     Raises:
         ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids;
             offsets begin before 0 or end behind the data; a row is refused.
-        OutOfMemory: there is no room for a row that cannot be cut.
+        OutOfMemory: a row that must not be split does not fit into memory.
     """
     target = OutputBuffer.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    pipeline, left = engine.pipeline, None
+    pipeline, next_kernel = engine.pipeline, None
     resources = pipeline.resources
     if chunk_bytes is None and in_flight > 0:
         answer = one_launch.encode_to(resources, vocabulary.digest, data, offsets, target)
         if isinstance(answer, np.ndarray):
             return answer
-        left = answer
+        next_kernel = answer
     batch = Batch(data=data, offsets=offsets)
     pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
     if chunk_bytes or in_flight != pace.in_flight:
@@ -108,7 +116,7 @@ def encode_stream(
         if target.on_device and resident.family.plain:
             begins = _encode_plain(resources, resident, batch, target)
         if begins is None and len(batch.data) <= pace.chunk_bytes:
-            begins = _encode_small(resources, vocabulary, resident, batch, target, left)
+            begins = _encode_small(resources, vocabulary, resident, batch, target, next_kernel)
         if begins is None:
             stream = _stream(pipeline, vocabulary, resident, batch, target, bits, pace)
             begins = stream.offsets
@@ -118,7 +126,10 @@ def encode_stream(
 def _encode_plain(
     resources: Resources, resident: Resident, batch: Batch, out: OutputBuffer
 ) -> Int64s | None:
-    """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
+    """Encode a batch of characters, or of k-mers up to some size, without fallback kernels.
+
+    Returns None if the batch must be encoded in another way.
+    """
     data, bits = batch.data, 8 * out.item_bytes
     if not len(data) or len(data) * out.item_bytes > out.num_bytes:
         return None
@@ -137,23 +148,25 @@ def _encode_small(
     resident: Resident,
     batch: Batch,
     out: OutputBuffer,
-    left: str | None,
+    next_kernel: str | None,
 ) -> Int64s | None:
-    """A batch whose stages are one launch; None: it is none.
+    """Encode a batch by a fused kernel; return None if there is none.
 
-    `left` is "" where that was tried and left it to single launches.
+    `next_kernel`: "" if a fused kernel has been tried and could not finish the batch.
 
-    Host memory that the device does not reach, or that has no room for an id a byte, is filled by
-    the host.
+    The kernels write into pinned memory and device memory with room for one id a byte. The host
+    fills other memory.
     """
     size, bits = (len(batch.data), len(batch)), 8 * out.item_bytes
     has_room = len(batch.data) * out.item_bytes <= out.num_bytes
-    reached = has_room and not out.is_pageable
+    is_direct = has_room and not out.is_pageable
     if not resources.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
     try:
-        kernel = kernel_for(resources, resident, size_of(*size)) if left is None else left
-        if not kernel and left is None:
+        kernel = (
+            kernel_for(resources, resident, size_of(*size)) if next_kernel is None else next_kernel
+        )
+        if not kernel and next_kernel is None:
             return None
         workspace = resources.workspaces.take(*size, resident.family.layout)
     except OutOfMemory:
@@ -161,7 +174,7 @@ def _encode_small(
     with SmallCall(
         resources, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
     ) as call:
-        if reached:
+        if is_direct:
             return call.encode_to(out.address, bits, kernel)
         begins = call.encode_to(address_of(workspace.ids), bits, kernel)
         ids = workspace.ids.view(np.uint8)[: out.item_bytes * int(begins[-1])]

@@ -1,7 +1,7 @@
-"""Windows over the ids of characters and k-mers, cut on the device and left there.
+"""Cuts the ids of characters and k-mers into windows, on the device.
 
-What `vocabularies.sequences.windows.windows` makes of the ids and places of `encode`, by one more
-kernel.
+One more kernel does what `vocabularies.sequences.windows.windows` does with the ids and places of
+`encode`. The windows stay in device memory.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ MOST = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceArray:
-    """An array of the device, which CuPy, torch and others take without a copy.
+    """An array of the device, which CuPy, torch and others can use without a copy.
 
-    Its memory is free when it, all its neighbours and all arrays made of it are garbage.
+    Several arrays share one block of memory, which is freed when all of them, and all arrays made
+    of them, are garbage.
 
     Attributes:
-        address, shape, dtype: where it lies and what it is.
-        owner: what holds its memory.
+        address: the address of the first item.
+        shape: the shape.
+        dtype: the dtype of an item.
+        owner: the block of memory.
 
     Example: torch.as_tensor(array, device="cuda"); torch.from_dlpack(array); cupy.asarray(array).
     """
@@ -57,21 +60,21 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3; what wrote it is done."""
+        """The interface, version 3; the kernels that wrote the array are done."""
         place = self.address, False
         return {"shape": self.shape, "typestr": self.dtype.str, "data": place, "version": 3}
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A DLPack capsule, as the array API standard says."""
+        """Return a DLPack capsule, as the array API standard says."""
         return self.owner.device.array(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The kind of the device and its number, as the standard counts them."""
+        """Return the kind and the number of the device, as the standard counts them."""
         kind, number = self.owner.device.array(self).__dlpack_device__()
         return int(kind), int(number)
 
     def to_host(self) -> NDArray[Any]:
-        """A copy as a NumPy array."""
+        """Copy the array to a NumPy array."""
         array = np.empty(self.shape, self.dtype)
         stream = self.owner.device.stream()
         stream.copy_out(array.ctypes.data, self.address, array.nbytes)
@@ -80,7 +83,7 @@ class DeviceArray:
 
 
 class _Block:
-    """Device memory that is freed when nobody has it any more."""
+    """Device memory that is freed when the last reference to it is gone."""
 
     def __init__(self, device: Device, num_bytes: int) -> None:
         self.device, self.address = device, device.allocate(max(1, num_bytes))
@@ -93,8 +96,8 @@ class DeviceWindows:
 
     Attributes:
         input_ids, attention_mask, position_ids, channel, starts: as there.
-        rows: int64[B + 1] of the host, each row's first window; a refused row has none.
-        errors: the refused rows.
+        rows: int64[B + 1] in host memory, the first window of each row; a refused row has none.
+        errors: the errors of the refused rows.
     """
 
     input_ids: DeviceArray
@@ -106,11 +109,11 @@ class DeviceWindows:
     errors: dict[int, RowError]
 
     def fields(self, channel_name: str = "channel") -> dict[str, DeviceArray]:
-        """As `Windows.fields`: what a model takes, by name."""
+        """Return the arrays by the names of a model's arguments, as `Windows.fields` does."""
         return named_fields(self, channel_name)
 
     def to_host(self) -> Windows:
-        """All of them as NumPy arrays."""
+        """Copy all arrays to NumPy arrays."""
         return Windows(
             self.input_ids.to_host(),
             self.attention_mask.to_host(),
@@ -131,25 +134,26 @@ def encode_windows(
     prefix: Sequence[int] = (),
     channel: ArrayLike | None = None,
 ) -> DeviceWindows:
-    """The windows of each row of a batch, one row's behind another's.
+    """Encode a batch and cut each row into windows, row after row.
 
     Args:
         engine: the engine.
-        vocabulary: of characters or k-mers.
-        batch: its rows, with their options: circles wrap, other strands have the places of the rows
-            as sent. Begin and end tokens are not added, and no row may be cut.
-        window: tokens in a window, the prefix not counted.
-        stride: tokens from one window's begin to the next one's.
-        pad_id: id of the padding.
-        prefix: ids put before every window.
-        channel: N values, one for each byte of the batch; made float32.
+        vocabulary: a vocabulary of characters or k-mers.
+        batch: the rows with their options. Circular rows wrap; ids of the other strand have their
+            places in the rows as sent. Begin and end tokens are not added, and no row may be
+            truncated.
+        window: tokens of a window, without the prefix.
+        stride: tokens from the begin of one window to the begin of the next.
+        pad_id: the id of the padding.
+        prefix: the ids in front of every window.
+        channel: N values, one for each byte of the batch, which become float32.
 
     Raises:
-        TypeError: window or stride is no whole number.
+        TypeError: window or stride is not an integer.
         ValueError: window or stride is below 1, an id below 0, a row has a max_length, or the
             channel has another length.
-        NotCovered: the vocabulary is of another family, or a k-mer may have to be taken apart.
-        OutOfMemory: the batch or its windows do not fit.
+        NotCovered: the vocabulary is of another family, or a character may split a k-mer.
+        OutOfMemory: the batch or its windows do not fit into memory.
     """
     window, stride = operator.index(window), operator.index(stride)
     values = None if channel is None else np.asarray(channel, np.float32)
@@ -203,7 +207,7 @@ def _encode(
     vocabulary: Vocabulary,
     batch: Batch,
 ) -> tuple[Int64s, dict[int, RowError]]:
-    """int64[B]: how many ids each row has, which stay in the workspace; and the refused rows."""
+    """Encode into the workspace; return the number of ids of each row, int64[B], and the errors."""
     options = row_options(vocabulary, batch, resident.family)
     pack(workspace, resident, batch, options, resources.processors, resources.staging)
     _launch_content(workspace, resident, batch, options, resources.processors)
@@ -216,7 +220,7 @@ def _encode(
 def _launch_content(
     workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
 ) -> None:
-    """The ids of the rows; their places, too, where these do not follow from their numbers."""
+    """Launch the kernels for the ids, and for their places where these do not follow from them."""
     validate = not (batch.has_texts or resident.family.takes_bytes)
     launch(workspace, first_kernels(workspace, resident, augmented=options.augmented), processors)
     fallback = int(status_of(workspace)[STATUS["FALLBACK"]])
@@ -227,7 +231,7 @@ def _launch_content(
 
 
 def _cut(workspace: Workspace, cells: int, processors: int) -> None:
-    """Write so many cells of windows, as the job says, and wait for them."""
+    """Launch the kernel that writes so many cells of windows, and wait for it."""
     stream = workspace.stream
     stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
     blocks = num_blocks("cut_windows", cells, processors)
@@ -236,7 +240,7 @@ def _cut(workspace: Workspace, cells: int, processors: int) -> None:
 
 
 def _send(workspace: Workspace, field: str, array: NDArray[Item]) -> None:
-    """An array of the host into a field of its own."""
+    """Copy an array to a field of its own on the device."""
     array = np.ascontiguousarray(array)
     workspace.reserve(field, max(1, array.nbytes))
     workspace.job[0][field] = workspace.fields[field]
@@ -247,25 +251,25 @@ def _send(workspace: Workspace, field: str, array: NDArray[Item]) -> None:
 def _allocate(
     device: Device, workspace: Workspace, rows: Int64s, columns: int, errors: dict[int, RowError]
 ) -> DeviceWindows:
-    """Room for the windows, and where it is into the job."""
+    """Allocate the arrays of the windows and write their addresses into the Job."""
     windows, job = int(rows[-1]), workspace.job[0]
     shape = windows, columns
-    wanted: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
+    specs: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
         "window_ids": (shape, np.int32),
         "window_mask": (shape, np.int8),
         "window_positions": (shape, np.int64),
         "window_starts": ((windows,), np.int64),
     }
     if job["channel"]:
-        wanted["window_values"] = shape, np.float32
+        specs["window_values"] = shape, np.float32
     places, size = {}, 0
-    for name, (dimensions, kind) in wanted.items():
+    for name, (dimensions, kind) in specs.items():
         places[name] = size
         items = int(np.prod(dimensions)) + 4  # The kernel writes whole fours.
         size += -(-items * np.dtype(kind).itemsize // ALIGNMENT) * ALIGNMENT
     block = _Block(device, size)
     arrays = {}
-    for name, (dimensions, kind) in wanted.items():
+    for name, (dimensions, kind) in specs.items():
         address = block.address + places[name]
         job[name] = address
         arrays[name] = DeviceArray(address, dimensions, np.dtype(kind), block)

@@ -1,8 +1,9 @@
-"""Ids back to bytes.
+"""Decodes ids to bytes.
 
-`decode` takes few ids through one workspace at once; `chunks` takes many through the pipeline of
-`large`, several chunks in flight. `gpu.engine` calls `decode.decode_rows`.
+`decode` decodes a small batch in one workspace; `chunks` decodes a large one in chunks through the
+pipeline of `large`. `gpu.engine` calls `decode.decode_rows`.
 
-An id that means nothing refuses its row alone, and the bytes of the others are exact. What chunks
-cannot say (an unknown id in a part of a row, very long tokens) is decoded at once.
+An id outside the vocabulary refuses its row alone; the bytes of the other rows are exact. Chunks
+give up on an unknown id in a part of a row and on very long tokens; then the whole batch is decoded
+in one workspace.
 """

@@ -1,14 +1,15 @@
-"""Many ids back to bytes in chunks, which the pipeline takes through the device.
+"""Decodes large batches of ids in chunks, through the pipeline.
 
-A chunk is some rows, or a part of a long one. Its ids lie where the text of others does, and where
-its rows' bytes begin is reported where ids of framed rows do. What chunks cannot say: rows in parts
-of which an id means nothing, and tokens that are so long that a chunk's bytes do not fit.
+A chunk has several rows, or a part of a long row. Its ids use the memory of the text, and the
+offsets of its bytes are reported as those of framed rows. Chunks give up on an unknown id in a part
+of a row, and on tokens so long that the bytes of a chunk do not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,29 +31,41 @@ from gpu.vocabulary.cache import Resident
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Ids = NDArray[np.int32] | NDArray[np.int64]
-Found = tuple[Bytes, Int64s, Int64s]
-"""Bytes, where each row's begin, and where its first id is that means nothing, or NO_BYTE."""
-ID_BYTES = 4  # A workspace has room for so many bytes of text in the place of each id.
+ID_BYTES = 4  # A workspace has room for so many decoded bytes for each byte of its capacity.
 ENDS = LEAST_BYTES, LEAST_BYTES
 
 
+class DecodedRows(NamedTuple):
+    """The bytes of decoded rows.
+
+    Attributes:
+        data: uint8[N], the bytes.
+        offsets: int64[B + 1], where the bytes of each row begin.
+        unknown: int64[B], the place of the first unknown id of each row, or NO_BYTE.
+    """
+
+    data: Bytes
+    offsets: Int64s
+    unknown: Int64s
+
+
 def set_decode_job(workspace: Workspace, place: int, id_bytes: int, count: int) -> None:
-    """Where so many ids lie."""
+    """Write the address, the width and the number of the ids into the Job."""
     job = workspace.job[0]
     job["decode_ids"], job["decode_wide"], job["num_decode_ids"] = place, id_bytes == 8, count
     job["decoded_capacity"] = ID_BYTES * workspace.capacity.num_bytes
 
 
-class _NotInChunks(Exception):
-    """Chunks cannot say it."""
+class _GivesUp(Exception):
+    """The batch cannot be decoded in chunks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Decoding(Work):
-    """Ids as bytes in `data`.
+    """The work of decoding; `data` are the ids, as bytes.
 
     Attributes:
-        id_bytes: of an id.
+        id_bytes: the bytes of an id.
         skips_special: whether special tokens are left out.
     """
 
@@ -62,12 +75,12 @@ class _Decoding(Work):
     def flight(
         self, chunk: Chunk, workspace: Workspace, copy_streams: CopyStreams, staging: CopyPool
     ) -> _DecodedChunk:
-        """A chunk of the call in a workspace."""
+        """Start a chunk of the call in a workspace."""
         return _DecodedChunk(self, chunk, workspace, copy_streams, staging)
 
 
 class _DecodedChunk(ChunkInFlight):
-    """A chunk of ids, which lie where the text of others does, on its way to bytes."""
+    """A chunk of ids that is being decoded; the ids use the memory of the text."""
 
     def __init__(
         self,
@@ -78,8 +91,8 @@ class _DecodedChunk(ChunkInFlight):
         staging: CopyPool,
     ) -> None:
         super().__init__(work, chunk, workspace, copy_streams, staging)
-        self.framed = True  # decoded_offsets lie where those of framed rows do.
-        workspace.clock = None  # What is timed are the stages of encoding.
+        self.framed = True  # decoded_offsets share the memory of framed_offsets.
+        workspace.clock = None  # Only encoding is timed.
         set_decode_job(
             workspace, workspace.fields["text"], work.id_bytes, len(self.source) // work.id_bytes
         )
@@ -92,17 +105,16 @@ class _DecodedChunk(ChunkInFlight):
         """Wait for the kernels.
 
         Raises:
-            _NotInChunks: there is no room for the bytes, or a part of a row has an id that means
-                nothing.
+            _GivesUp: the bytes do not fit, or a part of a row has an unknown id.
         """
         self.workspace.stream.synchronize()
         checked(self.workspace)
         is_long = self.num_ids > ID_BYTES * self.workspace.capacity.num_bytes
         if is_long or (self.chunk.is_part and self.errors() is not None):
-            raise _NotInChunks
+            raise _GivesUp
 
     def errors(self) -> NDArray[np.uint32] | None:
-        """uint32[num_rows]: the first id that means nothing, or NO_BYTE; None where all do."""
+        """Return uint32[num_rows]: the first unknown id, or NO_BYTE; None if there is none."""
         if not self.workspace.status[STATUS["NOT_UTF8"]]:
             return None
         return self.workspace.errors[: self.chunk.num_rows]
@@ -112,7 +124,7 @@ class _DecodedChunk(ChunkInFlight):
 
 
 class _Answer:
-    """The bytes of all chunks in the making; see `pipeline.Answer`."""
+    """Collects the bytes of all chunks; see `pipeline.Answer`."""
 
     def __init__(self, work: _Decoding, num_rows: int, leases: PinnedPool) -> None:
         self.work, self.has_landed = work, False
@@ -139,16 +151,17 @@ class _Answer:
 
 def decode_in_chunks(
     pipeline: Pipeline, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
-) -> Found | None:
-    """None: chunks cannot say it."""
+) -> DecodedRows | None:
+    """Decode a batch in chunks; return None if they give up."""
     data, id_bytes = ids.view(np.uint8), ids.itemsize
-    is_pinned, cuts = pipeline.resources.device.is_pinned(data), not _shares_letters(resident)
+    is_pinned = pipeline.resources.device.is_pinned(data)
+    splits = not _shares_letters(resident)
     work = _Decoding(
         resident, data, is_pinned, id_bytes=id_bytes, skips_special=skip_special_tokens
     )
 
     def chunks(size: int) -> Iterator[Chunk]:
-        return _chunks(offsets, id_bytes, size, cuts)
+        return _chunks(offsets, id_bytes, size, splits)
 
     def new_answer() -> _Answer:
         return _Answer(work, len(offsets) - 1, pipeline.resources.leases)
@@ -156,18 +169,18 @@ def decode_in_chunks(
     size = BY_BUS.of(len(data)).chunk_bytes
     try:
         answer = pipeline.answer(work, chunks, new_answer, min(pipeline.chunk_bytes, size))
-    except _NotInChunks:
+    except _GivesUp:
         return None
-    return answer.data.filled().view(np.uint8), answer.offsets, answer.places
+    return DecodedRows(answer.data.filled().view(np.uint8), answer.offsets, answer.places)
 
 
 def _shares_letters(resident: Resident) -> bool:
-    """Whether what an id spells may depend on the one before it."""
+    """Whether the bytes of an id may depend on the id before it."""
     return "decode_kmers" in resident.family.decode
 
 
-def _chunks(offsets: Int64s, id_bytes: int, chunk_bytes: int, cuts: bool) -> Iterator[Chunk]:
-    """Rows of ids of so many bytes in chunks; those that are larger in parts, if `cuts` says so."""
+def _chunks(offsets: Int64s, id_bytes: int, chunk_bytes: int, splits: bool) -> Iterator[Chunk]:
+    """Divide rows of ids into chunks; `splits`: rows larger than a chunk are split into parts."""
     row, num_rows, total = 0, len(offsets) - 1, id_bytes * int(offsets[-1])
     while row < num_rows:
         begin = int(offsets[row])
@@ -176,7 +189,7 @@ def _chunks(offsets: Int64s, id_bytes: int, chunk_bytes: int, cuts: bool) -> Ite
         past = int(offsets.searchsorted(begin + size // id_bytes, "right")) - 1
         past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
         end = int(offsets[past])
-        if id_bytes * (end - begin) <= chunk_bytes or not cuts:
+        if id_bytes * (end - begin) <= chunk_bytes or not splits:
             begins = offsets[row : past + 1] - begin
             yield Chunk(place, id_bytes * end, row, past - row, begins)
         else:
@@ -187,7 +200,7 @@ def _chunks(offsets: Int64s, id_bytes: int, chunk_bytes: int, cuts: bool) -> Ite
 def _parts(
     row: int, begin: int, end: int, id_bytes: int, total: int, chunk_bytes: int
 ) -> Iterator[Chunk]:
-    """The chunks of a row, which begin and end at ids."""
+    """Split a row into chunks at ids."""
     first = begin
     while first < end:
         place = id_bytes * first

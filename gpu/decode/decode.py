@@ -1,6 +1,7 @@
-"""Ids back to bytes: the stages of cuda/decode/spell_ids.cuh in workspaces.
+"""Decodes ids to bytes by the kernels of cuda/decode/spell_ids.cuh.
 
-Many ids go in chunks (`chunks`); few, and what chunks cannot say, all at once.
+A large batch is decoded in chunks (`chunks`); a small one, and one on which chunks give up, in one
+workspace.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import NO_BYTE
 from gpu.batch.transfer import ROW_BYTES, fetch, set_fields
-from gpu.decode.chunks import ID_BYTES, Found, Ids, decode_in_chunks, set_decode_job
+from gpu.decode.chunks import ID_BYTES, DecodedRows, Ids, decode_in_chunks, set_decode_job
 from gpu.kernels.catalog import num_blocks
 from gpu.large.pipeline import Pipeline
 from gpu.memory.workspace import Workspace
@@ -23,7 +24,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 Decoded = tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]
-SMALL_BYTES = 1 << 17  # Of ids, which are decoded all at once.
+SMALL_BYTES = 1 << 17  # Bytes of ids up to which a batch is decoded in one workspace.
 
 
 def decode_rows(
@@ -33,23 +34,23 @@ def decode_rows(
     offsets: Int64s,
     skip_special_tokens: bool,
 ) -> Decoded:
-    """As `GpuEngine.decode`."""
+    """Decode rows of ids as `GpuEngine.decode` does."""
     dtype: type[Any] = np.int32 if ids.dtype == np.int32 else np.int64
-    ids, found = np.ascontiguousarray(ids, dtype), None
+    ids, decoded = np.ascontiguousarray(ids, dtype), None
     resources = pipeline.resources
     with resources.residents.using(vocabulary) as resident:
         if ids.nbytes > SMALL_BYTES and offsets[0] == 0 and offsets[-1] == len(ids):
-            found = decode_in_chunks(pipeline, resident, ids, offsets, skip_special_tokens)
-        if found is None:
-            found = _decode_at_once(resources, resident, ids, offsets, skip_special_tokens)
-    data, ends, places = found
-    return data, ends, _errors(len(vocabulary), ids, offsets, places)
+            decoded = decode_in_chunks(pipeline, resident, ids, offsets, skip_special_tokens)
+        if decoded is None:
+            decoded = _decode_at_once(resources, resident, ids, offsets, skip_special_tokens)
+    errors = _errors(len(vocabulary), ids, offsets, decoded.unknown)
+    return decoded.data, decoded.offsets, errors
 
 
 def _decode_at_once(
     resources: Resources, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
-) -> Found:
-    """Where tokens are long, a first run only says how large a workspace must be."""
+) -> DecodedRows:
+    """Decode in one workspace; if it is too small for the bytes, once more in a larger one."""
     rows, capacity = len(offsets) - 1, 2 * len(ids)
     while True:
         with resources.workspaces.lend(capacity, rows, resident.family.layout) as workspace:
@@ -59,7 +60,7 @@ def _decode_at_once(
             if total <= ID_BYTES * workspace.capacity.num_bytes:
                 data = fetch(workspace, "decoded", np.uint8, total)
                 places = fetch(workspace, "row_errors", np.uint32, rows)
-                return data, ends, places.astype(np.int64)
+                return DecodedRows(data, ends, places.astype(np.int64))
         capacity = -(-total // ID_BYTES)
 
 
@@ -84,13 +85,13 @@ def _launch(
     size = max(ID_BYTES * len(ids), ROW_BYTES * rows)
     for name in ("clear_faults", *resident.family.decode):
         stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
-    stream.synchronize()  # The caller's arrays were copied from.
+    stream.synchronize()  # The device may read the caller's arrays until here.
 
 
 def _errors(
     num_ids: int, ids: Ids, offsets: Int64s, places: NDArray[np.int64]
 ) -> dict[int, RowError]:
-    """Rows with an id that means nothing; `places` holds the first one's place in the batch."""
+    """Return the errors of rows with an unknown id; `places` has the place of the first one."""
     errors = {}
     for row in np.flatnonzero(places != NO_BYTE).tolist():
         place = int(places[row])

@@ -1,16 +1,16 @@
-"""Characters to ids by launches that read the text where it is, over PCIe or on the device.
+"""Looks up the ids of characters by kernels that read text over PCIe.
 
-An id is that of its letter alone, so that neither rows nor borders of pieces matter:
+An id depends on its letter alone, so text is divided into pieces anywhere, whatever its rows:
 
-    pinned, little  one launch reads all of it over PCIe
-    pinned, much    copied in pieces, each of which a launch reads on the device
-    other text      staged in pinned pieces, each of which a launch reads over PCIe
+    short pinned text  one launch reads all of it over PCIe
+    long pinned text   pieces are copied to the device, and a launch reads each there
+    other text         pieces are staged in pinned memory, and a launch reads each over PCIe
 
     piece 0   staged   read            stream 0
     piece 1      staged   read         stream 1
     piece 2         staged   read      stream 0, when piece 0 is read
 
-Where the text has what needs other kernels (STATUS_FALLBACK) it goes the usual way, from its begin.
+Text that needs fallback kernels (STATUS_FALLBACK) is encoded in another way, from its beginning.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded
 
 Bytes = NDArray[np.uint8]
-ALIGNMENT = 16  # Of text and of ids.
+ALIGNMENT = 16  # Of the addresses of text and ids.
 OVER_BUS_BYTES = 1 << 23  # More pinned text is copied: the copy engine is faster than a kernel.
-COPIED_BYTES = 1 << 23  # Of a piece.
-STAGED_BYTES = 1 << 20, 1 << 21  # Of a piece at least and at most,
-STAGED_PIECES = 4  # of which so many are on their way.
-OWN_BYTES = 1 << 17  # What the caller's thread copies sooner than others wake.
+COPIED_BYTES = 1 << 23  # Bytes of a piece that is copied.
+LEAST_STAGED_BYTES, MOST_STAGED_BYTES = 1 << 20, 1 << 21  # Of a piece that is staged.
+STAGED_PIECES = 4  # The most pieces that are being staged or read.
+OWN_BYTES = 1 << 17  # Up to here, the caller's thread copies faster than others wake up.
 _TEXT, _NUM_BYTES, _IDS = WORD["host_text"], WORD["num_bytes"], WORD["host_ids"]
 _FALLBACK = STATUS["FALLBACK"]
 
 
 def fetch_batch(resources: Resources, resident: Resident, batch: Batch) -> Encoded | None:
-    """The ids of a batch of characters, as narrow as it asks for, in leased memory.
+    """Encode a batch of characters into leased memory, with ids of the batch's dtype.
 
-    None: it has letters that ask for more, or there is no memory to lease.
+    Returns None if the text needs fallback kernels or no memory can be leased.
     """
     text, offsets, id_dtype = batch.data, batch.offsets, np.dtype(batch.id_dtype)
     if not len(text) or offsets[0] != 0 or offsets[-1] != len(text):
@@ -68,13 +68,13 @@ def fetch_batch(resources: Resources, resident: Resident, batch: Batch) -> Encod
 def fetch_letters(
     resources: Resources, resident: Resident, text: Bytes, address: int, id_bits: int
 ) -> bool:
-    """The ids of letters to memory that the device reaches, from an address on; then returns.
+    """Look up the ids of letters and wait for them; the device must be able to write at `address`.
 
     Returns:
-        False: it is not done, whatever lies there.
+        Whether the ids are complete; otherwise the text must be encoded in another way.
 
     Raises:
-        OutOfMemory: there is no room for a workspace.
+        OutOfMemory: no workspace fits into memory.
     """
     place = address_of(text)
     is_pinned = resources.device.is_pinned(text)
@@ -93,12 +93,12 @@ def fetch_letters(
                 piece = min(COPIED_BYTES, size - begin)
                 fetches.next().copy(place + begin, piece, address + begin * id_bytes)
             return fetches.are_complete()
-    least, most = STAGED_BYTES
-    piece = min(max(-(-size // (STAGED_PIECES * ALIGNMENT)) * ALIGNMENT, least), most)
+    share = -(-size // (STAGED_PIECES * ALIGNMENT)) * ALIGNMENT
+    piece = min(max(share, LEAST_STAGED_BYTES), MOST_STAGED_BYTES)
     num_pieces = min(STAGED_PIECES, -(-size // piece))
     with _Fetches(resources, resident, kernel, min(piece, size), num_pieces) as fetches:
         if size <= OWN_BYTES:
-            fetches.next().take(text, address)
+            fetches.next().stage(text, address)
         else:
             _stage(resources, fetches, text, address, id_bytes)
         return fetches.are_complete()
@@ -107,7 +107,7 @@ def fetch_letters(
 def _stage(
     resources: Resources, fetches: _Fetches, text: Bytes, address: int, id_bytes: int
 ) -> None:
-    """Text in ordinary memory: the next piece is being staged when one is launched."""
+    """Look up text in pageable memory: one piece is staged while another is read."""
     staged: deque[_StagedPiece] = deque()
 
     def launch_one() -> None:
@@ -122,7 +122,7 @@ def _stage(
             if len(staged) == len(fetches.all):
                 launch_one()
             fetch = fetches.next()
-            fetch.wait()  # What was staged before is read.
+            fetch.wait()  # The kernel has read the piece that was staged here before.
             copy = resources.staging.start(fetch.workspace.text, part)
             staged.append(_StagedPiece(fetch, copy, begin, len(part)))
             if len(staged) > 1:
@@ -136,7 +136,7 @@ def _stage(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _StagedPiece:
-    """A piece of text that is being staged, by which copy and for which launch."""
+    """A piece of text that is being staged, with its copy and its launch."""
 
     fetch: _Fetch
     copy: Copy
@@ -145,28 +145,30 @@ class _StagedPiece:
 
 
 class _Fetches:
-    """Some workspaces with room for a piece each; pieces take them round robin."""
+    """Several workspaces with room for a piece each, used round robin."""
 
     def __init__(
         self, resources: Resources, resident: Resident, kernel: str, piece_bytes: int, most: int
     ) -> None:
-        """Take `most`, or as many as are free, at least one."""
+        """Take `most` workspaces, or as many as are free, but at least one."""
         self.piece_bytes = piece_bytes
         size = piece_bytes, 1, resident.family.layout
-        taken = [resources.workspaces.take(*size)]
-        # Who waits for another one while it has one might do so for ever.
-        while len(taken) < most and (other := resources.workspaces.try_take(*size)) is not None:
-            taken.append(other)
-        self.all = [_Fetch(resources, resident, kernel, workspace) for workspace in taken]
+        workspaces = [resources.workspaces.take(*size)]
+        # Two calls that hold one and wait for another would wait for ever, so only the first waits.
+        while (
+            len(workspaces) < most and (other := resources.workspaces.try_take(*size)) is not None
+        ):
+            workspaces.append(other)
+        self.all = [_Fetch(resources, resident, kernel, workspace) for workspace in workspaces]
         self._number = -1
 
     def next(self) -> _Fetch:
-        """The workspace for the next piece."""
+        """Return the workspace for the next piece."""
         self._number += 1
         return self.all[self._number % len(self.all)]
 
     def are_complete(self) -> bool:
-        """Wait for all launches; whether the ids are right."""
+        """Wait for all launches; return whether no fallback kernels are needed."""
         return all([fetch.is_complete() for fetch in self.all])
 
     def __enter__(self) -> _Fetches:
@@ -179,7 +181,7 @@ class _Fetches:
 
 
 class _Fetch:
-    """Launches of a kernel in a workspace."""
+    """The launches of a kernel in one workspace."""
 
     def __init__(
         self, resources: Resources, resident: Resident, kernel: str, workspace: Workspace
@@ -192,7 +194,7 @@ class _Fetch:
         workspace.reported[_FALLBACK] = 0
 
     def launch(self, text: int, num_bytes: int, ids: int) -> None:
-        """Queue what writes the ids of a text; both are addresses."""
+        """Queue the kernel that writes the ids of a text; `text` and `ids` are addresses."""
         workspace = self.workspace
         words = workspace.words
         words[_TEXT], words[_NUM_BYTES], words[_IDS] = text, num_bytes, ids
@@ -205,25 +207,25 @@ class _Fetch:
             self._clock.leave()
 
     def copy(self, text: int, num_bytes: int, ids: int) -> None:
-        """The same by way of the device's memory."""
+        """Queue a copy of the text to the device, and the kernel that reads it there."""
         workspace = self.workspace
         self._is_busy = True
         workspace.stream.copy_in(workspace.fields["text"], text, num_bytes)
         self.launch(workspace.fields["text"], num_bytes, ids)
 
-    def take(self, text: Bytes, ids: int) -> None:
-        """The same by way of pinned memory, at once."""
+    def stage(self, text: Bytes, ids: int) -> None:
+        """Copy the text to pinned memory, and queue the kernel that reads it there."""
         self.workspace.text[: len(text)] = text
         self.launch(self.workspace.text_place, len(text), ids)
 
     def wait(self) -> None:
-        """Until all launches are done."""
+        """Wait until all launches are done."""
         if self._is_busy:
             self.workspace.stream.synchronize()
             self._is_busy = False
 
     def is_complete(self) -> bool:
-        """Wait; whether the ids are right."""
+        """Wait for the launches; return whether no fallback kernels are needed."""
         self.wait()
         return not self.workspace.reported[_FALLBACK]
 
