@@ -85,7 +85,7 @@ class AsgiFastPath:
             service.observer.finish(call, getattr(scope.get("route"), "path", route), status)
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
-        """Answer, and return the name by which the request is counted if FastAPI has no route."""
+        """Answer a request, and return the name by which it is counted if FastAPI has no route."""
         try:
             check_access(self.service, scope)
         except ServiceError as error:

@@ -81,7 +81,7 @@ class BoundedSender:
                     body = {"type": "http.response.body", "body": piece, "more_body": True}
                     await self._send(body)
             except TimeoutError as error:
-                message = f"nothing was taken for {self._idle_s} s (stream_idle_timeout_s)"
+                message = f"the client read nothing for {self._idle_s} s (stream_idle_timeout_s)"
                 raise DeadlinePassed(message) from error
         await self._send({"type": "http.response.body", "body": b""})
 

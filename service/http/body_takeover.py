@@ -1,6 +1,6 @@
 """Receives the rest of a body from the socket directly into the reader's memory.
 
-By uvicorn a byte is copied four times before a route has it: out of the socket, by the parser, into
+uvicorn copies each byte four times before a route has it: out of the socket, by the parser, into
 the request's buffer, and out of it. A body of known length needs no parser:
 
     parser ─► head, first piece ─► route ─► take_over ─► socket ─► the reader's memory
@@ -8,7 +8,7 @@ the request's buffer, and out of it. A body of known length needs no parser:
                                                   again, with a new parser for the next request
 
 If a reader stops before the end of the body, the connection is closed after the answer, because
-the begin of the next request is not known.
+the start of the next request is not known.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
 
 
 class Gzip:
-    """Decompresses gzip, also with several members, as bgzip writes it, and zeros behind a member.
+    """Decompresses gzip with one member or, as bgzip writes it, with several.
 
     Attributes:
         name: the name of the encoding in refusals.
         wbits: zlib's parameter for the format.
-        padding: the bytes that are skipped behind a member.
+        padding: the byte that is skipped behind a member, however often it is there.
     """
 
     name = "gzip"

@@ -48,8 +48,9 @@ async def body_pieces(
         ClientGone: the client disconnected before the end of the body.
     """
     decompressor = make_decompressor(encoding)
-    size, more, is_empty = 0, True, True
-    while more:
+    size = 0
+    has_more = is_empty = True
+    while has_more:
         try:
             async with asyncio.timeout(idle_s):
                 message = await receive()
@@ -57,7 +58,7 @@ async def body_pieces(
             raise make_body_timeout(idle_s) from error
         if message["type"] == "http.disconnect":
             raise ClientGone
-        data, more = message.get("body", b""), message.get("more_body", False)
+        data, has_more = message.get("body", b""), message.get("more_body", False)
         is_empty = is_empty and not data
         pieces: Iterable[bytes] = [data] if data else []
         if decompressor:

@@ -73,7 +73,8 @@ def _plan_rows(
 def _render_rows(
     entry: LoadedVocabulary, request: DecodeBatchRequest, result: Result[Decoded]
 ) -> AnswerPieces:
-    data, offsets, rows = result.output.data, result.offsets, range(result.begin, result.end)
+    data, offsets = result.output.data, result.offsets
+    rows = range(result.begin, result.end)
     yield head(entry, b"texts")
     yield from texts_json(data, offsets, rows)
     if request.as_base64:

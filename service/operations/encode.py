@@ -99,7 +99,7 @@ def write_short_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes
 
 
 class _FixedJson(NamedTuple):
-    """The parts of a short answer that are the same for each of a vocabulary and an engine."""
+    """The parts of a short answer that depend on the vocabulary and the engine, not on the ids."""
 
     before_ids: bytes
     before_sizes: bytes
@@ -294,7 +294,7 @@ def _write_batch(
 def _write_batch_extras(
     entry: LoadedVocabulary, request: EncodeBatchRequest, result: Result[Encoded]
 ) -> Iterator[bytes]:
-    """Write the fields that a request may have beside the ids: offsets, tokens, truncation."""
+    """Write the optional fields of an answer: offsets, tokens, truncation."""
     encoded = result.output
     num_rows = result.end - result.begin
     units = row_options(request.return_offsets, num_rows)

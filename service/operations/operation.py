@@ -47,7 +47,7 @@ ROW_BYTES = 16  # Bytes that each row adds to its text in the queue, so that emp
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A native call in two halves, with the engine's work between them.
+    """A native call: how its work item is made, and how the result becomes the answer.
 
     Attributes:
         request_model: the model of its body.

@@ -186,7 +186,7 @@ class WindowsRequest(Strict):
     vocabulary: str = Field(description=VOCABULARY)
     sequence: str = Field(description="The sequence.")
     window: int = Field(512, ge=1, le=1_048_576, description="Tokens in a window.")
-    stride: int = Field(256, ge=1, description="Tokens from the begin of a window to the next.")
+    stride: int = Field(256, ge=1, description="Tokens from the start of a window to the next.")
     circular: bool | None = Field(None, description=CIRCULAR)
     channel: Annotated[list[float], Field(fail_fast=True)] | None = Field(
         None, description="One value for each base (heteroplasmy levels), windowed like the ids."

@@ -20,7 +20,10 @@ REASONS = {
 
 
 def is_plain(data: bytes) -> bool:
-    """Return whether `check_bases` would return the data unchanged; False may mean unknown."""
+    """Return True only if `check_bases` would return the data unchanged.
+
+    The check is fast, and may also return False for such data.
+    """
     if len(data) < NUMPY_BYTES:
         return not data or data.isalpha()
     values = np.frombuffer(data, np.uint8)

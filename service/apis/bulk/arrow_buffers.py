@@ -60,7 +60,8 @@ class _Pieces:
     def pop_pieces(self) -> list[memoryview]:
         """Return what was written since the last call."""
         self._join()
-        done, self._done = self._done, []
+        done = self._done
+        self._done = []
         return done
 
     def flush(self) -> None:

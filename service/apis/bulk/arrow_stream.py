@@ -148,7 +148,8 @@ class BodyReader:
         return self._take(num_bytes)
 
     def _take(self, num_bytes: int) -> memoryview:
-        data, self._rest = self._rest[:num_bytes], self._rest[num_bytes:]
+        data = self._rest[:num_bytes]
+        self._rest = self._rest[num_bytes:]
         return data
 
 

@@ -166,7 +166,9 @@ class WindowMessages(_Messages):
         ids, offsets = _select_rows(result, self._dtype)
         if records.begin:
             ids = np.concatenate([self._kept, ids])
-            ids, self._skipped = ids[self._skipped :], max(0, self._skipped - len(ids))
+            skipped = min(self._skipped, len(ids))
+            ids = ids[skipped:]
+            self._skipped -= skipped
             offsets = np.array([0, len(ids)])
         else:
             self._first = 0

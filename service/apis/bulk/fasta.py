@@ -41,7 +41,7 @@ class FastaQuery(BatchQuery):
         None,
         ge=1,
         le=2**31,
-        description="Ids from the begin of a window to the next; as `window` if absent.",
+        description="Ids from the start of a window to the next; as `window` if absent.",
     )
 
 

@@ -65,7 +65,7 @@ class FastaBatches:
         self._split_bytes = PART_BYTES  # The size at which the record is split.
 
     def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[TextBatch]:
-        """Collect names and bases into batches, whose metadata are RecordNames.
+        """Collect names and bases into batches of records; their metadata are RecordNames.
 
         Raises:
             TooLarge: a record that cannot be split is longer than `max_bytes`.

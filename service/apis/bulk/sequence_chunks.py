@@ -23,7 +23,7 @@ NEAR_BYTES = 1 << 12  # How far from its end a sequence is searched first.
 
 
 class Split(NamedTuple):
-    """Where a sequence is split: the end of the first part, and the begin of the rest."""
+    """Where a sequence is split: the end of the first part, and the start of the rest."""
 
     part_end: int
     rest_begin: int
@@ -84,7 +84,7 @@ class _Kmers:
         return self._split_in_sequence(data)
 
     def _split_in_sequence(self, data: NDArray[np.uint8]) -> Split | None:
-        """Split before a k-mer, of those at each stride behind the last white space."""
+        """Split behind the last whole k-mer; the first one begins behind the last white space."""
         k, stride = self.model.k, self.model.stride
         begin = self._behind_last(data, self.table.classes == SPACE)
         num_kmers = (len(data) - begin - k) // stride + 1
@@ -116,5 +116,5 @@ class _Kmers:
 
 
 def _split_at(place: int) -> Split | None:
-    """Split at a place without shared letters; None at the begin of the sequence."""
+    """Split at a place without shared letters; None at the start of the sequence."""
     return Split(place, place) if place else None

@@ -1,4 +1,4 @@
-"""Answers POST /v1/encode for a body that is the text: by binary ids, or by JSON.
+"""Answers POST /v1/encode for a body that is the text itself, with binary ids or with JSON.
 
     octet-stream or text/plain ─► array, each byte copied once ─► batcher ─► ids, 1 MiB at a time
                                └► if each character is one id: chunks of 2 MiB, each encoded while

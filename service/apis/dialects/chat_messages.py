@@ -44,7 +44,7 @@ def convert_messages(messages: list[Message]) -> list[Message]:
 
 
 def _content(content: Any, where: str) -> Any:
-    """Convert a content to a text or to OpenAI's parts of text; no content is an empty text."""
+    """Convert a content to a text or to OpenAI's parts of text; a missing one to an empty text."""
     if content in (None, []):
         return ""
     if not isinstance(content, list):

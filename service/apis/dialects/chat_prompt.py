@@ -59,7 +59,7 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
 
 
 def _cut_behind_last(text: str, messages: list[dict[str, Any]]) -> str:
-    """Remove what the template puts behind the last message.
+    """Remove the text that the template writes behind the last message.
 
     Raises:
         InvalidRequest: the text does not contain the last message.

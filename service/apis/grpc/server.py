@@ -241,7 +241,7 @@ class GrpcServer:
             async with asyncio.timeout(idle_s):
                 await context.write(data)
         except TimeoutError as error:
-            message = f"the client took nothing for {idle_s} s (stream_idle_timeout_s)"
+            message = f"the client read nothing for {idle_s} s (stream_idle_timeout_s)"
             raise DeadlinePassed(message) from error
 
     @asynccontextmanager

@@ -105,7 +105,7 @@ def _answer_bulk(service: Service, request: Request) -> Response:
     schemas.EncodeResponse,
 )
 async def encode(service: ServiceDep, request: Request) -> Response:
-    """The text is a field of JSON, or the body itself, with the options in the query string."""
+    """Encode a text, a field of JSON or the body itself, with the options in the query string."""
     return _answer_bulk(service, request)
 
 
@@ -116,7 +116,7 @@ async def encode(service: ServiceDep, request: Request) -> Response:
     schemas.EncodeBatchResponse,
 )
 async def encode_batch(service: ServiceDep, request: Request) -> Response:
-    """The texts are a field of JSON, or the rows of an Arrow stream."""
+    """Encode texts, a field of JSON or the rows of an Arrow stream."""
     return _answer_bulk(service, request)
 
 
@@ -127,7 +127,7 @@ async def encode_batch(service: ServiceDep, request: Request) -> Response:
     schemas.CountResponse,
 )
 async def count(service: ServiceDep, request: Request) -> Response:
-    """The texts are a field of JSON."""
+    """Count the ids of texts, a field of JSON."""
     return _answer_bulk(service, request)
 
 
@@ -138,7 +138,7 @@ async def count(service: ServiceDep, request: Request) -> Response:
     schemas.DecodeResponse,
 )
 async def decode(service: ServiceDep, request: Request) -> Response:
-    """The ids are a field of JSON."""
+    """Decode a row of ids, a field of JSON."""
     return _answer_bulk(service, request)
 
 
@@ -149,7 +149,7 @@ async def decode(service: ServiceDep, request: Request) -> Response:
     schemas.DecodeBatchResponse,
 )
 async def decode_batch(service: ServiceDep, request: Request) -> Response:
-    """The rows are a field of JSON."""
+    """Decode rows of ids, a field of JSON."""
     return _answer_bulk(service, request)
 
 
@@ -160,7 +160,7 @@ async def decode_batch(service: ServiceDep, request: Request) -> Response:
     schemas.WindowsResponse,
 )
 async def windows(service: ServiceDep, request: Request) -> Response:
-    """The sequence is a field of JSON."""
+    """Cut the tokens of a sequence, a field of JSON, into windows."""
     return _answer_bulk(service, request)
 
 
@@ -178,5 +178,5 @@ async def windows(service: ServiceDep, request: Request) -> Response:
     },
 )
 async def encode_fasta(service: ServiceDep, request: Request) -> Response:
-    """Records are read, encoded and sent while the body arrives; any Content-Type is accepted."""
+    """Encode records while the body arrives, and send their ids; any Content-Type is accepted."""
     return BulkFasta(service, request)

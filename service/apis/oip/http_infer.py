@@ -171,7 +171,7 @@ def _whole_number(value: bytes) -> int:
 
 
 def _describe_raw_text(num_bytes: int) -> _InferDocument:
-    """Make the JSON of a body without JSON, which is one text."""
+    """Describe a body that has no JSON and is one text of `num_bytes`."""
     size = {BINARY_SIZE: num_bytes}
     return _InferDocument(
         inputs=[_Input(name="text", datatype="UINT8", shape=[num_bytes], parameters=size)]

@@ -85,7 +85,7 @@ class RegionRegistry:
         Args:
             name: the name of the region in requests.
             key: the name of the object in the operating system.
-            offset: the begin of the part, in bytes.
+            offset: the start of the part, in bytes.
             byte_size: the size of the part.
 
         Raises:

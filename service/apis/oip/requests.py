@@ -113,7 +113,7 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
 
 
 def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
-    """Read the offsets int64[B + 1] of rows; without that input all values are one row.
+    """Read the input `offsets`, int64[B + 1]; without it all values are one row.
 
     Raises:
         InvalidRequest: the offsets are not integers, or do not fit the values.

@@ -18,7 +18,7 @@ class Duration:
     ns: int = 0
 
     def add(self, seconds: float) -> None:
-        """Add an event."""
+        """Add an event that took `seconds`."""
         self.count += 1
         self.ns += max(0, int(seconds * 1e9))
 

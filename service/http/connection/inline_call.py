@@ -131,14 +131,14 @@ class InlineCall:
 
 
 class AnswerHead:
-    """The begin of JSON answers, cached until uvicorn's fields, such as the date, change."""
+    """The start of JSON answers, cached until uvicorn's fields, such as the date, change."""
 
     def __init__(self) -> None:
         self._fields: Fields = ()
         self._head = b""
 
     def get(self, fields: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the begin of an answer with these fields of uvicorn; for the same list, cached."""
+        """Return the start of an answer with these fields of uvicorn; for the same list, cached."""
         if fields is not self._fields:
             self._fields = fields
             self._head = format_head(200, (*fields, JSON_TYPE))
@@ -152,7 +152,7 @@ class ResponseWriter:
         transport: the connection.
         server_state: has the fields that uvicorn writes into each head.
         observer: counts, logs and traces each answered request.
-        answer_head: the begin of answers, shared by all connections.
+        answer_head: the start of answers, shared by all connections.
         on_complete: the function to call when an answer has been written.
     """
 
@@ -187,7 +187,7 @@ class ResponseWriter:
         self._write(request, status, format_head(status, fields), body)
 
     def _write(self, request: InlineCall, status: int, head: bytes, body: bytes) -> None:
-        """Write an answer, whose head has no length and no fields of its request yet."""
+        """Write an answer; `head` still lacks the length and the fields of this request."""
         fields = b"".join(
             [b"%b: %b\r\n" % field for field in self.observer.answer_headers(request.call)]
         )

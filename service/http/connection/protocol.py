@@ -107,7 +107,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     Args:
         service: the service that answers the calls.
-        answer_head: the begin of answers, shared by all connections.
+        answer_head: the start of answers, shared by all connections.
 
     Attributes:
         in_head: a request's head has begun and not ended.

@@ -23,7 +23,7 @@ PIECE_IDS = 65_536  # The numbers of a piece: about a third of a millisecond.
 
 
 def head(entry: LoadedVocabulary, field: bytes) -> bytes:
-    """Write the begin of an answer, up to the value of its main field."""
+    """Write the start of an answer, up to the value of its main field."""
     return _head(entry.name, entry.vocabulary.digest, field)
 
 
