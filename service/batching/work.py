@@ -34,7 +34,7 @@ class Completion(Protocol[Value]):
     """Receives one result or one error: a future, or an object that acts on it at once."""
 
     def done(self) -> bool:
-        """Whether it has its result or error, or is cancelled."""
+        """Return whether it has its result or error, or is cancelled."""
 
     def cancel(self) -> object:
         """Cancel it: nobody waits for the result any more."""

@@ -33,7 +33,7 @@ REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}", re.ASCII)
 SCOPE_KEY = "warptok.call"
 MAX_DIGITS = 18
 Scope = Literal["any", "encode", "decode", "manage", "train"]
-"""The scope that a request's key must have; any: a key is needed, whatever its scopes."""
+"""The scope that a request's key must have; "any": a key with any scope."""
 
 
 @dataclass(slots=True)

@@ -75,7 +75,7 @@ class NameTaken(ServiceError):
 
 
 class DigestDiffers(ServiceError):
-    """The vocabulary is not the one the client asked for."""
+    """The vocabulary has another digest than the request demands."""
 
     status, code = 412, "digest_differs"
 
@@ -122,7 +122,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """The key has not the scope, or nobody may do this here."""
+    """The key lacks the scope, or the service allows this to no client."""
 
     status, code = 403, "forbidden"
 
@@ -158,7 +158,7 @@ class TooManyStreams(ServiceError):
 
 
 class RateLimited(ServiceError):
-    """A client asks for more in a second than its key allows."""
+    """A client sends more requests or bytes in a second than its key allows."""
 
     status, code = 429, "rate_limited"
 

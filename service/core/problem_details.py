@@ -1,6 +1,6 @@
 """Exceptions as refusals, and refusals as documents: application/problem+json (RFC 9457).
 
-Any exception becomes a ServiceError; what nobody foresaw becomes 500 with a number for the log.
+Any exception becomes a ServiceError; an unexpected one becomes a 500 with a number for the log.
 """
 
 from __future__ import annotations

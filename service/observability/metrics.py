@@ -165,8 +165,9 @@ class Metrics(Collector):
         self._batch_bytes = counts["warptok_batch_bytes"][()]
         self._batch_fill = counts["warptok_batch_fill_ratio"][()]
         self._lag = counts["warptok_event_loop_lag_seconds"][()]
-        for name, *labels in ALWAYS:
-            counts[name][tuple(labels)] = 0
+        for name, all_labels in ALWAYS.items():
+            for labels in all_labels:
+                counts[name][labels] = 0
         self._training = {
             outcome: counts["warptok_training_duration_seconds"][outcome,] for outcome in OUTCOMES
         }

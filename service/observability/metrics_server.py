@@ -1,4 +1,4 @@
-"""Serves /metrics on a port and thread of its own, which answer while the event loop is busy."""
+"""Serves /metrics on another port and thread, which answer while the event loop is busy."""
 
 from __future__ import annotations
 

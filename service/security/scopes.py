@@ -1,6 +1,6 @@
 """Lists the scope that each HTTP path and each gRPC method needs.
 
-A path that is not named here needs a key, whatever it is: what is forgotten is closed.
+A path that is not listed here needs a key, so that a forgotten path is not open.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def _fail(code: str, detail: str) -> None:
 
 
 def _report(**event: Any) -> None:
-    """Write an event as a line of JSON, even if nobody reads it any more."""
+    """Write an event as a line of JSON; do nothing if the service has ended."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(event).encode() + b"\n")
 

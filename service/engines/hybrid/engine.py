@@ -269,7 +269,7 @@ class HybridEngine:
             (opened.device,),
             self.crossover_bytes,
             fallbacks,
-            {name: _memory_of(opened.gpu)},
+            {name: _read_memory(opened.gpu)},
             {name: opened.gpu.page_locked_bytes},
         )
 
@@ -278,10 +278,10 @@ class HybridEngine:
         opened = self.vocabularies.opened
         if opened is None:
             return {}
-        taken: dict[str, list[float]] = {stage: [] for stage in STAGES}
+        by_stage: dict[str, list[float]] = {stage: [] for stage in STAGES}
         for stage, seconds in opened.gpu.stage_times.take():
-            taken[stage].append(seconds)
-        return taken
+            by_stage[stage].append(seconds)
+        return by_stage
 
     def close(self) -> None:
         """Release all memory and threads."""
@@ -429,7 +429,7 @@ class HybridEngine:
         return None
 
 
-def _memory_of(gpu: Gpu) -> dict[str, int]:
+def _read_memory(gpu: Gpu) -> dict[str, int]:
     """Return the device's bytes by their purpose; {} if it fails, so metrics still work."""
     try:
         return gpu.memory()

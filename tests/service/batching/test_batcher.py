@@ -41,7 +41,7 @@ def make(engine: FakeEngine, **settings) -> Batcher:
 
 
 @pytest.mark.parametrize("inline", [0, 1_000_000])
-def test_everybody_gets_their_own_rows_whatever_the_batches(inline):
+def test_each_request_gets_its_own_rows_of_any_batch(inline):
     async def scenario():
         engine = FakeEngine()
         batcher = make(engine, inline_batch_bytes=inline, max_batch_bytes=300)
@@ -81,7 +81,7 @@ def test_an_idle_engine_gets_the_first_request_at_once_and_a_busy_one_collects()
     run(scenario)
 
 
-def test_two_vocabularies_take_turns_with_a_queue_each():
+def test_queues_of_two_vocabularies_are_served_in_turn():
     async def scenario():
         engine = FakeEngine()
         batcher = make(engine, max_batch_bytes=10_000)
@@ -182,7 +182,7 @@ def test_a_refused_row_is_counted_once_however_many_requests_share_its_batch(inl
     run(scenario)
 
 
-def test_a_full_queue_refuses_and_accepts_again_when_it_has_room():
+def test_a_full_queue_refuses_until_some_bytes_are_free():
     async def scenario():
         engine = FakeEngine()
         batcher = make(engine, max_queue_bytes=2048, max_batch_bytes=1024)
@@ -199,7 +199,7 @@ def test_a_full_queue_refuses_and_accepts_again_when_it_has_room():
     run(scenario)
 
 
-def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits():
+def test_a_request_larger_than_the_queue_is_admitted_when_nothing_waits():
     async def scenario():
         batcher = make(FakeEngine(), max_queue_bytes=1024)
         assert len(rows(await batcher.run(work("x" * 5000)))[0]) == 5000
@@ -386,7 +386,7 @@ def finished(batcher: Batcher) -> dict[str, int]:
     return {outcome: number for (outcome,), number in counts["warptok_work_finished_total"].items()}
 
 
-def test_a_client_that_fills_the_queue_leaves_room_for_others():
+def test_a_client_that_fills_the_queue_leaves_some_bytes_to_others():
     async def scenario():
         engine = FakeEngine()
         batcher = make(engine, max_queue_bytes=9000, max_batch_bytes=1000)

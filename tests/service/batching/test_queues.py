@@ -24,7 +24,7 @@ def keep(_: EncodeWork) -> bool:
     return False
 
 
-def test_a_busy_client_gets_no_more_bytes_than_another_whatever_their_sizes():
+def test_busy_clients_get_equal_bytes_for_requests_of_any_size():
     queue = Queue()
     for _ in range(4000):
         queue.add(work("many small", 1000))
@@ -50,7 +50,7 @@ def test_one_small_request_of_a_quiet_client_is_in_the_next_batch():
     assert "quiet" in {each.client for each in queue.take(256_000, keep)}
 
 
-def test_a_client_alone_is_not_held_to_its_credit():
+def test_the_credit_of_the_only_client_is_not_limited():
     queue = Queue()
     for _ in range(100):
         queue.add(work("", 100_000))
@@ -58,7 +58,7 @@ def test_a_client_alone_is_not_held_to_its_credit():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4 * QUANTUM)), max_size=40))
-def test_everything_is_taken_once_in_its_clients_order(sizes):
+def test_each_work_item_is_taken_once_in_its_clients_order(sizes):
     queue, added, taken = Queue(), defaultdict(list), defaultdict(list)
     chance = random.Random(len(sizes))
     for client, size in sizes:

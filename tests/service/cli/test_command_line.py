@@ -155,7 +155,7 @@ def test_decode_reads_json_and_spaces(
     assert output(capfdbinary, "decode", "-v", "gpt2") == "Hello, world!"
 
 
-def test_decode_leaves_out_special_tokens_where_asked(capfdbinary: Capture) -> None:
+def test_decode_leaves_out_special_tokens_by_option(capfdbinary: Capture) -> None:
     arguments = ("decode", "-v", "gpt2", "15496", "50256")
     assert output(capfdbinary, *arguments) == "Hello<|endoftext|>"
     assert output(capfdbinary, *arguments, "--skip-special-tokens") == "Hello"
@@ -280,7 +280,7 @@ def test_a_number_out_of_bounds_is_refused_with_the_bounds(
     assert len(message) < 200
 
 
-def test_the_largest_number_is_taken(capfdbinary: Capture) -> None:
+def test_the_largest_number_is_accepted(capfdbinary: Capture) -> None:
     largest = str(2**63 - 1)
     encode = ("encode", "-v", "gpt2", "--max-length", largest, "--text", "Hello, world!")
     assert output(capfdbinary, *encode) == "15496 11 995 0\n"
@@ -346,7 +346,7 @@ def test_verify_shows_the_first_difference(
     assert "\n  engine: [" in printed and "\n  reference: [" in printed
 
 
-def test_records_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+def test_records_are_read_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "a.fa"
     path.write_bytes(FASTA + b">third\nACGT")
     records = read_records([str(path)], "auto")
@@ -491,7 +491,7 @@ def test_what_stops_the_start_ends_with_2_and_names_the_setting(
     assert "Traceback" not in complaints and "  File " not in complaints
 
 
-def test_a_port_that_is_taken_stops_the_start(server: Server) -> None:
+def test_a_port_in_use_stops_the_start(server: Server) -> None:
     with run("serve", "--port", server.url.rpartition(":")[2]) as process:
         _, complaints = process.communicate(timeout=180)
         assert process.returncode == 2

@@ -70,7 +70,7 @@ class SizedEngine(FakeEngine):
 FIRST, SECOND, THIRD = (byte_vocabulary(size) for size in (256, 300, 301))
 
 
-def test_an_upload_makes_room_and_what_left_is_loaded_by_its_next_use(tmp_path, caplog):
+def test_an_upload_evicts_vocabularies_and_their_next_use_loads_them(tmp_path, caplog):
     caplog.set_level("INFO")
 
     async def scenario():

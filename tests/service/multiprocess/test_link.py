@@ -48,7 +48,7 @@ def random_message(random: Random) -> Message:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_messages_arrive_whole_whatever_the_pieces(seed):
+def test_messages_arrive_complete_from_pieces_of_any_size(seed):
     random = Random(seed)
     sent = [random_message(random) for _ in range(random.randrange(8))]
     sizes = [random.randint(1, 10 ** random.randint(1, 6)) for _ in range(3)]

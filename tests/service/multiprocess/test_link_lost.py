@@ -27,7 +27,7 @@ def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline
     run(scenario)
 
 
-def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
+def test_a_lost_link_refuses_its_calls_and_connects_again(tmp_path):
     async def scenario():
         engine = FakeEngine()
         async with linked_service(tmp_path, engine) as (engine_server, (front, _)):

@@ -71,7 +71,7 @@ async def noted(own: LocalEncoders, vocabulary: Vocabulary) -> bool:
     return own.cost(vocabulary.digest) is not None
 
 
-def test_a_vocabulary_is_loaded_once_it_was_asked_for_often():
+def test_a_vocabulary_is_loaded_after_many_small_batches():
     async def scenario():
         own, vocabulary = LocalEncoders(SizedEngine(), 1 << 20), byte_vocabulary()
         note(own, vocabulary, WORTH - 1)

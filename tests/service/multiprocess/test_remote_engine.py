@@ -49,7 +49,7 @@ def test_the_linked_engine_is_an_engine(tmp_path):
     run(scenario)
 
 
-def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
+def test_a_connection_that_is_not_accepted_is_no_link(tmp_path):
     """The supervisor's listening socket lets front ends connect while the engine is started."""
     path = tmp_path / "engine.sock"
 

@@ -180,7 +180,7 @@ def test_server_timing_says_how_long_the_stages_took():
     run(scenario)
 
 
-def test_no_door_writes_an_input_into_the_log_and_each_request_has_its_line(caplog):
+def test_no_api_logs_an_input_and_each_request_has_its_line(caplog):
     caplog.set_level(logging.INFO)
 
     async def scenario():
@@ -203,7 +203,7 @@ def test_no_door_writes_an_input_into_the_log_and_each_request_has_its_line(capl
         assert answered[f"unknown-{i}"]["refusal"] == "unknown_vocabulary"
 
 
-def test_a_line_is_one_line_with_its_fields_whatever_the_form():
+def test_a_log_line_is_one_line_with_its_fields_in_both_formats():
     record = logging.LogRecord("x", logging.INFO, "", 0, "said %d\nthings", (2,), None)
     record.fields = fields(route="/a", status=200)["fields"]
     token = REQUEST_ID.set("mine")

@@ -132,7 +132,7 @@ def test_a_damaged_file_is_reported_and_the_others_work(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("since", ["deleted", "replaced"])
-def test_a_name_that_changes_while_it_is_read_is_asked_for_again(tmp_path, caplog, since):
+def test_a_name_that_changes_while_it_is_read_is_read_again(tmp_path, caplog, since):
     """Its file is gone, or another one, before the thread that loads it has opened it."""
     make(store_dir=tmp_path).put("mine", FIRST, replace=False)
     registry = make(store_dir=tmp_path)
@@ -169,7 +169,7 @@ def test_a_name_that_changes_while_it_is_read_is_asked_for_again(tmp_path, caplo
             registry.put("mine", FIRST, replace=False)
 
 
-def test_a_name_whose_file_is_damaged_is_taken_until_it_is_replaced(tmp_path):
+def test_a_name_whose_file_is_damaged_can_only_be_replaced(tmp_path):
     (tmp_path / "mine.vocabulary").write_bytes(b"x")
     registry = make(store_dir=tmp_path)
     with pytest.raises(NameTaken, match="cannot be read"):

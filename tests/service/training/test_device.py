@@ -62,7 +62,7 @@ def test_a_gpu_learns_where_it_can(device, name):
     assert learn(name, TrainingOptions(20)) == (("cuda", "", "passed"), DeviceMerger)
 
 
-def test_the_processor_learns_what_is_small_or_asked_of_it(device):
+def test_the_processor_learns_small_corpora_and_all_by_option(device):
     device(DeviceUnavailable("must not be opened"))
     assert learn("cpu", TrainingOptions(20)) == (("cpu", "", ""), CpuMerger)
     told = ("cpu", "fewer than 70 letters", "")

@@ -235,9 +235,7 @@ def test_a_worker_whose_service_is_gone_saves_its_state_and_another_goes_on(tmp_
 
 
 @pytest.mark.parametrize("failure", [MemoryError(), OSError(28, "full", "state"), KeyError("ACGT")])
-def test_what_fails_in_a_worker_is_told_and_holds_nothing_of_the_input(
-    failure, tmp_path, capfd, monkeypatch
-):
+def test_a_failed_worker_reports_its_error_without_the_input(failure, tmp_path, capfd, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise failure
 
@@ -336,7 +334,7 @@ def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_lea
     ]
 
 
-def test_a_name_that_is_taken_or_promised_is_refused(worker):
+def test_a_name_in_use_or_of_another_job_is_refused(worker):
     async def scenario():
         async with house() as client:
             await reaches(client, await create(client, "mine"), "finished")
@@ -445,7 +443,7 @@ def test_a_process_that_ends_is_reported_and_the_next_job_runs(worker):
     run(scenario)
 
 
-def test_what_was_learnt_is_kept_when_its_name_is_taken_meanwhile(worker, monkeypatch):
+def test_a_learnt_vocabulary_is_kept_if_its_name_is_in_use_by_then(worker, monkeypatch):
     async def scenario():
         async with house() as client:
             slow = await create(client, "slow")

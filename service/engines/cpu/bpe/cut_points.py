@@ -1,6 +1,6 @@
 r"""Finds positions at which a text of a BPE vocabulary can be cut without changing its ids.
 
-A *border* is a position at which a pretoken ends whatever the text around: behind an ASCII letter
+A *border* is a position at which a pretoken ends in any context: behind an ASCII letter
 or digit before white space or an ASCII sign, and behind a Chinese character before a full stop or a
 comma. Every pretokenizer here ends a word there, and none looks at text before a pretoken.
 Example: "a cut, here" has borders behind "a" and behind "cut".

@@ -44,7 +44,7 @@ def encoder_of(vocabulary: Vocabulary) -> FastokensEncoder:
     return FastokensEncoder(vocabulary, token_table(vocabulary))
 
 
-def test_blanks_that_modernberts_mask_has_taken_are_no_token_of_their_own():
+def test_blanks_that_modernberts_mask_strips_are_no_token():
     mask, blanks = added("[MASK]", 0, lstrip=True), added("   ", 0, normalized=True, special=False)
     content = encoded(of_added([mask, blanks]))
     vocabulary, engine = read_vocabulary({"tokenizer.json": content}), CpuEngine()

@@ -169,7 +169,7 @@ def test_a_long_text_of_the_rare_kind_is_left_to_a_library_that_was_compared():
     assert content.ids.tolist() == right.ids.tolist()
 
 
-def test_a_library_that_differs_is_not_asked(monkeypatch, caplog):
+def test_a_library_that_differs_is_not_used(monkeypatch, caplog):
     def differs(self, batch, plain, with_spans):
         content = ReferenceEncoder(self.vocabulary).encode(batch, EncodeOptions())
         content.ids += 1

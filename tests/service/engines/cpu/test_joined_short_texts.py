@@ -132,7 +132,7 @@ def test_the_limits_are_reached_and_not_passed(built):
 
 
 @given(rows=st.lists(st.lists(st.lists(st.integers(0, 8), max_size=4), min_size=1, max_size=4)))
-def test_ids_are_taken_apart_where_they_were_joined(built, rows):
+def test_ids_are_split_where_texts_were_joined(built, rows):
     joined = [[each for row in group for each in [*row, 9]][:-1] for group in rows]
     flat = [row for group in rows for row in group]
     ids, offsets = split(built, joined, [*map(len, rows)])

@@ -103,7 +103,7 @@ def test_ids_on_which_the_library_panics_are_refused_alone():
 
 
 @pytest.mark.parametrize("text", ["éa", "xa"])
-def test_places_behind_the_end_of_a_text_are_refused_where_they_are_asked_for(text):
+def test_spans_behind_the_end_of_a_text_are_refused(text):
     """Of a byte without a token each letter of the suffix counts as a place of its own."""
     tokenizer = Tokenizer.from_str(encoded(LONG_BYTES).decode())
     beyond = tokenizer.encode("ax").offsets

@@ -173,7 +173,7 @@ def test_white_space_has_the_pretokens_of_the_whole(name):
 
 
 @pytest.mark.parametrize("name", ["cl100k", "o200k", "llama3"])
-def test_a_run_that_a_cut_goes_back_to_is_asked_as_well(name):
+def test_a_run_that_a_cut_goes_back_to_is_checked_too(name):
     """Of signs that are too short to be cut; in front of them stand line breaks of another sign."""
     tokens = [bytes([i]) for i in range(256)] + [b"==", b"====", b"\n\n", b"\n ", b"\n \n"]
     merges = ((61, 61), (256, 256), (10, 10), (10, 32), (259, 10))

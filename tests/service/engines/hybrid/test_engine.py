@@ -226,7 +226,7 @@ def test_the_reference_answers_where_nothing_else_agrees(monkeypatch):
     assert engine.encode(load("gpt2"), Batch(["a"])).engine == "gpu"
 
 
-def test_no_room_on_the_device_is_tried_again_later(monkeypatch):
+def test_an_upload_that_does_not_fit_is_tried_again_later(monkeypatch):
     engine, gpu = routed(load_error=OutOfMemory("told to be full"))
     residency = engine.load(BYTES)
     assert (residency.engine, engine.encode(BYTES, Batch(LARGE)).engine) == ("cpu", "cpu")
@@ -350,7 +350,7 @@ def test_the_crossover_is_where_the_gpu_begins_to_win(clock, wanted):
     assert measure_crossover(cpu, gpu) == wanted
 
 
-def test_a_gpu_that_never_wins_is_never_asked_and_measuring_ends_in_time(clock):
+def test_a_gpu_that_never_wins_gets_no_batch_and_measuring_ends_in_time(clock):
     cpu = clock.as_long_as(lambda num_bytes: 0.0)
     slow = clock.as_long_as(lambda num_bytes: num_bytes * 2e-6)
     assert measure_crossover(cpu, slow) == NEVER
@@ -377,7 +377,7 @@ def test_where_the_time_is_up_the_largest_size_decides(clock):
     assert measure_crossover(cpu, gpu) == SIZES[-1]
 
 
-def test_a_gpu_that_loses_everywhere_is_told_of(monkeypatch, caplog):
+def test_a_gpu_that_loses_at_every_size_is_logged(monkeypatch, caplog):
     monkeypatch.setattr(
         "service.engines.hybrid.engine.measure_crossover", lambda small, large: NEVER
     )
@@ -599,7 +599,7 @@ def wait_for(engine: HybridEngine, digest: str) -> None:
     entry.upload.result(60)
 
 
-def test_one_that_made_room_answers_from_the_cpu_until_it_is_back():
+def test_an_evicted_vocabulary_is_on_the_cpu_until_its_next_upload():
     engine, _ = routed(room=2)
     for vocabulary in (BYTES, *OTHERS[:2]):
         assert engine.load(vocabulary).engine == "gpu"
@@ -800,7 +800,7 @@ def test_without_cupy_the_best_engine_is_the_cpu(monkeypatch, caplog):
     assert isinstance(make_engine(Settings(engine="cpu")), CpuEngine)
 
 
-def test_a_gpu_that_is_asked_for_and_not_there_stops_the_start(monkeypatch):
+def test_a_missing_gpu_that_the_settings_demand_stops_the_start(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ValueError, match=r"WARPTOK_ENGINE=gpu: CuPy is not installed"):
         make_engine(Settings(engine="gpu"))
