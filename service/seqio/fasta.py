@@ -183,7 +183,7 @@ def _name(header: str) -> Name:
 
 
 def _next_header(data: bytes, begin: int) -> int:
-    """Find the start of the next header line, or the end; a line starts at `begin`."""
+    """Find the next header line from `begin`, the start of a line; without one, return the end."""
     place = data.find(b">", begin)
     while place > begin and data[place - 1] not in b"\r\n":
         place = data.find(b">", place + 1)

@@ -203,7 +203,7 @@ class ArrowStream(StreamedResponse):
         return options
 
     def max_read_bytes(self, settings: Settings) -> int:
-        """Return the most bytes of one read: a record batch may have as many as another body."""
+        """Return the most bytes of one read; a record batch has the limit of a whole body."""
         return settings.max_body_bytes
 
     @override

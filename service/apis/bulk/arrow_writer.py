@@ -204,7 +204,16 @@ class WindowMessages(_Messages):
         names: list[str],
         errors: list[str | None],
     ) -> list[memoryview]:
-        """Write `counts` windows of each row, whose first ids have the numbers `firsts`."""
+        """Write windows as one record batch.
+
+        Args:
+            ids: the ids of all rows.
+            offsets: int64[B + 1], where each row begins.
+            counts: int64[B], the number of windows of each row.
+            firsts: int64[B], the number of each row's first id in its record.
+            names: the name of each row's record.
+            errors: the error of each row; None for a row without one.
+        """
         if int(counts.sum()) > self._max_ids:
             raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
         rows = np.repeat(np.arange(len(names)), counts)

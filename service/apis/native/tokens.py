@@ -105,7 +105,7 @@ def _answer_bulk(service: Service, request: Request) -> Response:
     schemas.EncodeResponse,
 )
 async def encode(service: ServiceDep, request: Request) -> Response:
-    """Encode a text, a field of JSON or the body itself, with the options in the query string."""
+    """Encode one text: a field of JSON, or the body itself with the options in the query string."""
     return _answer_bulk(service, request)
 
 
@@ -116,7 +116,7 @@ async def encode(service: ServiceDep, request: Request) -> Response:
     schemas.EncodeBatchResponse,
 )
 async def encode_batch(service: ServiceDep, request: Request) -> Response:
-    """Encode texts, a field of JSON or the rows of an Arrow stream."""
+    """Encode many texts: a field of JSON, or the rows of an Arrow stream."""
     return _answer_bulk(service, request)
 
 
@@ -127,7 +127,7 @@ async def encode_batch(service: ServiceDep, request: Request) -> Response:
     schemas.CountResponse,
 )
 async def count(service: ServiceDep, request: Request) -> Response:
-    """Count the ids of texts, a field of JSON."""
+    """Count the ids of each text of a JSON body."""
     return _answer_bulk(service, request)
 
 
@@ -138,7 +138,7 @@ async def count(service: ServiceDep, request: Request) -> Response:
     schemas.DecodeResponse,
 )
 async def decode(service: ServiceDep, request: Request) -> Response:
-    """Decode a row of ids, a field of JSON."""
+    """Decode one row of ids, in a JSON body."""
     return _answer_bulk(service, request)
 
 
@@ -149,7 +149,7 @@ async def decode(service: ServiceDep, request: Request) -> Response:
     schemas.DecodeBatchResponse,
 )
 async def decode_batch(service: ServiceDep, request: Request) -> Response:
-    """Decode rows of ids, a field of JSON."""
+    """Decode many rows of ids, in a JSON body."""
     return _answer_bulk(service, request)
 
 
@@ -160,7 +160,7 @@ async def decode_batch(service: ServiceDep, request: Request) -> Response:
     schemas.WindowsResponse,
 )
 async def windows(service: ServiceDep, request: Request) -> Response:
-    """Cut the tokens of a sequence, a field of JSON, into windows."""
+    """Cut the tokens of one sequence, in a JSON body, into windows."""
     return _answer_bulk(service, request)
 
 

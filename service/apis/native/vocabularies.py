@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import zipfile
-from collections.abc import Callable
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
@@ -39,14 +38,6 @@ router = APIRouter(
     dependencies=[DECLARED_ONLY],
 )
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
-Parameters = ParamSpec("Parameters")
-Value = TypeVar("Value")
-
-
-async def _in_thread(
-    function: Callable[Parameters, Value], *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Value:
-    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 @router.get("")
@@ -72,7 +63,7 @@ async def get_vocabulary(
         known = ", ".join(formats.FORMATS)
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
     entry = await service.registry.loaded(name)
-    files = await _in_thread(formats.write_vocabulary, entry.vocabulary, format)
+    files = await asyncio.to_thread(formats.write_vocabulary, entry.vocabulary, format)
     if len(files) > 1:
         files = {f"{name}.zip": _zip(files)}
     [(file_name, content)] = files.items()
@@ -170,7 +161,7 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
     texts = options.texts
     if texts is None:
         texts = sample_texts(entry.vocabulary, options.samples)
-    found = await _in_thread(verify, service.engine, entry.vocabulary, texts)
+    found = await asyncio.to_thread(verify, service.engine, entry.vocabulary, texts)
     return {
         "vocabulary": name,
         "digest": entry.vocabulary.digest,

@@ -72,7 +72,7 @@ def input_from_region(
 
 
 def fetch(service: Service, tensor: Tensor) -> None:
-    """Read a tensor that is still in shared memory for a device."""
+    """Read the data of a tensor from shared memory, unless they are read already."""
     part = tensor.device_slice
     if part is not None:
         memory = service.engine.host_memory
