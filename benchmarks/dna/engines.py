@@ -36,9 +36,9 @@ class Way:
     """One way from bases to ids.
 
     Attributes:
-        run: does it once, and returns seconds.
-        ids: those of the last run, joined.
-        bases: how many it gets.
+        run: encodes once and returns the seconds.
+        ids: returns the ids of the last run, joined.
+        bases: the number of bases that it encodes.
     """
 
     run: Run

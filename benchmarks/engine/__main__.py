@@ -112,7 +112,7 @@ def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> Non
 
 
 def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> dict[str, Any]:
-    """Prove, time, and make the document of results; each block is written when it ends.
+    """Compare ids, time the blocks and return the results; each block is saved when it ends.
 
     Raises:
         Differs: an id of ours is not the reference's.
@@ -126,8 +126,14 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
         gpu.engine.load(each.vocabulary)
     with closing(ReferenceProcesses(scratch, len(os.sched_getaffinity(0)))) as references:
         session = Session(
-            *(sizes, args.data, scratch, gpu, timed, args.main, args.corpora),
-            Proofs(references, gpu.engine),
+            sizes=sizes,
+            data=args.data,
+            scratch=scratch,
+            gpu=gpu,
+            vocabularies=timed,
+            main=args.main,
+            corpus_names=args.corpora,
+            proofs=Proofs(references, gpu.engine),
             engines=args.engines,
             log=lambda line: print(f"{perf_counter() - began:5.0f} s  {line}", flush=True),
             emulate=args.emulate,

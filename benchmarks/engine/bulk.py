@@ -45,14 +45,15 @@ def _kernels_of(session: Session, text: Text) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """A corpus again and again, in pinned memory.
+    """A repeated corpus in pinned memory.
 
     Attributes:
-        once: the corpus, whose ids were proved.
-        times: how often it is in `pinned`.
-        offsets: of the stream's rows.
-        out: pinned room for its ids as int32.
-        copies: plain ones of the same bytes.
+        once: the corpus, whose ids were compared.
+        times: how often `pinned` repeats it.
+        pinned: the text.
+        offsets: where each row of the stream begins.
+        out: pinned memory for its ids as int32.
+        copies: plain copies of the same bytes.
     """
 
     once: Text

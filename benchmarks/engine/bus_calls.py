@@ -31,7 +31,7 @@ CONTENT, SPANS = (EncodeOptions(add_special_tokens=False, spans=spans) for spans
 
 
 class Memory:
-    """Pinned arrays, until the end of a `with` block."""
+    """Pinned arrays, freed at the end of a `with` block."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

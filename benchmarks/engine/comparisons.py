@@ -81,7 +81,7 @@ class Comparison:
         session: the run.
         timed: the vocabulary.
         text: all batches, one behind the other; its ids were proved.
-        num_rows: of a batch.
+        num_rows: the rows of a batch.
     """
 
     def __init__(self, session: Session, timed: Published, text: Text, num_rows: int) -> None:

@@ -45,12 +45,12 @@ class Competitor:
     """An engine.
 
     Attributes:
-        package: whose version is reported; "" for our own.
+        package: the package whose version is reported; "" for our own.
         cores: "all" or "1".
-        form: makes of a text what the engine is given.
+        form: makes the engine's input of a text.
         load: loads a vocabulary; what it gives has seen no text yet, and encodes a form.
         num_loads: how often the first call is timed, where there is one batch.
-        most_bytes: of a text; it gets the front of a larger one.
+        most_bytes: the most bytes of a text; the engine gets the front of a larger one.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Competitor:
 
     @property
     def key(self) -> str:
-        """The name under which it is timed."""
+        """The name of its samples."""
         return f"{self.name} {self.cores}"
 
     @property

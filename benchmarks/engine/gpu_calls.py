@@ -79,7 +79,7 @@ class _DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way through the engine: `run` does the work, `ids` gives what it gave."""
+    """A call of the engine: `run` does it, `ids` returns the ids of the last run."""
 
     run: Callable[[], object]
     ids: Callable[[], Ids]

@@ -75,7 +75,7 @@ def vocabulary_of(unit: bytes, way: str) -> tuple[Vocabulary, Tokenizer]:
 def row_of(
     ways: GpuWays, text: Text, vocabulary: Vocabulary, reference: Tokenizer
 ) -> dict[str, Any]:
-    """Measure one text.
+    """Compare the ids of one text and time it.
 
     Raises:
         SystemExit: an id differs.

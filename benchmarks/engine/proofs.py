@@ -56,7 +56,7 @@ class Proved:
     witnesses: dict[str, int] = field(default_factory=dict)
 
     def add(self, num_rows: int, num_ids: int, answered: dict[str, int]) -> None:
-        """Add a text; `answered` has its bytes by the library that encoded them."""
+        """Add a compared text: its rows, its ids, and its bytes by reference library."""
         self.num_bytes += sum(answered.values())
         self.num_rows += num_rows
         self.num_ids += num_ids

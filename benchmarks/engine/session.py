@@ -25,17 +25,18 @@ SHAPES = ((1, 200), (64, 1_000), (1_024, 2_000), (65_536, 512), (256, 8_000), (1
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is timed.
+    """The sizes of the texts and how often each call is timed.
 
     Attributes:
-        corpus_bytes: of each corpus.
-        stream_bytes: of streams: a corpus again and again, so that the ends do not count.
-        front_bytes: of a corpus, for what does tens of megabytes a second.
-        cliff_bytes: of texts of one piece.
-        odd_bytes: of such a text in a batch of others.
-        rounds: turns of each thing that is timed.
-        slice_s: what is faster is run several times in a turn.
-        num_starts: fresh processes that find their kernels compiled, and that do not.
+        corpus_bytes: the size of each corpus.
+        stream_bytes: the size of a stream, a corpus repeated until its ends do not count.
+        front_bytes: the front of a corpus for engines of tens of megabytes a second.
+        cliff_bytes: the sizes of texts of one piece.
+        odd_bytes: the sizes of such a text in a batch of others.
+        rounds: the turns of each call.
+        slice_s: the least time of a turn; faster calls are repeated in it.
+        num_starts: the numbers of fresh processes with and without compiled kernels.
+        shapes: the rows and bytes a row of batches.
     """
 
     corpus_bytes: int
@@ -50,14 +51,38 @@ class Sizes:
 
 
 FULL = Sizes(
-    *(256 << 20, 1 << 30, 2 << 20, (1 << 20, 10 << 20), (16 << 10, 64 << 10)),
-    *(9, 0.02, (3, 1), SHAPES),
+    corpus_bytes=256 << 20,
+    stream_bytes=1 << 30,
+    front_bytes=2 << 20,
+    cliff_bytes=(1 << 20, 10 << 20),
+    odd_bytes=(16 << 10, 64 << 10),
+    rounds=9,
+    slice_s=0.02,
+    num_starts=(3, 1),
+    shapes=SHAPES,
 )
 QUICK = Sizes(
-    *(64 << 20, 256 << 20, 1 << 20, (1 << 20,), (16 << 10,)),
-    *(5, 0.01, (2, 1), SHAPES[:3]),
+    corpus_bytes=64 << 20,
+    stream_bytes=256 << 20,
+    front_bytes=1 << 20,
+    cliff_bytes=(1 << 20,),
+    odd_bytes=(16 << 10,),
+    rounds=5,
+    slice_s=0.01,
+    num_starts=(2, 1),
+    shapes=SHAPES[:3],
 )
-TINY = Sizes(*(6_000, 12_000, 3_000, (2_000,), (1_000,), 2, 0.0, (1, 0), ((1, 200), (4, 300))))
+TINY = Sizes(
+    corpus_bytes=6_000,
+    stream_bytes=12_000,
+    front_bytes=3_000,
+    cliff_bytes=(2_000,),
+    odd_bytes=(1_000,),
+    rounds=2,
+    slice_s=0.0,
+    num_starts=(1, 0),
+    shapes=((1, 200), (4, 300)),
+)
 """For the emulation."""
 
 
@@ -68,10 +93,10 @@ class Session:
     Attributes:
         data: the data folder.
         scratch: a folder for files that are forgotten when the run ends.
-        vocabularies: those that are timed, by their names; `main` are those that are timed against
+        vocabularies: the timed vocabularies by name; those of `main` are timed beside
             other libraries, too.
         engines: names of those that are put side by side.
-        log: tells a person how far it is.
+        log: prints the progress.
     """
 
     sizes: Sizes
@@ -109,8 +134,8 @@ class Block:
     """A part of the benchmark that can be chosen.
 
     Attributes:
-        pairs: what must be proved first.
-        run: times and gives rows of the results.
+        pairs: lists the vocabularies and texts whose ids must be compared first.
+        run: times the block and returns rows of the results.
     """
 
     pairs: Callable[[Session], list[Pair]]

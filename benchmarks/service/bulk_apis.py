@@ -61,8 +61,8 @@ class Api:
     Attributes:
         run: sends everything and returns the answer.
         ids: the ids in the answer; None: the same bytes come back.
-        num_bytes: of text.
-        pid: of the server.
+        num_bytes: the bytes of text.
+        pid: the process id of the server.
     """
 
     run: Callable[[], Any]

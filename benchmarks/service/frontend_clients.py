@@ -84,12 +84,12 @@ def streams(
     """Send Arrow streams for some seconds, always `count` at once.
 
     Args:
-        port: of the server.
+        port: the port of the server.
         sent: a file with a request.
         answer_bytes: most bytes of an answer.
-        digest: of the ids that each answer has.
-        seconds: of which they are counted; none is begun behind them.
-        count: how many at once.
+        digest: the hash of the ids that each answer must have.
+        seconds: the time in which streams are counted; none is begun after it.
+        count: the number of streams at once.
         begin: when to begin, on the clock of perf_counter.
 
     Returns:

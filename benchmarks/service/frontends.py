@@ -173,7 +173,7 @@ def arrow_row(
 
 
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Start the services, prove their ids and time them in turn."""
+    """Start the services, compare their ids with tokenizers' and time them in turn."""
     path = folder / "tokenizer.json"
     path.write_text(tokenizer_json(builtin.load("gpt2")))
     tokenizer = Tokenizer.from_file(str(path))

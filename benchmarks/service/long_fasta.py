@@ -46,7 +46,7 @@ END_IDS = 16  # What the end of the proved bases may change.
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What is known of an answer that was not kept.
+    """The facts of an answer whose body was not kept.
 
     Attributes:
         front: its first bytes, chunks joined.

@@ -1,6 +1,6 @@
-"""The service for benchmarks.service.soak: a text with MARK in it finds the engine without memory.
+"""Serves for benchmarks.service.soak with an engine that has no memory for texts with MARK.
 
-The engine is the one that the service would have, of the GPU where there is one.
+The engine is the one that the service chooses, that of the GPU where there is one.
 """
 
 from __future__ import annotations

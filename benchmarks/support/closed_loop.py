@@ -25,7 +25,7 @@ def post(path: str, body: bytes, port: int, key: str | None = None) -> bytes:
 
 @dataclass(slots=True)
 class Load:
-    """What one run saw.
+    """The counts and latencies of one run.
 
     Attributes:
         seconds: wall time between the first and the last counted answer.

@@ -30,7 +30,7 @@ class Request:
     """One request as it goes over the wire.
 
     Attributes:
-        kind: what it is counted as.
+        kind: the kind under which it is counted.
     """
 
     kind: str
@@ -55,13 +55,13 @@ def json_request(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         due_s: when it was due, from the begin of the load.
         seconds: from then to the answer's last byte.
-        status: of HTTP; LOST where the connection ended first.
-        body: of the answer where the client keeps bodies.
+        status: the HTTP status; LOST if the connection ended first.
+        body: the body of the answer if the client keeps bodies.
     """
 
     kind: str
@@ -127,7 +127,7 @@ class Client:
     """Connections to one server, opened as they are needed.
 
     Args:
-        port: of the server, on this machine.
+        port: the server's port on this machine.
         max_connections: at once; a request for which there is none waits, and its latency grows.
     """
 
@@ -201,12 +201,13 @@ async def arrivals(
 
 
 class Repeated:
-    """One request again and again from a thread of its own, which keeps no answer.
+    """A thread that sends one request again and again and keeps no answer.
 
-    A loop that took in hundreds of megabytes would be late for what else it measures.
+    On the event loop, answers of hundreds of megabytes would delay what else it measures.
 
     Attributes:
-        num_done, num_sent: whole answers with status 200; requests.
+        num_done: whole answers with status 200.
+        num_sent: requests.
     """
 
     def __init__(self, port: int, request: Request) -> None:

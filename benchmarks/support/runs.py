@@ -15,9 +15,9 @@ class Run:
     """One run of one command.
 
     Attributes:
-        key: what the table of figures calls it.
+        key: its name in the table of figures.
         file: its name in benchmarks/results.
-        command: what stands behind `python -m`.
+        command: the command after `python -m`.
         beside: a GPU that the run has and does not name.
     """
 

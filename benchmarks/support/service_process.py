@@ -22,11 +22,11 @@ Counters = dict[tuple[str, tuple[str, ...]], float]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service that answers.
+    """A running service.
 
     Attributes:
-        port: on 127.0.0.1.
-        log: what it has written.
+        port: its port on 127.0.0.1.
+        log: the file of its output.
     """
 
     port: int

@@ -42,14 +42,14 @@ WEIGHTS: dict[str, Any] = {"motif_weight": 1, "penalty_weight": 0.5}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is proved and timed.
+    """The sizes of the trainings that are compared and timed.
 
     Attributes:
-        ids: of each vocabulary; `many` of one of them.
-        motifs: how many there are.
+        ids: the size of each vocabulary but one, which has `many`.
+        motifs: the number of motifs.
         proved: bases of the largest corpus that the processor learns from as well.
-        bases: of each corpus that is timed, and of the largest one that is with motifs, too.
-        rounds: calls of each size behind the first.
+        bases: bases of each timed corpus, and of the largest corpus with motifs.
+        rounds: calls of each size after the first.
     """
 
     ids: int = 4096
@@ -65,10 +65,10 @@ FULL = Plan()
 
 
 class Moving(DeviceMerger):
-    """Counts the tokens that merges read and write.
+    """A merger that counts the tokens which merges read and write.
 
     Attributes:
-        moved_tokens: of all merges so far.
+        moved_tokens: the tokens of all merges so far.
     """
 
     moved_tokens = 0
@@ -82,12 +82,12 @@ class Moving(DeviceMerger):
 
 @dataclass(slots=True)
 class Watch:
-    """A device on which `train` learns, and when it began with what.
+    """A device on which `train` learns, with the times and memory of the last call.
 
     Attributes:
-        laid_out, counted: seconds by the clock of the last call.
-        device_bytes: what it took of the device's memory.
-        merger: what it learnt with.
+        laid_out, counted: the times at which the corpus was laid out and counted.
+        device_bytes: the device memory of the call.
+        merger: the merger of the call.
     """
 
     device: Device
