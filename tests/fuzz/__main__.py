@@ -18,7 +18,7 @@ from tests.fuzz.workers import hunted, run_all
 
 
 def main() -> None:
-    """Hunt and report."""
+    """Run the cases and report the faults."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=2)

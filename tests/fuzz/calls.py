@@ -1,4 +1,4 @@
-"""Valid gRPC calls to begin with: every method."""
+"""The valid gRPC calls that fuzzing starts from, of every method."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from tests.fuzz.messages import CANARY, DNA, TEXT, Message
 from tests.support.inputs.tokenizer_documents import ABC, encoded
 from vocabularies.batch.batch import Batch
 
-__all__ = ["calls"]
-
 OWN, OIP = "/warptok.v1.Tokenizer/", "/inference.GRPCInferenceService/"
 
 
@@ -25,7 +23,7 @@ def _call(path: str, *asked: Any) -> Message:
 
 
 def calls() -> Iterator[Message]:
-    """All of them."""
+    """Yield a valid call of every method."""
     batch = Batch([TEXT, "", DNA])
     data, offsets = batch.data.tobytes(), batch.offsets.tobytes()
     options = pb.Options(return_offsets=True, max_length=7, truncation_side="left", dtype="uint16")

@@ -1,4 +1,4 @@
-"""What came back, what was logged, and what is wrong with either."""
+"""Finds faults in answers and in log lines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from service.http.error_responses import SHAPES
 from service.observability.logging import TextLines
 from tests.fuzz.messages import CANARY, Message
 
-__all__ = ["Answer", "Lines", "fault_of", "logged"]
-
 NO_REQUEST = b"Invalid HTTP request received."  # The parser's own words for what is no HTTP.
 OURS = (code_pb2.INTERNAL, code_pb2.UNKNOWN, code_pb2.DATA_LOSS, code_pb2.UNIMPLEMENTED)
 LOUD = re.compile(r"\bbug\b|^\S+ \S+ (ERROR|CRITICAL)")
@@ -26,7 +24,7 @@ KEYS = {"type", "title", "status", "detail", "code", "where"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back.
+    """An answer of the service.
 
     Attributes:
         status: of HTTP; of gRPC the number of its code, 0 for an answer.
@@ -40,7 +38,7 @@ class Answer:
 
 
 class Lines(logging.Handler):
-    """Keeps what is logged, as it would be written."""
+    """A log handler that keeps the formatted lines."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -54,7 +52,7 @@ class Lines(logging.Handler):
 
 @contextlib.contextmanager
 def logged() -> Iterator[Lines]:
-    """All that is logged, from debug on."""
+    """Capture all log lines, from level DEBUG on."""
     root, handler = logging.getLogger(), Lines()
     level = root.level
     root.addHandler(handler)
@@ -67,7 +65,7 @@ def logged() -> Iterator[Lines]:
 
 
 def fault_of(message: Message, answer: Answer, log: Lines) -> str:
-    """What is wrong with an answer; "" where nothing is."""
+    """Describe the fault of an answer; "" if it has none."""
     lines, log.lines = log.lines, []
     for line in lines:
         if CANARY in line:

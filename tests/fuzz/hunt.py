@@ -1,4 +1,4 @@
-"""Cases one after another: a message, changed, through its API, and what is wrong with the answer.
+"""Runs cases one after another: sends a changed message to its API and checks the answer.
 
 A case is known by the seed and its number; whatever came before it matters only by the vocabulary
 `mine`, which accepted uploads replace.
@@ -26,8 +26,6 @@ from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer
 
-__all__ = ["Found", "Hunt", "resident_bytes"]
-
 SLOW_S = 2.0  # Processor time of one case, far above what its limits allow.
 KINDS = {"reads": 1, "uploads": 5, "calls": 5, "requests": 14}
 TEXTS = [f"{CANARY} ab ACGT acgtN", "", "ACGTACGT" * 9, "\u4e2d\u0301 \x00<s>", "abcabc"]
@@ -35,7 +33,7 @@ TEXTS = [f"{CANARY} ab ACGT acgtN", "", "ACGTACGT" * 9, "\u4e2d\u0301 \x00<s>", 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A fault, and what shows it."""
+    """A fault, and the message that shows it."""
 
     number: int
     fault: str
@@ -68,7 +66,7 @@ class Hunt:
     )
 
     async def run(self, numbers: Iterable[int], begin: Callable[[int], object] = id) -> int:
-        """The cases of these numbers; how many there were.
+        """Run the cases of these numbers; return how many there were.
 
         Args:
             numbers: of the cases.
@@ -82,7 +80,7 @@ class Hunt:
         return num_cases
 
     async def case(self, number: int) -> None:
-        """One case."""
+        """Run one case."""
         rng = Random(f"{self.seed}/{number}")
         kind = rng.choices([*KINDS], [*KINDS.values()])[0]
         others = self.kinds[kind]
@@ -118,7 +116,7 @@ class Hunt:
         return await self.apis.send(message)
 
     async def _use_what_came(self, number: int, put: Message) -> None:
-        """A vocabulary that was taken has to answer, with the reference's ids."""
+        """Check that an accepted vocabulary gives the reference's ids."""
         name = put.path.partition("?")[0].rpartition("/")[2]
         entry = self.apis.app.service.registry.entries.get(name)
         body = json.dumps({"vocabulary": name, "texts": TEXTS, "return_offsets": "bytes"}).encode()
@@ -136,13 +134,13 @@ class Hunt:
 
 
 def _way(rng: Random, message: Message) -> str:
-    """Mostly as it is; sometimes over a connection, or by a client that leaves."""
+    """Choose how to send a message: mostly over ASGI, else a connection, or a leaving client."""
     chosen = rng.choices(["send", "leave", "connect"], [16, 1, 3])[0]
     return chosen if message.method == "POST" else "send"
 
 
 def _difference(vocabulary: object, answer: dict) -> str:
-    """What differs from the reference; "" where nothing does."""
+    """Describe the difference to the reference; "" if there is none."""
     refused = {fault["row"]: fault["code"] for fault in answer.get("errors", [])}
     for row, text in enumerate(TEXTS):
         try:
@@ -155,7 +153,7 @@ def _difference(vocabulary: object, answer: dict) -> str:
 
 
 def _on_the_wire(rng: Random, message: Message) -> bytes:
-    """A request as bytes, its head now and then broken too."""
+    """Serialize a request; sometimes break its head as well."""
     content = message.content
     lines = [b"POST %b HTTP/1.1" % message.path.encode(errors="replace"), b"host: x"]
     lines += [b"%b: %b" % pair for pair in message.headers]
@@ -170,7 +168,7 @@ def _on_the_wire(rng: Random, message: Message) -> bytes:
 
 
 def _kinds(valid: list[Message]) -> dict[str, list[Message]]:
-    """The valid messages by what they are, for their shares of the cases."""
+    """Group valid messages by kind, for their shares of the cases."""
     found: dict[str, list[Message]] = {kind: [] for kind in KINDS}
     for message in valid:
         kind = {"GET": "reads", "DELETE": "reads", "PUT": "uploads", "gRPC": "calls"}
@@ -179,6 +177,6 @@ def _kinds(valid: list[Message]) -> dict[str, list[Message]]:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM."""
+    """Return the resident memory of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -23,7 +23,7 @@ from tests.support.each_engine import ENGINES, make_engine
 
 
 def main() -> None:
-    """Hunt, print, say how much was compared."""
+    """Run the hunt, and print what differed and how much was compared."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)

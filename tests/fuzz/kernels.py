@@ -1,4 +1,4 @@
-"""Hunts for kernels that leave their fields: `python -m tests.fuzz.kernels --minutes 10 --seed 1`.
+"""Hunts for kernels that write outside their fields: `python -m tests.fuzz.kernels --minutes 10`.
 
 Batches of odd shapes on the emulated device with redzones, beside the CPU engine. It sees the more
 under sanitizers (slower by half; what they report goes to stderr, once a place):
@@ -28,8 +28,6 @@ from tests.support.emulation.redzones import redzones
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["batch_of", "compare"]
 
 BORDERS = (
     1,
@@ -63,7 +61,7 @@ def _size(rng: Random, most: int) -> int:
 
 
 def _piece(rng: Random, vocabulary: Vocabulary, size: int) -> str:
-    """About so many bytes: runs, repeats, letters, tokens, special tokens, what nobody writes."""
+    """Make about so many bytes of runs, repeats, letters, tokens, special tokens or odd texts."""
     letters = "ACGT" if vocabulary.supports_reverse_complement else "ab cdefgh"
     some = strings(vocabulary, rng) or [letters]
     unit = {
@@ -99,7 +97,7 @@ def _options(rng: Random, vocabulary: Vocabulary) -> EncodeOptions:
 
 
 def batch_of(rng: Random, vocabulary: Vocabulary, most: int) -> Batch:
-    """Rows of `most` bytes together at most, which need not begin at 0 of their array."""
+    """Make rows of at most `most` bytes together, which may begin behind 0 of their array."""
     left = min(most, rng.choice([1, 16, 64, 4095, 4096, 4097, 8191, 8192, most]))
     rows, same = list[bytes](), rng.choice([None, None, 1, 2, 16, 64, rng.randint(500, 1500)])
     run = rng.choice(RUNS).encode() if rng.random() < 0.2 else b""
@@ -130,7 +128,7 @@ def compare(
     rng: Random,
     found: list[str],
 ) -> None:
-    """Ids there and back, in one launch, in many, or in chunks."""
+    """Compare encoded and decoded ids, in one launch, in many, or in chunks."""
     limit_fused(engine, rng.choice([0, 1 << 22]))
     engine.pipeline.chunk_bytes = rng.choice([64, 1000, 4096, 1 << 20])
     small = rng.random() < 0.6
@@ -150,7 +148,7 @@ def compare(
 
 
 def main() -> None:
-    """Hunt, print, say how much was compared."""
+    """Run the hunt, and print what differed and how much was compared."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)

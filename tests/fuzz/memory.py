@@ -1,4 +1,4 @@
-"""What a process keeps when nothing is loaded: the memory that must not grow.
+"""Measures the memory of a process with nothing loaded, which must not grow.
 
 How many uploads are ready at a moment is chance, and one with an encoder of fastokens takes 45 MiB.
 So there are two measures: what is left without them, which stays the same, and what is resident
@@ -17,8 +17,6 @@ from service.operations.context import Service
 from service.runtime import malloc
 from tests.fuzz.hunt import resident_bytes
 from vocabularies.preprocessing.unicode_classes import class_mask
-
-__all__ = ["GROWTH_BYTES", "Size", "measured", "what_grew"]
 
 # More than the allocator varies by; tokenizers itself leaves 0.6 KB of each that has encoded.
 GROWTH_BYTES = 48 << 20
@@ -39,7 +37,7 @@ class Size:
 
 
 def measured(service: Service) -> Size:
-    """The memory of this process; uploads are unloaded, and their next use loads them."""
+    """Unload uploads and measure the memory of this process; their next use loads them again."""
     loaded, registry = resident_bytes(), service.registry
     for name, known in list(registry.known.items()):
         if not known.builtin:
@@ -54,7 +52,7 @@ def measured(service: Service) -> Size:
 
 
 def _empty_bounded_caches() -> None:
-    """Those of functions; masks of Unicode classes, a megabyte each, have one by their names."""
+    """Empty the caches of functions, except masks of Unicode classes: there are only some names."""
     class_mask.cache_clear()
     # Not by gc.get_objects(), which has nothing of what the service froze when it was ready.
     modules = [each for each in sys.modules.values() if isinstance(each, ModuleType)]
@@ -64,7 +62,7 @@ def _empty_bounded_caches() -> None:
 
 
 def what_grew(sizes: list[Size], loaded_vocabulary_bytes: int) -> str:
-    """What is wrong with the memory of a process, measured again and again; "" if nothing is."""
+    """Describe a growth of memory over repeated measurements; "" if there is none."""
     begin, end = sizes[len(sizes) // 5].settled, sizes[-1].settled
     if end > begin + GROWTH_BYTES:
         return f"grew by {end - begin >> 20} MiB with nothing loaded"

@@ -1,4 +1,4 @@
-"""A message for one of the APIs."""
+"""Messages for the APIs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Literal
 
 from backports import zstd
 
-__all__ = ["CANARY", "DNA", "ENCODERS", "TEXT", "Body", "Message", "Part", "multipart"]
-
 CANARY = "KANARIE"
-"""In every text, name and token: nothing of a log may hold it."""
+"""A string in every text, name and token, which no log line may hold."""
 TEXT = f"{CANARY}, it's 1234 \u4e2d\u6587 \U0001f469\u200d\U0001f4bb"
 DNA = "GATTACAKANARIENNNNacgtRYKM"
 BOUNDARY = b"border"
@@ -63,7 +61,7 @@ ENCODERS = {
 
 
 def multipart(parts: Sequence[Part]) -> bytes:
-    """Files as the body of a form."""
+    """Write files as the body of a form."""
     lines = []
     for part in parts:
         disposition = b'Content-Disposition: form-data; name="f"; filename="%b"' % part.name

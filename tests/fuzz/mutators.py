@@ -14,8 +14,6 @@ from typing import Any
 from tests.fuzz.messages import Message, Part
 from tests.fuzz.texts import nasty_bytes, nasty_text
 
-__all__ = ["changed"]
-
 NUMBERS = [0, 1, -1, 7, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1]
 NUMBERS += [2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**30, -(2**31), -(2**63) - 1]
 ODD_VALUES: list[Any] = [None, True, False, "", " ", "x" * 300, [], {}, [[]], [{}], {"": ""}, 0.5]
@@ -115,7 +113,7 @@ MAX_BYTES = 50_000
 
 
 def changed(rng: Random, message: Message, others: Sequence[Message]) -> Message:
-    """A message with one to several things changed."""
+    """Change one or several things in a message."""
     for _ in range(rng.choice([1, 1, 1, 2, 2, 3, 5, 8])):
         message = _once(rng, message, others)
     return message
@@ -143,7 +141,7 @@ def _once(rng: Random, message: Message, others: Sequence[Message]) -> Message:
 
 
 def _of_grpc(rng: Random, message: Message, others: Sequence[Message]) -> Message:
-    """Fields changed, or messages of a stream repeated, left out, or of another call."""
+    """Change fields, or repeat, drop or replace messages of a stream."""
     bodies = list(message.bodies)
     place = rng.randrange(len(bodies))
     match rng.randrange(8):
@@ -161,7 +159,7 @@ def _of_grpc(rng: Random, message: Message, others: Sequence[Message]) -> Messag
 
 
 def _field(rng: Random, body: bytes) -> bytes:
-    """One more field: of a small number, of any wire type, with an odd value."""
+    """Add a field with a small number, any wire type and an odd value."""
     number, kind = rng.randint(1, 17), rng.choice([0, 2, 2, 2, 5, 1])
     value = rng.choice([_varint(rng.choice(NUMBERS) % 2**64), b"\xff" * 12])
     if kind == 2:
@@ -179,7 +177,7 @@ def _varint(value: int) -> bytes:
 
 
 def _bytes(rng: Random, body: bytes, other: bytes) -> bytes:
-    """Anything that can be done to bytes without knowing them."""
+    """Change bytes without knowing their format."""
     data = bytearray(body)
     place = rng.randrange(len(data) + 1)
     end = min(len(data), place + rng.choice([1, 2, 4, 8, 30, 200]))
@@ -216,7 +214,7 @@ def _bytes(rng: Random, body: bytes, other: bytes) -> bytes:
 
 
 def _json(rng: Random, body: bytes, other: bytes) -> bytes:
-    """A value exchanged, taken out, repeated or renamed; sometimes only its bytes."""
+    """Exchange, remove, repeat or rename a JSON value; sometimes change only its bytes."""
     if rng.randrange(5) == 0:
         return _bytes(rng, body, other)
     try:
@@ -248,7 +246,7 @@ def _json(rng: Random, body: bytes, other: bytes) -> bytes:
 
 
 def _places(value: Any, depth: int) -> list[tuple[Any, Any]]:
-    """Where in a document something stands: the holder and the key."""
+    """List the places of a document: the container and the key."""
     if not isinstance(value, dict | list) or depth > 12:
         return []
     keys = [*value] if isinstance(value, dict) else [*range(len(value))]
@@ -277,7 +275,7 @@ def _lines(rng: Random, body: bytes, other: bytes) -> bytes:
 
 
 def _tensors(rng: Random, body: bytes, other: bytes) -> bytes:
-    """Mostly the JSON in front, whose length then no longer fits; sometimes of the same length."""
+    """Change mostly the JSON head, whose length is then wrong; sometimes keep its length."""
     end = body.rfind(b"}") + 1
     if rng.randrange(2) and end:
         head = _json(rng, body[:end], other)
@@ -330,22 +328,26 @@ def _path(rng: Random, path: str) -> str:
             return f"{place}?{query}&{'%ff' if rng.randrange(2) else 'a=b&a=b'}"
 
 
-QUERY = [
-    *(("vocabulary", value) for value in ("gpn", "mine", "mtdna6", "", "none", "%ff", "a" * 99)),
-    *(("dtype", value) for value in ("uint8", "uint16", "int64")),
-    *(("max_length", value) for value in ("0", "-1", "3", "99999999999999999999", "1e3", "%b2")),
-    *(("window", value) for value in ("1", "0", "1048576", "7", "-1")),
-    *(("stride", value) for value in ("1", "3", "9223372036854775808")),
-    *(("format", value) for value in ("auto", "tiktoken", "vocab.txt", "kmer", "canonical", "x")),
-    *(("special_tokens", value) for value in ("{}", "[", "{%22a%22:-1}", '{"<s>":99999999999999}')),
-    *(("id_offset", value) for value in ("1", "-1", "4000000", "99999999999999999999")),
-    *(("pretokenizer", value) for value in ("gpt2", "none", "llama3", "x", "")),
-    *((name, "true") for name in ("circular", "reverse_complement", "return_tokens", "replace")),
-    *(("special", value) for value in ("refuse", "plain", "x")),
-    *(("return_offsets", value) for value in ("utf16", "bytes", "codepoints")),
-    ("model", "gpn"),
-    ("if_digest", "sha256:0"),
-]
+QUERY_VALUES = {
+    "vocabulary": ("gpn", "mine", "mtdna6", "", "none", "%ff", "a" * 99),
+    "dtype": ("uint8", "uint16", "int64"),
+    "max_length": ("0", "-1", "3", "99999999999999999999", "1e3", "%b2"),
+    "window": ("1", "0", "1048576", "7", "-1"),
+    "stride": ("1", "3", "9223372036854775808"),
+    "format": ("auto", "tiktoken", "vocab.txt", "kmer", "canonical", "x"),
+    "special_tokens": ("{}", "[", "{%22a%22:-1}", '{"<s>":99999999999999}'),
+    "id_offset": ("1", "-1", "4000000", "99999999999999999999"),
+    "pretokenizer": ("gpt2", "none", "llama3", "x", ""),
+    "circular": ("true",),
+    "reverse_complement": ("true",),
+    "return_tokens": ("true",),
+    "replace": ("true",),
+    "special": ("refuse", "plain", "x"),
+    "return_offsets": ("utf16", "bytes", "codepoints"),
+    "model": ("gpn",),
+    "if_digest": ("sha256:0",),
+}
+QUERY = [(name, value) for name, values in QUERY_VALUES.items() for value in values]
 
 
 def _headers(
@@ -358,7 +360,7 @@ def _headers(
 
 
 def _wrapped_wrong(rng: Random, message: Message) -> Message:
-    """The compressed bytes themselves changed."""
+    """Change the compressed bytes."""
     body = _bytes(rng, message.content, b"\x1f\x8b\x08\x00" * 3)
     header = (b"content-encoding", message.encoding.encode())
     headers = (*message.headers, header)

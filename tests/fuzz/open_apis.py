@@ -1,4 +1,4 @@
-"""The APIs in this process: messages in, answers out."""
+"""Runs the APIs in this process and sends messages to them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from service.server.app import create_app
 from tests.fuzz.faults import Answer, Lines, logged
 from tests.fuzz.messages import Message
 from tests.fuzz.uploads import chat_upload
-
-__all__ = ["LIMITS", "Apis", "open_apis"]
 
 PATIENCE_S = 0.5
 PIECES = 3  # Into how many a body is cut.
@@ -60,13 +58,13 @@ class Apis:
         self._config.load()
 
     async def send(self, message: Message) -> Answer:
-        """One message through its API."""
+        """Send a message to its API."""
         if message.method == "gRPC":
             return await self.call(message)
         return await self.request(message)
 
     async def request(self, message: Message, *, leaves: bool = False) -> Answer:
-        """A request over ASGI, its body in pieces; `leaves`: the client is gone in the middle."""
+        """Send a request over ASGI in pieces; with `leaves` the client disconnects midway."""
         content = message.content
         size = len(content) // PIECES + 1
         pieces = [content[begin : begin + size] for begin in range(0, len(content), size)] or [b""]
@@ -105,7 +103,7 @@ class Apis:
         return Answer(sent[0]["status"], dict(sent[0]["headers"]), body, broken)
 
     async def call(self, message: Message) -> Answer:
-        """A gRPC call, as the library makes it once the bytes are there."""
+        """Make a gRPC call as the library does once it has the bytes."""
         details = SimpleNamespace(method=message.path, invocation_metadata=())
         found = [handler.service(details) for handler in self._grpc]
         handler = next(each for each in found if each is not None)
@@ -126,7 +124,7 @@ class Apis:
         return Answer(0, {}, b"".join(bytes(each)[:1000] for each in context.written))
 
     async def connect(self, data: bytes, pieces: int) -> Answer:
-        """Bytes on a connection, for the parser in front of everything."""
+        """Send bytes to the HTTP parser."""
         state, loop = ServerState(), asyncio.get_running_loop()
         protocol: Any = self._protocol(self._config, state, {}, loop)
         transport = Transport(protocol)
@@ -151,7 +149,7 @@ class Apis:
 
 
 def _parsed(written: bytes) -> Answer:
-    """The first answer on a connection; 499 where nothing was answered."""
+    """Parse the first answer on a connection; its status is 499 if there is none."""
     head, _, body = written.partition(b"\r\n\r\n")
     if not head:
         return Answer(499, {}, b"")
@@ -162,7 +160,7 @@ def _parsed(written: bytes) -> Answer:
 
 
 class Transport(asyncio.Transport):
-    """The end of a connection that only remembers."""
+    """A transport that keeps the written bytes."""
 
     def __init__(self, protocol: Any) -> None:
         super().__init__()
@@ -181,10 +179,10 @@ class Transport(asyncio.Transport):
         return self.is_closed
 
     def pause_reading(self) -> None:
-        """Nothing comes of itself here."""
+        """Do nothing: the test feeds the bytes."""
 
     def resume_reading(self) -> None:
-        """Nothing comes of itself here."""
+        """Do nothing: the test feeds the bytes."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 1) if name in ("peername", "sockname") else default
@@ -198,7 +196,7 @@ class Aborted(Exception):
 
 
 class Context:
-    """A gRPC call's side of the library."""
+    """The context of a gRPC call, as the library makes it."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -210,7 +208,7 @@ class Context:
         return None
 
     def set_trailing_metadata(self, metadata: Any) -> None:
-        """Nobody looks at it."""
+        """Ignore the metadata."""
 
     async def write(self, message: bytes) -> None:
         self.written.append(message)
@@ -250,7 +248,7 @@ def _scope(message: Message, length: int) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def open_apis(engine: Engine | None = None, **settings: Any) -> AsyncIterator[Apis]:
-    """A service with its vocabularies loaded, one of them with a chat template."""
+    """Run a service with its vocabularies loaded, one of them with a chat template."""
     app = create_app(Settings(**{"grpc": False, **LIMITS, **settings}), engine)
     with logged() as log:
         async with app.running():

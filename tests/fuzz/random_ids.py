@@ -1,4 +1,4 @@
-"""Vocabularies that were never published, uploaded and asked over HTTP, beside the reference."""
+"""Compares random vocabularies, uploaded and used over HTTP, with the reference."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ from vocabularies.model.types import Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
-__all__ = ["random_hunt"]
-
 JSON = {"content-type": "application/json"}
 ROWS = 24
 SPLITS = st.sampled_from(["none", "gpt2", "cl100k_base", "o200k_base", "llama3", "qwen2"])
@@ -48,7 +46,7 @@ OPTIONS = st.builds(
 
 @st.composite
 def uploads(draw: st.DrawFn) -> tuple[bytes, str, dict[str, str]]:
-    """A vocabulary as a file, letters for its texts, and what the file does not say."""
+    """Draw a vocabulary file, the letters for its texts, and the options for its upload."""
     match draw(st.integers(0, 3)):
         case 0:
             document, letters = draw(bpe_documents())
@@ -65,7 +63,7 @@ def uploads(draw: st.DrawFn) -> tuple[bytes, str, dict[str, str]]:
 def random_hunt(
     num_examples: int, number: int, found: Found, new_engine: Callable[[], Engine] = CpuEngine
 ) -> tuple[int, int]:
-    """Random vocabularies, each with an engine anew; how many and how many texts were compared."""
+    """Compare random vocabularies, each in a new engine; return their number and that of texts."""
     counts = [0, 0]
 
     @seed(number)
@@ -98,7 +96,7 @@ async def through_the_apis(
     found: Found,
     engine: Engine,
 ) -> bool:
-    """Upload, encode and decode over HTTP; whether the service took it and was compared."""
+    """Upload, encode and decode over HTTP; return whether the service accepted the vocabulary."""
     try:
         vocabulary = read_vocabulary({"mine": content}, **beside)
     except VocabularyError:
@@ -158,7 +156,7 @@ async def check_encode(
 async def check_decode(
     client: httpx.AsyncClient, vocabulary: Vocabulary, rng: Random, content: bytes, found: Found
 ) -> None:
-    """Random ids back to bytes, in base64 so that nothing is replaced."""
+    """Check that random ids decode to the reference's bytes, in base64 so that all are exact."""
     rows = [
         [
             rng.randrange(-1, len(vocabulary) + 1)

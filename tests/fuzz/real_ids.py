@@ -1,4 +1,4 @@
-"""Real vocabularies on texts that nobody writes, beside tiktoken, tokenizers and the reference."""
+"""Compares real vocabularies on odd texts with tiktoken, tokenizers and the reference."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from vocabularies.model.types import Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
-__all__ = ["real_hunt"]
-
 ORDINARY = EncodeOptions(add_special_tokens=False, special="plain")
 PLAIN = EncodeOptions(add_special_tokens=False)
 TOKENIZER_JSON = {
@@ -48,7 +46,7 @@ def engine() -> CpuEngine:
 
 
 def right(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> Ids:
-    """What the reference says."""
+    """Return the reference's ids."""
     try:
         return tokenizer.encode(vocabulary, text, options).ids
     except RowRefused as refused:
@@ -56,16 +54,16 @@ def right(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> Ids:
 
 
 def rows_of(vocabulary: Vocabulary, batch: Batch) -> list[Ids]:
-    """What the engine says."""
+    """Return the engine's ids."""
     answer = engine().encode(vocabulary, batch)
     return [answer.errors.get(row) or answer.row(row).tolist() for row in range(len(batch))]
 
 
-Witness = Callable[[str], list[int]]
+LibraryIds = Callable[[str], list[int]]
 
 
-def witnessed() -> Iterator[tuple[str, Vocabulary, EncodeOptions, Witness]]:
-    """Every real vocabulary with what a library says of a text."""
+def real_vocabularies() -> Iterator[tuple[str, Vocabulary, EncodeOptions, LibraryIds]]:
+    """Yield every real vocabulary with a function that returns a library's ids of a text."""
     described = data_json("vocab/llm_encodings.json")
     for name in TIKTOKEN:
         if name in described:
@@ -87,8 +85,8 @@ def of_ranks(name: str, described: dict[str, Any]) -> Vocabulary:
     return read_vocabulary({f"{name}.tiktoken": data_bytes(described["ranks_file"])})
 
 
-def tiktoken_of(name: str, described: dict[str, Any]) -> Witness:
-    """tiktoken's ids, behind the normalizer of tokenizers where there is one."""
+def tiktoken_of(name: str, described: dict[str, Any]) -> LibraryIds:
+    """Return a function that gives tiktoken's ids, after the normalizer of tokenizers if any."""
     lines = data_bytes(described["ranks_file"]).splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, lines)}
     made = tiktoken.Encoding(
@@ -104,12 +102,12 @@ def tiktoken_of(name: str, described: dict[str, Any]) -> Witness:
 
 
 def real_hunt(until: float, rng: Random, found: Found) -> tuple[int, int]:
-    """Real vocabularies; how many texts and ids were compared."""
-    known = [*witnessed()]
+    """Compare real vocabularies until a time; return the number of texts and ids compared."""
+    known = [*real_vocabularies()]
     known += [(name, load(name), EncodeOptions(), None) for name in BUILTINS]
     num_texts = num_ids = 0
     while time.monotonic() < until:
-        for name, vocabulary, options, witness in known:
+        for name, vocabulary, options, library_ids in known:
             some = strings(vocabulary, rng)
             texts = [nasty_text(rng, some) for _ in range(ROWS)]
             answers = rows_of(vocabulary, Batch(texts, options=options))
@@ -118,8 +116,8 @@ def real_hunt(until: float, rng: Random, found: Found) -> tuple[int, int]:
                     num_texts + 1,
                     num_ids + len(ids if isinstance(ids, list) else ()),
                 )
-                if witness is not None and ids != witness(text):
-                    found(f"{name}: {text!r}: {ids}, not {witness(text)}")
+                if library_ids is not None and ids != library_ids(text):
+                    found(f"{name}: {text!r}: {ids}, not {library_ids(text)}")
                 if len(text) < 200 and not isinstance(vocabulary.model, Upstream):
                     expected = right(vocabulary, text, options)
                     if ids != expected:
@@ -132,7 +130,7 @@ def real_hunt(until: float, rng: Random, found: Found) -> tuple[int, int]:
 def check_bytes(
     name: str, vocabulary: Vocabulary, rng: Random, texts: Sequence[str], found: Found
 ) -> None:
-    """Rows that are no UTF-8 are refused at the byte where Python says, others are encoded."""
+    """Check that rows which are no UTF-8 are refused at the byte that Python names."""
     rows = [nasty_bytes(rng, text[:40]) for text in texts]
     answers = rows_of(vocabulary, Batch.from_bytes(rows, ORDINARY))
     for row, ids in zip(rows, answers, strict=True):

@@ -1,4 +1,4 @@
-"""Valid requests over HTTP to begin with: every route but uploads."""
+"""The valid HTTP requests that fuzzing starts from, for every route but uploads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from service.apis.oip.tensors import make_bytes_tensor
 from tests.fuzz.messages import CANARY, DNA, ENCODERS, TEXT, Message
 from vocabularies.batch.batch import Batch
 
-__all__ = ["requests"]
-
 JSON, OCTETS = b"application/json", b"application/octet-stream"
 ARROW = b"application/vnd.apache.arrow.stream"
 
 
 def requests() -> Iterator[Message]:
-    """All of them."""
+    """Yield a valid request for every route."""
     for kind in (_native, _bulk, _dialects, _inference, _reads):
         yield from kind()
 
@@ -170,11 +168,28 @@ def _reads() -> Iterator[Message]:
         for name in ("mine", "gpn", "dnabert1_3mer"):
             yield Message("GET", f"/v1/vocabularies/{name}?format={format}")
     for path in (
-        *("/v1/vocabularies", "/v1/models", "/v1/models/gpn", "/v1/info", "/info", "/version"),
-        *("/tokenizer_info?model=chat", "/metrics", "/readyz", "/livez", "/health", "/ping"),
-        *("/v2", "/v2/models/gpn", "/v2/models/gpn.decode/config", "/v2/models/stats"),
-        *("/v2/models/gpn/versions/1/stats", "/v2/models/gpn/ready", "/v2/health/ready"),
-        *("/v2/systemsharedmemory/region/r/status", "/v2/cudasharedmemory/status", "/"),
+        "/v1/vocabularies",
+        "/v1/models",
+        "/v1/models/gpn",
+        "/v1/info",
+        "/info",
+        "/version",
+        "/tokenizer_info?model=chat",
+        "/metrics",
+        "/readyz",
+        "/livez",
+        "/health",
+        "/ping",
+        "/v2",
+        "/v2/models/gpn",
+        "/v2/models/gpn.decode/config",
+        "/v2/models/stats",
+        "/v2/models/gpn/versions/1/stats",
+        "/v2/models/gpn/ready",
+        "/v2/health/ready",
+        "/v2/systemsharedmemory/region/r/status",
+        "/v2/cudasharedmemory/status",
+        "/",
     ):
         yield Message("GET", path, ((b"accept", b"application/openmetrics-text"),))
     yield Message("DELETE", "/v1/vocabularies/mine")

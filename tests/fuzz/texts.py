@@ -1,4 +1,4 @@
-"""Texts that nobody writes: what scripts, emoji, controls and long runs can do to a tokenizer."""
+"""Makes odd texts of rare scripts, emoji, control characters and long runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from random import Random
 
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["nasty_bytes", "nasty_text", "strings"]
 
 SPACES = [" ", "\t", "\n", "\r", "\r\n", "\n\r", "\x0b", "\x0c", "\x1c", "\x1f", "\x85", "\xa0"]
 SPACES += ["\u1680", "\u180e", "\u2003", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff"]
@@ -27,7 +25,7 @@ PIECE_KINDS = 12
 
 
 def nasty_text(rng: Random, tokens: Sequence[str] = (), max_pieces: int = 12) -> str:
-    """Up to so many pieces of different kinds; `tokens` are strings worth having among them."""
+    """Make a text of up to so many pieces of different kinds, `tokens` among them."""
     return "".join(_piece(rng, tokens) for _ in range(rng.randrange(max_pieces + 1)))
 
 
@@ -68,7 +66,7 @@ def _letter(rng: Random, ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def _emoji(rng: Random) -> str:
-    """A sequence as of families and flags; its joiners are often where they do not belong."""
+    """Make an emoji sequence, such as a family or flag, often with misplaced joiners."""
     pieces = [rng.choice(EMOJI)]
     for _ in range(rng.randrange(5)):
         pieces += [rng.choice(MODIFIERS), rng.choice(EMOJI)]
@@ -76,7 +74,7 @@ def _emoji(rng: Random) -> str:
 
 
 def nasty_bytes(rng: Random, text: str) -> bytes:
-    """UTF-8 of a text, cut or changed where it hurts: mostly no UTF-8 any more."""
+    """Cut or change the UTF-8 of a text so that it is mostly no UTF-8 any more."""
     data = bytearray(text.encode())
     if not data:
         return rng.choice([b"\x80", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xff"])
@@ -94,7 +92,7 @@ def nasty_bytes(rng: Random, text: str) -> bytes:
 
 
 def strings(vocabulary: Vocabulary, rng: Random) -> list[str]:
-    """Some tokens as text, special ones among them: what merges at borders of pieces is in them."""
+    """Return some tokens as text, special ones included; they merge across borders of pieces."""
     known = [token for token in vocabulary.tokens if token]
     some = rng.choices(known, k=200) + [t.content.encode() for t in vocabulary.special_tokens]
     return [token.decode(errors="ignore") for token in some]

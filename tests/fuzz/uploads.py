@@ -19,8 +19,6 @@ from tests.support.inputs.tokenizer_documents import (
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 
-__all__ = ["chat_upload", "uploads"]
-
 MULTIPART = b"multipart/form-data"
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}{{ tools | tojson }}"
@@ -29,7 +27,7 @@ CONFIG = {"chat_template": TEMPLATE, "bos_token": "[CLS]", "model_max_length": 5
 
 
 def chat_upload() -> Message:
-    """The vocabulary `chat`, which has a template."""
+    """Make the upload of the vocabulary `chat`, which has a template."""
     (made,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
     return _upload("chat", _file("tokenizer.json", made), _file("tokenizer_config.json", CONFIG))
 
@@ -50,7 +48,7 @@ def _one(body: bytes, query: str = "", kind: Body = "json", encoding: str = "") 
 
 
 def uploads() -> Iterator[Message]:
-    """All of them."""
+    """Yield every upload."""
     words = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, CANARY: 3, "a": 4, "##b": 5, "ab": 6}
     letters = {letter: place for place, letter in enumerate("ACGTN")}
     pair = ["A C", "G T", "AC GT"]

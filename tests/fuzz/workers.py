@@ -1,4 +1,4 @@
-"""Processes that hunt, each with its part of the cases; watched, and counted together."""
+"""Runs the cases in several processes, watches them and adds up their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORT_CASES = 20_000
 
 
 def work(seed: int, first: int, end: int, place: str) -> None:
-    """The cases first to end; `place` says which is being done, a file beside it what was found."""
+    """Run the cases first to end; the file `place` names the current one."""
     with open(place, "r+b") as file:
         now = mmap.mmap(file.fileno(), 8)
 
@@ -38,7 +38,7 @@ def work(seed: int, first: int, end: int, place: str) -> None:
 
 
 async def hunted(seed: int, first: int, end: int, begin: Any) -> dict[str, Any]:
-    """What a worker found."""
+    """Return the results of a worker."""
     sizes: list[Size] = []
     async with open_apis() as apis:
         hunt = Hunt(apis, seed)
@@ -63,7 +63,7 @@ async def hunted(seed: int, first: int, end: int, begin: Any) -> dict[str, Any]:
 
 
 def run_all(asked: argparse.Namespace) -> bool:
-    """All workers; whether anything is wrong."""
+    """Run all workers; return whether there were faults."""
     # A panic's stack would have each process keep the libraries' debug information: 37 MiB, and
     # 15 of pages.
     os.environ["RUST_BACKTRACE"] = "0"
@@ -105,7 +105,7 @@ def watch(workers: list[Any]) -> bool:
 
 
 def report(answers: list[dict[str, Any]]) -> bool:
-    """What all workers did; whether there were faults or growth."""
+    """Print the results of all workers; return whether there were faults or growth."""
     statuses: Counter[str] = Counter()
     is_wrong = False
     for answer in answers:

@@ -1,4 +1,4 @@
-"""An httpx client on an application in this process, started and stopped as uvicorn would."""
+"""Runs an application in this process, as uvicorn would, with an httpx client."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PATIENT = {"request_timeout_ms": 120_000, "chat_template_timeout_ms": 60_000}
 async def serving(
     engine: Engine, **settings: object
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Service]]:
-    """The client and the service behind it; by default nothing is loaded beforehand.
+    """Run an application; yield its client and service. By default nothing is loaded beforehand.
 
-    Nor is a machine too slow for an answer, unless the settings say what is.
+    Timeouts are long, unless the settings name shorter ones.
     """
     app = create_app(Settings(**{"preload": "none"} | PATIENT | settings), engine)
     async with app.running():
@@ -31,6 +31,6 @@ async def serving(
 
 
 def application_of(client: httpx.AsyncClient) -> Application:
-    """The application behind a client that `serving` gave."""
+    """Return the application behind a client of `serving`."""
     app: Application = client._transport.app
     return app

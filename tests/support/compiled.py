@@ -1,4 +1,4 @@
-"""C++ as shared libraries for the tests: each compiled once, whichever process needs it first."""
+"""Compiles C++ to shared libraries for the tests, each once for all processes."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ import pytest
 
 from tests.support.data_files import ROOT
 
-__all__ = ["EMULATION_FLAGS", "compiled", "extension"]
-
 BUILD = ROOT / "build" / "emulation"
 EMULATION_FLAGS = (
     *os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2").split(),
     "-fno-ipa-cp",  # GCC 12 may take shared memory that a function fills for constant.
     "-Wno-unknown-pragmas",
 )
-"""Of kernels that are compiled as C++.
+"""The compiler's flags for kernels that are compiled as C++.
 
-Set WARPTOK_EMULATION_FLAGS for others than -O2, such as `-O1 -g -fsanitize=address`, together with
+WARPTOK_EMULATION_FLAGS replaces -O2, for example by `-O1 -g -fsanitize=address`, together with
 LD_PRELOAD of libasan and ASAN_OPTIONS=detect_leaks=0.
 """
 
 
 def compiled(name: str, source: str, flags: Sequence[str], included: Iterable[Path] = ()) -> Path:
-    """The library of a source, in build/ under the digest of everything that it is made of.
+    """Compile a source to a library in build/, named by the digest of source, flags and headers.
 
     Skips the test where there is no g++.
 
     Args:
-        name: what its file begins with.
+        name: the beginning of the library's file name.
         source: C++17.
-        flags: of the compiler.
+        flags: the flags of the compiler.
         included: the files that the source includes.
 
     Raises:
@@ -66,7 +64,7 @@ def compiled(name: str, source: str, flags: Sequence[str], included: Iterable[Pa
 
 
 def extension(source: Path, name: str) -> ModuleType:
-    """A module of ours in C++, compiled for this interpreter with every warning an error."""
+    """Compile and import one of our C++ modules, with every warning an error."""
     include = sysconfig.get_paths()["include"]
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", f"-I{include}", f"-I{source.parent}"]
     path = compiled(name, source.read_text(), flags, source.parent.glob("*.hpp"))

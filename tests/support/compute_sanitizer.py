@@ -1,4 +1,4 @@
-"""What tests do under compute-sanitizer, which finds wrong accesses of kernels to memory."""
+"""Skips tests under compute-sanitizer, which finds wrong memory accesses of kernels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LIBRARY = "libsanitizer-collection.so"  # Loaded into each process that it start
 
 
 def skip_under_compute_sanitizer() -> None:
-    """Skip the rest of a test, which counts memory that answers give back.
+    """Skip the rest of a test that counts the memory which answers free.
 
-    Under compute-sanitizer they keep it: the frames of the calls that made them are never freed.
+    Under compute-sanitizer answers are never freed: it keeps the frames of their calls.
     """
     if LIBRARY in Path("/proc/self/maps").read_text():
         pytest.skip("compute-sanitizer keeps frames, and with them the memory of answers")

@@ -1,4 +1,4 @@
-"""Where the real vocabularies, texts and genomes are, and how they are read.
+"""Reads the real vocabularies, texts and genomes of the data folder.
 
 They are not part of the repository: WARPTOK_DATA names their folder; without it `shared/data`
 beside the checkout is tried. Tests that need a file which is not there are skipped with the reason.
@@ -23,7 +23,7 @@ DATA = Path(os.environ.get("WARPTOK_DATA") or ROOT.parent / "shared" / "data")
 
 
 def data_bytes(name: str) -> bytes:
-    """A data file's content, decompressed; skips the test where the file is absent."""
+    """Read a data file, decompressed; skip the test if the file is absent."""
     path = DATA / name
     if not path.is_file():
         pytest.skip(f"no {name} in the data folder (set WARPTOK_DATA)")
@@ -34,19 +34,19 @@ def data_bytes(name: str) -> bytes:
 
 
 def data_json(name: str) -> Any:
-    """A JSON data file."""
+    """Read a JSON data file."""
     return json.loads(data_bytes(name))
 
 
 @functools.cache
 def expected() -> dict[str, dict[str, dict[str, Any]]]:
-    """{vocabulary: {file: {n_tokens, sha256}}} of the reference ids; empty without the data."""
+    """Return {vocabulary: {file: {n_tokens, sha256}}} of the reference's ids; {} without data."""
     path = DATA / "expected.json"
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def records(name: str) -> list[str]:
-    """The sequences of a FASTA or FASTQ file, or a text file as one text; nothing changed."""
+    """Read the sequences of a FASTA or FASTQ file, or a text file as one text, unchanged."""
     text = data_bytes(name).decode()
     if ".fa" not in name:
         return [text]
@@ -56,5 +56,5 @@ def records(name: str) -> list[str]:
 
 
 def ids_digest(ids: Any) -> str:
-    """SHA-256 of the ids as little-endian int32, as expected.json has it."""
+    """Hash ids as little-endian int32, as in expected.json."""
     return hashlib.sha256(np.asarray(ids, "<i4").tobytes()).hexdigest()

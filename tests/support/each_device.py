@@ -16,15 +16,15 @@ DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 
 
 def new_device(name: str) -> Device:
-    """One of DEVICES."""
+    """Make one of DEVICES."""
     return CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
 
 
 def new_engine(name: str) -> GpuEngine:
-    """An engine on one of DEVICES; a module that shares it caches this."""
+    """Make an engine on one of DEVICES; modules that share it cache the call."""
     return GpuEngine(new_device(name), 1 << 30)
 
 
 def limit_fused(engine: GpuEngine, num_bytes: int) -> None:
-    """Have the engine encode batches of up to so many bytes in one launch, and none of more."""
+    """Let the engine encode only batches of up to so many bytes in one launch."""
     engine.pipeline.resources = replace(engine.resources, fused_bytes=num_bytes)

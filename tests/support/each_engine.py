@@ -1,4 +1,4 @@
-"""The engines that the contract is held against: the CPU's, and the GPU's emulated and real."""
+"""The engines of the contract tests: the CPU engine, and the GPU engine, emulated and real."""
 
 from __future__ import annotations
 
@@ -16,15 +16,25 @@ from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
 SYMBOLS = (
-    *("evo_bytes", "hyenadna", "caduceus", "ntv3", "gpn", "mtdna6", "nt_v1", "nt_v2"),
-    *("dnabert1_3mer", "dnabert1_4mer", "dnabert1_5mer", "dnabert1_6mer"),
+    "evo_bytes",
+    "hyenadna",
+    "caduceus",
+    "ntv3",
+    "gpn",
+    "mtdna6",
+    "nt_v1",
+    "nt_v2",
+    "dnabert1_3mer",
+    "dnabert1_4mer",
+    "dnabert1_5mer",
+    "dnabert1_6mer",
 )
 TEXT = ("gpt2", "cl100k_base", "o200k_base")
 ON_GPU = (*TEXT, *SYMBOLS)
 
 
 def emulated() -> OpenedGpu:
-    """The kernels as C++ on the CPU."""
+    """Open the emulated GPU, whose kernels run as C++ on the CPU."""
     return OpenedGpu(GpuEngine(EmulatedDevice(), 1 << 29, 1 << 29), {"name": "emulation"})
 
 
@@ -37,7 +47,7 @@ MARKS = {
 
 
 def make_engine(name: str) -> Engine:
-    """A new engine; what a device's kernels can compute comes from there, small or large."""
+    """Make an engine; a GPU engine computes on its device whatever the kernels cover."""
     open_gpu = ENGINES[name]
     if open_gpu is None:
         return CpuEngine()
@@ -48,7 +58,7 @@ def make_engine(name: str) -> Engine:
 
 @functools.cache
 def engine_of(name: str) -> Engine:
-    """An engine that several tests share, with the built-in vocabularies that its GPU can do."""
+    """Return the shared engine of a name, with the built-in vocabularies of ON_GPU loaded."""
     engine = make_engine(name)
     for vocabulary in ON_GPU if name != "cpu" else ():
         engine.load(load(vocabulary))

@@ -1,4 +1,4 @@
-"""The one fake engine: a text's ids are its bytes. It can be slow, closed, or fail on a word."""
+"""A fake engine: a text's ids are its bytes. It can be slow, busy, or fail on a word."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 def byte_vocabulary(size: int = 256) -> Vocabulary:
-    """Ids are bytes; another size is another vocabulary with another digest."""
+    """Make a vocabulary of bytes with so many ids; each size has another digest."""
     tokens = tuple(bytes([i]) for i in range(256)) + (None,) * (size - 256)
     letters = tuple((chr(i), i) for i in range(256))
     return Vocabulary(tokens, Characters(letters, unit="byte"))
 
 
 class PanicException(BaseException):
-    """What a Rust library raises when it panics: no Exception."""
+    """The error of a Rust library that panics, which is no Exception."""
 
 
 class FakeEngine(WithoutDevice):
-    """Ids are bytes.
+    """An engine whose ids are bytes.
 
     Attributes:
         gate: while it is cleared, every call waits (a busy engine).
@@ -55,46 +55,46 @@ class FakeEngine(WithoutDevice):
         self.closed = False
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
-        """Remember it."""
+        """Count the vocabulary as loaded."""
         self.loaded.add(vocabulary.digest)
         return Residency("cpu", "fake", SelfTest("itself", 1, 0))
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: the engine is always ready."""
 
     def status(self) -> EngineStatus:
-        """Alone here."""
+        """Return the status of a lone engine."""
         return EngineStatus((self.name,))
 
     def unload(self, digest: str) -> None:
-        """Forget it."""
+        """Count the vocabulary as not loaded."""
         self.loaded.discard(digest)
 
     def residency(self, digest: str) -> Residency | None:
-        """Whether it is loaded."""
+        """Return where a loaded vocabulary is; None if it is not loaded."""
         known = digest in self.loaded
         return Residency("cpu", "fake", SelfTest("itself", 1, 0)) if known else None
 
     def holdings(self) -> dict[str, Holding]:
-        """Of no size."""
+        """Return the loaded vocabularies, each with 0 bytes."""
         return {digest: Holding(0, 0.0) for digest in self.loaded}
 
     def host_memory(self, num_bytes: int) -> np.ndarray:
-        """Ordinary memory."""
+        """Allocate ordinary memory."""
         return np.empty(num_bytes, np.uint8)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """Bytes as ids; a text with FAILING fails the call, one with REFUSED is refused."""
+        """Return bytes as ids; a text with FAILING fails the call, one with REFUSED is refused."""
         texts, errors = batch.texts()
         self.batches.append(list(texts))
         assert self.gate.wait(60)
         time.sleep(self.delay_s)
         if any(self.FAILING in text for text in texts):
-            raise RuntimeError("told to fail")
+            raise RuntimeError("a text with FAILING")
         if any(self.PANICKING in text for text in texts):
-            raise PanicException("told to panic")
+            raise PanicException("a text with PANICKING")
         refused = {
-            i: RowError("refused", "told to refuse")
+            i: RowError("refused", "a text with REFUSED")
             for i, t in enumerate(texts)
             if self.REFUSED in t
         }
@@ -107,7 +107,7 @@ class FakeEngine(WithoutDevice):
         return Encoded(ids, offsets, spans, errors=errors | refused)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """Lengths in bytes."""
+        """Count the bytes of each text."""
         encoded = self.encode(vocabulary, batch)
         return Counted(np.diff(encoded.offsets), encoded.errors)
 
@@ -118,7 +118,7 @@ class FakeEngine(WithoutDevice):
         offsets: np.ndarray,
         skip_special_tokens: bool,
     ) -> Decoded:
-        """Ids as bytes."""
+        """Return the ids as bytes."""
         errors = {
             row: RowError("id_out_of_range", "no id of the vocabulary", "ids[0]")
             for row in range(len(offsets) - 1)
@@ -127,5 +127,5 @@ class FakeEngine(WithoutDevice):
         return Decoded(ids.astype(np.uint8), offsets, errors)
 
     def close(self) -> None:
-        """Remember that the service gave it back."""
+        """Note that the service closed the engine."""
         self.closed = True

@@ -1,4 +1,4 @@
-"""A GPU that is none: the CPU engine's answers, and what can go wrong on a device, when told."""
+"""A fake GPU with the CPU engine's answers, on which tests make calls fail."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 class FakeGpu:
-    """Answers as `cpu` does.
+    """A GPU engine with the answers of `cpu`.
 
     Attributes:
         max_rows: more rows than this are out of memory.
         heavy: a row that holds this is out of memory even alone.
         failing: how many of the next calls fail.
-        wrong: what is done to an answer before it is given.
+        wrong: changes an answer before it is returned.
         uncovered: digests that the kernels do not cover.
-        room: how many vocabularies fit; the least recently used leaves.
+        room: how many vocabularies fit; the least recently used is unloaded.
         gate: while it is cleared, loading waits.
         num_shared, failing_shared: calls whose ids were put into shared memory; how many of the
             next fail.
-        calls, answered: rows of every call that was asked for, and of those answered, in order.
+        calls, answered: the rows of every call, and of every call that did not fail, in order.
     """
 
     def __init__(self, cpu: Engine) -> None:
@@ -56,17 +56,17 @@ class FakeGpu:
         self.stage_times = StageTimes()
 
     def opened(self) -> OpenedGpu:
-        """What opening it gives."""
+        """Return the GPU as `HybridEngine` opens it."""
         return OpenedGpu(self, {"name": "fake", "total_bytes": 1})
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
-        """Remember it; the oldest of too many leaves."""
+        """Make a vocabulary resident; beyond `room` of them unload the least recently used."""
         assert self.gate.wait(60)
         self.num_loads += 1
         if self.load_error is not None:
             raise self.load_error
         if vocabulary.digest in self.uncovered:
-            raise NotCovered("told not to cover it")
+            raise NotCovered("a vocabulary in `uncovered`")
         if pinned:
             self.pinned.add(vocabulary.digest)
         self.unload(vocabulary.digest)
@@ -76,12 +76,12 @@ class FakeGpu:
         return 1000
 
     def unload(self, digest: str) -> None:
-        """Forget it."""
+        """Make a vocabulary not resident."""
         if digest in self.residents:
             self.residents.remove(digest)
 
     def is_resident(self, digest: str) -> bool:
-        """Whether it is remembered."""
+        """Whether a vocabulary is resident."""
         return digest in self.residents
 
     def _call(self, vocabulary: Vocabulary, num_rows: int) -> None:
@@ -91,38 +91,38 @@ class FakeGpu:
             self.failing -= 1
             raise RuntimeError("told to fail")
         if num_rows > self.max_rows:
-            raise OutOfMemory(f"told that {num_rows} rows do not fit")
+            raise OutOfMemory(f"{num_rows} rows, more than `max_rows`")
 
     def _check(self, batch: Batch) -> None:
         if any(self.heavy.encode() in batch.row_bytes(row) for row in range(len(batch))):
-            raise OutOfMemory("told that a row does not fit")
+            raise OutOfMemory("a row with `heavy`")
         options = batch.options
         each = [options] if isinstance(options, EncodeOptions) else options
         if any(one.reverse_complement for one in each):
-            raise NotCovered("told to know no strands")
+            raise NotCovered("no other strands")
 
     def host_memory(self, num_bytes: int) -> np.ndarray | None:
-        """Memory of its own, as long as anything fits."""
+        """Allocate memory; None if `room` is 0."""
         if not self.room:
             return None
         self.lent.append(np.empty(num_bytes, np.uint8))
         return self.lent[-1]
 
     def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
-        """Memory of an emulated device."""
+        """Open memory of an emulated device."""
         return SharedDeviceMemory(self.device, handle, num_bytes)
 
     @property
     def page_locked_bytes(self) -> int:
-        """What is of the emulated device."""
+        """The page-locked bytes of the emulated device."""
         return self.device.page_locked_bytes
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
-        """A part of a file."""
+        """Map a part of a file."""
         return SharedHostMemory(self.device, file, offset, num_bytes)
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> np.ndarray:
-        """The CPU's ids, put where they are wanted."""
+        """Write the CPU engine's ids into the shared memory."""
         assert self.is_resident(vocabulary.digest)
         if self.failing_shared:
             self.failing_shared -= 1
@@ -133,7 +133,7 @@ class FakeGpu:
         encoded = self.cpu.encode(vocabulary, batch)
         ids = encoded.ids.astype(f"<u{rows.id_bytes}")
         if encoded.errors:
-            raise NotCovered("told to leave refused rows to the host")
+            raise NotCovered("refused rows are the host's")
         if ids.nbytes > rows.out_bytes:
             raise ValueError("no room")
         ctypes.memmove(rows.out.address + rows.out_begin, ids.ctypes.data, ids.nbytes)
@@ -141,7 +141,7 @@ class FakeGpu:
         return encoded.offsets
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The CPU's ids."""
+        """Return the CPU engine's ids."""
         self._call(vocabulary, len(batch))
         self._check(batch)
         encoded = replace(self.cpu.encode(vocabulary, batch), engine="gpu")
@@ -150,7 +150,7 @@ class FakeGpu:
         return encoded
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[np.ndarray, dict[int, RowError]]:
-        """The CPU's counts."""
+        """Return the CPU engine's counts."""
         self._call(vocabulary, len(batch))
         self._check(batch)
         counted = self.cpu.count(vocabulary, batch)
@@ -159,15 +159,15 @@ class FakeGpu:
     def decode(
         self, vocabulary: Vocabulary, ids: np.ndarray, offsets: np.ndarray, skip: bool
     ) -> tuple[Any, ...]:
-        """The CPU's bytes."""
+        """Return the CPU engine's bytes."""
         self._call(vocabulary, len(offsets) - 1)
         decoded = self.cpu.decode(vocabulary, ids, offsets, skip)
         return decoded.data, decoded.offsets, decoded.errors
 
     def memory(self) -> dict[str, int]:
-        """Some."""
+        """Return made-up sizes of memory."""
         return {"total": 10_000, "free": 4_000, "workspaces": 2_000, "vocabularies": 1_000}
 
     def close(self) -> None:
-        """Remember it."""
+        """Note that the GPU was closed."""
         self.is_closed = True

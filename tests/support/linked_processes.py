@@ -1,4 +1,4 @@
-"""An engine process and two front ends in one loop."""
+"""Runs an engine process and two front ends in one event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ V = "evo_bytes"
 async def linked_service(
     folder: Path, engine: FakeEngine | HybridEngine, **settings: Any
 ) -> AsyncIterator[tuple[EngineServer, list[FrontEnd]]]:
-    """An engine process and two front ends, ready, in one loop."""
+    """Run an engine process and two front ends in one event loop; yield them when ready."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     memory = LinkMemory()
     app = create_app(made, engine, memory.place)

@@ -1,4 +1,4 @@
-"""The tables of large vocabularies, made once for all GPU engines of a test process."""
+"""Makes the tables of large vocabularies once for all GPU engines of a test process."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from gpu.kernels.families import TEXT
 from gpu.vocabulary.device_tables import DeviceTables, prepare
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["prepare_once"]
-
 LARGE, MOST = 10_000, 6  # Ids that take long, a second or two; vocabularies of some 40 MB each.
 _kept: OrderedDict[str, DeviceTables] = OrderedDict()  # Least recently used first.
 
 
 def prepare_once(vocabulary: Vocabulary, seed: int) -> DeviceTables:
-    """What `device_tables.prepare` gives; for a large vocabulary of text what it gave before.
+    """Call `device_tables.prepare`; for a large text vocabulary return the tables made before.
 
-    The tables have the seed of the first call, and nobody may write into them.
+    These have the seed of the first call and are read-only.
     """
     if (kept := _kept.get(vocabulary.digest)) is not None:
         _kept.move_to_end(vocabulary.digest)

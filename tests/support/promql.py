@@ -1,6 +1,6 @@
-"""As much of PromQL as the alert rules use, over series that are known as a whole.
+"""Evaluates the part of PromQL that the alert rules use, over complete series.
 
-Stands in for promtool where there is none; where there is, a test holds both to the same stories.
+It replaces promtool where that is not installed; elsewhere a test compares both on the same series.
 A series has a value for each minute. Rates are taken between the first and the last value of a
 window, without promtool's extrapolation.
 """
@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-
-__all__ = ["Series", "evaluate", "firing", "minutes", "series_of"]
 
 Labels = frozenset[tuple[str, str]]
 Vector = dict[Labels, float]
@@ -35,7 +33,7 @@ class Series:
 
 
 def series_of(given: str, values: str) -> Series:
-    """A series as promtool's tests write it: ``name{label="x"}``, ``begin+step x times``."""
+    """Make a series from promtool's notation: ``name{label="x"}``, ``begin+step x times``."""
     name, _, labels = given.partition("{")
     found = re.fullmatch(r"(-?[\d.]+)(?:([+-][\d.]+))?x(\d+)", values)
     assert found is not None, values
@@ -167,7 +165,7 @@ def _matches(labels: dict[str, str], matchers: list[tuple[str, str, str]]) -> bo
 
 
 def _quantile(wanted: float, rows: list[tuple[float, float]]) -> float:
-    """As Prometheus: linear within the bucket; the last finite bound beyond it."""
+    """Compute a quantile as Prometheus: linear within a bucket, else the last finite bound."""
     rank, before, lowest = wanted * rows[-1][1], 0.0, 0.0
     for bound, count in rows:
         if count >= rank and bound != float("inf"):
@@ -178,7 +176,7 @@ def _quantile(wanted: float, rows: list[tuple[float, float]]) -> float:
 
 
 def evaluate(expression: str, series: list[Series], now: int) -> Vector:
-    """The labels for which a comparison holds, in a minute."""
+    """Return the labels for which a comparison holds in a minute."""
     reader = _Reader(expression, series, now)
     held = reader.comparison()
     assert not reader.tokens and isinstance(held, dict), reader.tokens
@@ -186,6 +184,6 @@ def evaluate(expression: str, series: list[Series], now: int) -> Vector:
 
 
 def firing(expression: str, for_minutes: float, series: list[Series], now: int) -> set[Labels]:
-    """What has held in every minute since `for_minutes`."""
+    """Return the labels for which it has held in every minute since `for_minutes`."""
     since = range(now - int(for_minutes), now + 1)
     return set.intersection(*(set(evaluate(expression, series, at)) for at in since))

@@ -1,4 +1,4 @@
-"""The service as a process of its own: started, awaited, stopped with SIGTERM, exit code 0."""
+"""Runs the service as a process: starts it, waits for it, stops it with SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from pathlib import Path
 
 from tests.support.data_files import ROOT
 
-__all__ = ["AT_ONCE_S", "Server", "half_request", "server_process", "service_environment"]
-
-# More than it takes on the slowest machine that runs other tests as well; only a fault gets there.
+# Far above the time on the slowest machine beside other tests, so only a fault reaches them.
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 180.0
 POLL_S = 0.05
@@ -30,7 +28,9 @@ PATIENT = {
     "WARPTOK_REQUEST_TIMEOUT_MS": "120000",
     "WARPTOK_CHAT_TEMPLATE_TIMEOUT_MS": "60000",
 }
-AT_ONCE_S = 60.0  # What does not wait for requests ends within that: those have twice as long.
+AT_ONCE_S = (
+    60.0  # A stop that does not wait for requests ends within it; requests have twice as long.
+)
 SAID = re.compile(r"^warptok \S+ on (http://[^\s,]+).*\n", re.MULTILINE)
 
 
@@ -89,7 +89,7 @@ class Server:
 
 @contextlib.contextmanager
 def half_request(server: Server) -> Iterator[socket.socket]:
-    """A connection whose request the server has begun and cannot finish: its body is not sent.
+    """Open a connection and send a request without its body, which the server waits for.
 
     The server's `100 Continue`, read before this is entered, says that it waits for the body.
     """
@@ -106,7 +106,7 @@ def half_request(server: Server) -> Iterator[socket.socket]:
 
 
 def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment; of WARPTOK_ variables the given ones, patience, a free port."""
+    """Return this process's environment with these settings instead of its WARPTOK_ ones."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("WARPTOK_")
     }
@@ -117,10 +117,10 @@ def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, 
 def server_process(
     folder: Path, settings: Mapping[str, str] | None = None, *, expect_exit: bool = True
 ) -> Iterator[Server]:
-    """`python -m service serve` on a loopback port that is free, ready; SIGTERM at the end.
+    """Run `python -m service serve` on a free loopback port; yield it ready, stop it with SIGTERM.
 
     Args:
-        folder: where the log goes.
+        folder: the folder for the log.
         settings: environment variables, such as {"WARPTOK_PRELOAD": "gpt2"}.
         expect_exit: False where the test itself ends the process.
 
@@ -154,7 +154,7 @@ def server_process(
 
 
 def _where(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The address that the service says it listens on.
+    """Wait for the log line with the service's address, and return the address.
 
     Raises:
         AssertionError: the process ended, or said nothing in time; with its log.

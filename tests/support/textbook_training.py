@@ -1,4 +1,4 @@
-"""GeneticBPE's Algorithm 1 as the paper writes it, in plain Python: the oracle of `training`.
+"""GeneticBPE's Algorithm 1 as the paper writes it, in plain Python: the reference of training.
 
 Every pair is counted anew before every merge. Sequences are lists of (begin, end) with the letters
 beside; spans are (begin, end, weight in thousandths) in each sequence.
@@ -34,7 +34,7 @@ def textbook(
     first_tokens: tuple[bytes, ...] = (),
     num_bases: int | None = None,
 ) -> Learnt:
-    """Algorithm 1. `first_tokens` stand behind the letters; `num_fixed` tokens are never merged."""
+    """Run Algorithm 1; `first_tokens` follow the letters, `num_fixed` tokens are never merged."""
     special = [token.encode() for token in options.special_tokens]
     tokens = [*special, *(letter.encode() for letter in letters), *first_tokens]
     ids = {letter: len(special) + i for i, letter in enumerate(letters)}
@@ -87,12 +87,12 @@ def _merge(
 
 
 def bonus(begin: int, end: int, spans: list[tuple[int, int, int]]) -> int:
-    """The heaviest span that [begin, end) lies inside of."""
+    """Return the weight of the heaviest span that [begin, end) lies inside."""
     return max((w for b, e, w in spans if b <= begin and end <= e), default=0)
 
 
 def penalty(begin: int, end: int, spans: list[tuple[int, int, int]], crossing: str) -> int:
-    """The heaviest span that [begin, end) crosses a border of."""
+    """Return the weight of the heaviest span of which [begin, end) crosses a border."""
     crossed = [
         w
         for b, e, w in spans
@@ -103,7 +103,7 @@ def penalty(begin: int, end: int, spans: list[tuple[int, int, int]], crossing: s
 
 
 def _replace(row: list[Token], pair: tuple[int, ...], merged: int) -> list[Token]:
-    """Leftmost first, as a reader replaces."""
+    """Replace the occurrences of a pair, leftmost first, by the merged id."""
     out: list[Token] = []
     i = 0
     while i < len(row):

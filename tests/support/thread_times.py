@@ -1,4 +1,4 @@
-"""What single threads of this process have used; whatever else it does counts nowhere."""
+"""Measures the processor time of some threads of this process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cpu_seconds"]
-
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 USER, SYSTEM = 11, 12  # Fields of proc(5)'s stat behind the name, in ticks.
 
 
 def cpu_seconds(threads: Iterable[int]) -> float:
-    """Processor time of threads that live, by their ids in the system."""
+    """Return the processor time of living threads, named by their ids in the system."""
     ticks = 0
     for thread in threads:
         fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""torch for the tests that need it: a visible skip without it, an error where it is required."""
+"""Imports torch for the tests that need it; without it they are skipped, or fail if required."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def torch_or_skip() -> Any:
-    """The module torch; REQUIRE_TORCH=1 turns its absence from a skip into an error."""
+    """Import torch, or skip the test; with REQUIRE_TORCH=1 fail instead of skipping."""
     if os.environ.get("REQUIRE_TORCH") != "1":
         return pytest.importorskip("torch", reason="torch is not installed (extra: embedding)")
     import torch

@@ -23,12 +23,12 @@ from vocabularies.model import canonical
 
 
 def tell(**event: object) -> None:
-    """A line for the service."""
+    """Write a line for the service."""
     print(json.dumps(event), flush=True)
 
 
 def main() -> None:
-    """One job."""
+    """Run one job."""
     folder = Path(sys.argv[1])
     name = json.loads((folder / "job.json").read_bytes())["vocabulary"]
     state = folder / "state.npz"

@@ -1,4 +1,4 @@
-"""Waiting for what happens and never for how long it should take, on an event loop and off it."""
+"""Waits for conditions instead of fixed times, on an event loop and without one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["GIVEN_UP_S", "run", "until", "wait_until"]
-
-GIVEN_UP_S = 300.0  # More than anything here takes on the slowest machine; only a fault gets there.
+GIVEN_UP_S = 300.0  # Far above any wait on the slowest machine, so only a fault reaches it.
 POLL_S = 0.005
 T = TypeVar("T")
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What the scenario returns.
+    """Run a scenario and return its result.
 
     Raises:
         TimeoutError: it has not ended after `GIVEN_UP_S`.
@@ -24,13 +22,13 @@ def run(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Return when the condition holds; `run` ends a wait for what never happens."""
+    """Return when the condition holds; `run` bounds the wait."""
     while not condition():
         await asyncio.sleep(POLL_S)
 
 
 def wait_until(condition: Callable[[], object], what: str = "what it waits for") -> None:
-    """Return when the condition holds, where there is no loop.
+    """Return when the condition holds, without an event loop.
 
     Raises:
         AssertionError: it does not hold after `GIVEN_UP_S`.

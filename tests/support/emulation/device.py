@@ -32,7 +32,7 @@ FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
 @functools.cache
 def emulated_kernels(module: str) -> ctypes.CDLL:
-    """A module as a shared library with `launch(name, blocks, threads, job)`."""
+    """Compile a module to a shared library with `launch(name, blocks, threads, job)`."""
     cases = (
         f'if (kernel == "{name}") '
         f"return emulate({name}, blocks, threads, job, {kernel.shared_bytes}), 0;"
@@ -194,7 +194,7 @@ class EmulatedDevice:
         )
 
     def open_shared(self, handle: bytes) -> int:
-        """A handle is the address of a block, in decimal digits."""
+        """Open a block; its handle is its address in decimal digits."""
         number = handle.rstrip(b"\0")
         if not number.isdigit() or int(number) not in self.blocks:
             raise BadHandle("no block of this device")
@@ -226,7 +226,7 @@ class EmulatedDevice:
 
 
 def note_launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the kernels that emulated devices run from now on."""
+    """Return a list to which emulated devices add the names of the kernels that they run."""
     seen, run = list[str](), EmulatedStream.launch
 
     def launch(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:

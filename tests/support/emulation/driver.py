@@ -26,7 +26,7 @@ Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 @functools.cache
 def kernel_of(name: str, limits: DeviceLimits) -> LaunchSpec:
-    """A kernel as `gpu.runtime.module_loader.Functions` has it."""
+    """Make the launch specification of a kernel, as `gpu.runtime.module_loader` does."""
     kernel = KERNELS[name]
     shape = launch_shape(kernel, limits)
     assert shape is not None, f"{limits} does not run {name}"
@@ -42,7 +42,7 @@ def kernel_of(name: str, limits: DeviceLimits) -> LaunchSpec:
 
 
 def driver_of(stream: EmulatedStream) -> tuple[Driver, tuple[Any, ...]]:
-    """What C++ launches with, and what must be kept as long as it is used."""
+    """Make the driver that C++ launches with, and the objects that must outlive it."""
     its = weakref.ref(stream)
 
     def set_context(context: int) -> int:

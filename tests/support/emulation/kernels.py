@@ -44,7 +44,7 @@ def launch(name: str, blocks: int, threads: int, job: NDArray[np.void]) -> None:
 
 
 def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
-    """A Job with these fields, zeros elsewhere; the caller keeps the arrays."""
+    """Make a Job with these fields and zeros elsewhere; the caller keeps the arrays."""
     job = np.zeros((), JOB)
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
@@ -57,7 +57,7 @@ def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
 
 @functools.cache
 def _source_of(kernel: str) -> Path:
-    """The .cu that defines a kernel; cuda/ beside has some that only tests launch."""
+    """Find the .cu file that defines a kernel; cuda/ beside this has some for tests only."""
     for path in sorted([*CUDA.rglob("*.cu"), *HEADER.parent.glob("*.cu")]):
         if kernel in KERNEL.findall(path.read_text()):
             return path
@@ -74,7 +74,7 @@ def _library(source: Path) -> ctypes.CDLL:
 
 @functools.cache
 def _unoptimized(nvcc: str) -> list[str]:
-    """A second for each .cu and not twenty; older compilers know no such option."""
+    """Return flags that compile a .cu in 1 s instead of 20; none for older compilers."""
     known = subprocess.run([nvcc, "--help"], capture_output=True, text=True).stdout
     return ["-Ofc=max"] if "(-Ofc)" in known else []
 

@@ -79,7 +79,7 @@ class LazyDevice(EmulatedDevice):
         return self.streams[-1]
 
     def let_some_run(self) -> None:
-        """Some of the streams do some of their work."""
+        """Let some of the streams do some of their work."""
         for stream in self.streams:
             for _ in range(int(self.chance.integers(6)) if self.chance.random() < 0.2 else 0):
                 if stream.queued:

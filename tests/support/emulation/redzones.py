@@ -30,8 +30,6 @@ from gpu.vocabulary.cache import Resident, VocabularyCache
 from gpu.vocabulary.device_tables import DeviceTables
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 
-__all__ = ["redzones"]
-
 GAP, ALIGNMENT, VECTOR = 4096, 256, 16
 UNTOUCHED = 0xA5
 BEHIND = {
@@ -65,7 +63,7 @@ class Gaps(dict[int, int]):
             _poison(begin, end - begin)
 
     def end(self, begin: int, end: int) -> None:
-        """Those among this memory are none any more."""
+        """Forget the gaps in this memory."""
         for gap in [gap for gap in self if begin <= gap < end]:
             size = self.pop(gap) - gap
             if _unpoison is not None:
@@ -156,7 +154,7 @@ def _size(sizes: Mapping[str, int], field: str) -> int:
 
 @contextmanager
 def redzones() -> Iterator[RedzoneDevice]:
-    """A device; engines that are made meanwhile have gaps on it."""
+    """Yield a device on which engines made in the block have gaps between their fields."""
     device, fields = RedzoneDevice(), list[tuple[int, int]]()
     make = Workspace.__init__
 

@@ -21,7 +21,7 @@ FLAGS += ["-Wno-unused-function"]
 
 @functools.cache
 def compiled(name: str, source: str) -> ctypes.CDLL:
-    """C++ that includes headers of gpu/cuda, as a library; skips without g++."""
+    """Compile C++ that includes headers of gpu/cuda to a library; skip without g++."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++ to compile the kernels with")
@@ -53,5 +53,5 @@ class EmulatedKernels:
 
 
 def memory(num_bytes: int) -> np.ndarray:
-    """Memory for text, as torch gives it: not cleared."""
+    """Allocate memory for text with torch, not cleared."""
     return np.full(num_bytes, 0xEE, np.uint8)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import struct
 import zlib
 
-__all__ = ["END", "block_gzip", "blocks"]
-
 # From the specification of SAM, 4.1.2.
 END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 
 
 def blocks(data: bytes, size: int) -> list[bytes]:
-    """A block for every so many bytes."""
+    """Compress every `size` bytes to a block."""
     return [_block(data[begin : begin + size]) for begin in range(0, len(data), size)]
 
 
 def block_gzip(data: bytes, size: int = 7) -> bytes:
-    """A whole file."""
+    """Compress data to a whole file."""
     return b"".join([*blocks(data, size), END])
 
 

@@ -8,8 +8,6 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 
-__all__ = ["motif_banks", "motif_cases", "motif_texts", "motif_vocabulary"]
-
 NORMALIZERS = {
     "none": (),
     "lowercase": (Normalizer("lowercase"),),
@@ -21,7 +19,7 @@ NORMALIZERS = {
 
 @st.composite
 def motif_banks(draw: st.DrawFn, letters: str, max_size: int = 8) -> list[str]:
-    """Motifs that overlap, begin with each other and stand in each other."""
+    """Draw motifs that overlap, begin with each other and contain each other."""
     bank: list[str] = []
     for _ in range(draw(st.integers(1, max_size))):
         motif = draw(st.text(letters, min_size=1, max_size=6))
@@ -44,7 +42,7 @@ def motif_vocabulary(
     specials: tuple[str, ...] = ("<mask>",),
     normalizers: tuple[Normalizer, ...] = (),
 ) -> Vocabulary:
-    """The letters, what merges give, and motifs; <unk> and the special tokens come first."""
+    """Make a vocabulary of special tokens, letters, merged tokens and motifs, in this order."""
     first = ["<unk>", *specials]
     known = [bytes([byte]) for byte in range(256)] if byte_level else [*map(str.encode, letters)]
     made = [*(a + b for a, b in merges), *motifs]
@@ -72,7 +70,7 @@ def motif_vocabulary(
 
 @st.composite
 def merges_of(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
-    """Up to 20 merges in the order of training or in any."""
+    """Draw up to 20 merges, in the order of training or any other."""
     symbols = [*letters]
     merges: dict[tuple[str, str], None] = {}
     for _ in range(draw(st.integers(0, 20))):
@@ -84,7 +82,7 @@ def merges_of(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
 
 
 def motif_texts(letters: str, motifs: list[str], more: str = "") -> st.SearchStrategy[str]:
-    """Motifs, their parts, letters and special tokens, one after the other; or runs of motifs."""
+    """Draw texts of motifs, their parts, letters and special tokens, mixed or repeated."""
     parts = [motif[:-1] for motif in motifs] + [motif[1:] for motif in motifs]
     pieces = [*motifs, *filter(None, parts), *letters, "<mask>", "<unk>", "N" * 6, *more]
     mixed = st.lists(st.sampled_from(pieces), max_size=60).map("".join)
@@ -96,7 +94,7 @@ def motif_texts(letters: str, motifs: list[str], more: str = "") -> st.SearchStr
 def motif_cases(
     draw: st.DrawFn, *, byte_level: bool | None = None, normalizers: tuple[str, ...] = ()
 ) -> tuple[Vocabulary, list[str]]:
-    """A vocabulary and texts for it; `normalizers` names those of NORMALIZERS that it may have."""
+    """Draw a vocabulary, perhaps with one of these NORMALIZERS, and texts for it."""
     letters = draw(st.sampled_from(["AC", "ACGT", "ACGTN", "acgt", "ACé中"]))
     level = draw(st.booleans()) if byte_level is None else byte_level
     steps = NORMALIZERS[draw(st.sampled_from(["none", *normalizers]))]

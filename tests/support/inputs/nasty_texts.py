@@ -1,4 +1,4 @@
-"""Nasty texts: what broke tokenizers before, for every engine and every vocabulary."""
+"""Texts that broke tokenizers before, for every engine and every vocabulary."""
 
 from __future__ import annotations
 

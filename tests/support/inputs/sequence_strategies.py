@@ -8,8 +8,6 @@ from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.types import Characters, Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["OPTIONS", "SEQUENCES", "character_vocabularies", "kmer_vocabularies"]
-
 LETTERS = st.sampled_from(["ACGT", "ATCG", "TGCA", "AC", "ACGTN", "A", "acgt"])
 SEQUENCES = (
     st.text("ACGT", max_size=40)

@@ -22,7 +22,7 @@ def added(content: str, token_id: int, **flags: bool) -> dict[str, Any]:
 def document(
     vocab: dict[str, int], merges: list[Any], *, byte_level: bool = False, **fields: Any
 ) -> dict[str, Any]:
-    """A tokenizer.json; `fields` named as in the model go there, all others to the top."""
+    """Make a tokenizer.json; `fields` of the model go there, all others to the top."""
     model = {
         "type": "BPE",
         "dropout": None,
@@ -61,7 +61,7 @@ BYTES = {character: byte for byte, character in enumerate(BYTE_TO_CHARACTER)}
 
 @st.composite
 def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
-    """4 to 60 merges over the letters, each of tokens that are there already, in any order."""
+    """Draw 4 to 60 merges over the letters, each of existing tokens, in any order."""
     tokens = [*letters]
     merges: list[tuple[str, str]] = []
     for _ in range(draw(st.integers(4, 60))):
@@ -75,7 +75,7 @@ def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
 
 @st.composite
 def bpe_documents(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
-    """A random tokenizer.json and the letters that its texts should be made of."""
+    """Draw a tokenizer.json and the letters for its texts."""
     byte_level = draw(st.booleans())
     letters = draw(st.sampled_from(["ab", "abc", "aé中x", "a b", "AC GT"]))
     symbols = to_alphabet(letters.encode()) if byte_level else letters
