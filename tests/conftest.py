@@ -33,7 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @functools.cache
 def no_device() -> str:
-    """Why no CUDA device can be used; "" where one can."""
+    """Return why no CUDA device can be used; "" if one can."""
     try:
         found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -47,7 +47,7 @@ def gpu_required() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the quick profile, run an eighth of each property test's examples."""
+    """Run an eighth of each property test's examples in the quick profile."""
     if PROFILE != "quick":
         return
     functions = {item.function for item in items if isinstance(item, pytest.Function)}
@@ -69,7 +69,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With REQUIRE_GPU=1 a skipped GPU test fails, whatever skipped it."""
+    """Let a skipped GPU test fail with REQUIRE_GPU=1, for any reason of the skip."""
     report = yield
     if report.skipped and item.get_closest_marker("gpu") is not None and gpu_required():
         report.outcome = "failed"
@@ -79,7 +79,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session", autouse=True)
 def tables_made_once() -> Iterator[None]:
-    """Every GPU engine has the tables that another one made of a large vocabulary."""
+    """Share the tables of a large vocabulary among all GPU engines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpu.engine.prepare", prepare_once)
         yield
@@ -87,13 +87,13 @@ def tables_made_once() -> Iterator[None]:
 
 @pytest.fixture(params=DEVICES)
 def engine(request: pytest.FixtureRequest) -> GpuEngine:
-    """What the module's `engine_of` gives for each of DEVICES."""
+    """Call the module's `engine_of` for each of DEVICES."""
     engine: GpuEngine = request.module.engine_of(request.param)
     return engine
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service with gpt2 loaded, shared by the tests of one module."""
+    """Run a service with gpt2 loaded, shared by the tests of one module."""
     with server_process(tmp_path_factory.mktemp("service"), {"WARPTOK_PRELOAD": "gpt2"}) as running:
         yield running

@@ -115,7 +115,7 @@ def test_a_timeout_that_is_none_is_refused(timeout):
     run(scenario)
 
 
-def test_an_output_cannot_be_asked_for_twice():
+def test_an_output_cannot_be_requested_twice():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             tensor = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["x"]}

@@ -226,7 +226,7 @@ def test_grpc_streams_are_counted_among_all_streams(method):
     run(scenario)
 
 
-def test_a_grpc_stream_of_which_nothing_is_taken_is_ended():
+def test_a_grpc_stream_whose_answers_are_not_read_is_ended():
     async def scenario():
         settings = {"stream_idle_timeout_s": 0.5, "preload": "evo_bytes"}
         async with grpc_serving(**settings) as (client, service):

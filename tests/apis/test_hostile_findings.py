@@ -107,7 +107,7 @@ VANISHING = [
 
 
 @pytest.mark.parametrize("parts", VANISHING)
-def test_a_special_token_of_which_nothing_is_left_is_refused(engine, parts):
+def test_a_special_token_that_normalizes_to_nothing_is_refused(engine, parts):
     content = json.dumps(document(**parts)).encode()
     with pytest.raises(VocabularyError, match="nothing is left"):
         engine.load(formats.read_vocabulary({"tokenizer.json": content}))
@@ -141,7 +141,7 @@ def test_a_decoder_on_which_the_library_panics_is_refused_when_it_is_loaded(engi
 
 
 @pytest.mark.parametrize("pattern", ["(A+)+B", "A*A*A*B", "(A|AA)+B", "(A{1,9}){1,9}B"])
-def test_a_pattern_without_bound_is_left_to_the_library_which_has_one(pattern):
+def test_an_unbounded_pattern_is_computed_by_the_library_which_bounds_it(pattern):
     normalizer = {"type": "Replace", "pattern": {"Regex": pattern}, "content": "x"}
     content = json.dumps(document(normalizer=normalizer)).encode()
     vocabulary = formats.read_vocabulary({"tokenizer.json": content})

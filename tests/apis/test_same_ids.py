@@ -41,11 +41,11 @@ CASES = [
     ("mtdna6", DNA),
 ]
 Rows = list[list[int]]
-Api = Callable[["House", str, Sequence[str]], Awaitable[Rows]]
+Api = Callable[["Clients", str, Sequence[str]], Awaitable[Rows]]
 
 
-class House:
-    """A service over HTTP and gRPC."""
+class Clients:
+    """Clients of a service over HTTP and gRPC."""
 
     def __init__(self, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
         self.http, self.channel = http, channel
@@ -59,7 +59,7 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house() -> AsyncIterator[House]:
+async def open_clients() -> AsyncIterator[Clients]:
     app = create_app(Settings(preload="none", shared_memory=True), ENGINE)
     async with app.running():
         server = GrpcServer(app.oip)
@@ -70,7 +70,7 @@ async def house() -> AsyncIterator[House]:
             httpx.AsyncClient(transport=transport, base_url="http://test") as client,
             grpc.aio.insecure_channel(address) as channel,
         ):
-            yield House(client, channel)
+            yield Clients(client, channel)
         await server.stop(0)
 
 
@@ -78,77 +78,77 @@ def split(ids: np.ndarray, offsets: np.ndarray) -> Rows:
     return [ids[b:e].tolist() for b, e in pairwise(offsets)]
 
 
-async def json_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def json_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     body = {"vocabulary": name, "texts": list(texts)}
-    return (await house.http.post("/v1/encode/batch", json=body)).json()["ids"]
+    return (await open_clients.http.post("/v1/encode/batch", json=body)).json()["ids"]
 
 
-async def octets_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def octets_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     octets = "application/octet-stream"
     headers = {"content-type": octets, "accept": octets}
     rows = []
     for text in texts:
         url = f"/v1/encode?vocabulary={name}"
-        answer = await house.http.post(url, content=text.encode(), headers=headers)
+        answer = await open_clients.http.post(url, content=text.encode(), headers=headers)
         rows.append(np.frombuffer(answer.content, np.int32).tolist())
     return rows
 
 
-async def arrow_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def arrow_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     batch = pa.record_batch([pa.array(texts, pa.string())], names=["text"])
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     url, headers = f"/v1/encode/batch?vocabulary={name}", {"content-type": MEDIA_TYPE}
-    answer = await house.http.post(url, content=sink.getvalue(), headers=headers)
+    answer = await open_clients.http.post(url, content=sink.getvalue(), headers=headers)
     return pa.ipc.open_stream(answer.content).read_all().column("ids").to_pylist()
 
 
-async def fasta_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def fasta_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     """Sequences only: a FASTA file holds no other texts."""
     if texts is not DNA:
-        return await json_api(house, name, texts)
+        return await json_api(open_clients, name, texts)
     content = "".join(f">{row}\n{text}\n" for row, text in enumerate(texts)).encode()
-    answer = await house.http.post(f"/v1/encode/fasta?vocabulary={name}", content=content)
+    answer = await open_clients.http.post(f"/v1/encode/fasta?vocabulary={name}", content=content)
     return pa.ipc.open_stream(answer.content).read_all().column("ids").to_pylist()
 
 
-async def grpc_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def grpc_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     batch = Batch(texts)
     request = warptok_pb2.EncodeBatchRequest(
         vocabulary=name, data=batch.data.tobytes(), offsets=batch.offsets.tobytes()
     )
     answer = warptok_pb2.EncodeBatchResponse
-    response = await house.method(f"/{NAME}/EncodeBatch", answer)(request)
+    response = await open_clients.method(f"/{NAME}/EncodeBatch", answer)(request)
     return split(np.frombuffer(response.ids, np.int32), np.frombuffer(response.offsets, np.int64))
 
 
-async def oip_http_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def oip_http_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     data = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts)]}
     tensor["parameters"] = {"binary_data_size": len(data)}
     head = orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
     url, headers = f"/v2/models/{name}/infer", {LENGTH: str(len(head))}
-    answer = await house.http.post(url, content=head + data, headers=headers)
+    answer = await open_clients.http.post(url, content=head + data, headers=headers)
     tensors = answer.content[int(answer.headers[LENGTH]) :]
     size = 8 * (len(texts) + 1)
     ids = np.frombuffer(tensors[: len(tensors) - size], np.int32)
     return split(ids, np.frombuffer(tensors[len(tensors) - size :], np.int64))
 
 
-async def oip_grpc_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def oip_grpc_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     pb = inference_pb2
     data = make_bytes_tensor("text", Batch(texts)).data.tobytes()
     tensor = pb.ModelInferRequest.InferInputTensor(
         name="text", datatype="BYTES", shape=[len(texts)]
     )
     request = pb.ModelInferRequest(model_name=name, inputs=[tensor], raw_input_contents=[data])
-    response = await house.method(f"/{OIP_NAME}/ModelInfer", pb.ModelInferResponse)(request)
+    response = await open_clients.method(f"/{OIP_NAME}/ModelInfer", pb.ModelInferResponse)(request)
     ids, offsets = response.raw_output_contents
     return split(np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64))
 
 
-async def shared_memory_api(house: House, name: str, texts: Sequence[str]) -> Rows:
+async def shared_memory_api(open_clients: Clients, name: str, texts: Sequence[str]) -> Rows:
     """Texts and ids in the client's memory; only where they lie goes through the socket."""
     batch = Batch(texts)
     text, half = batch.data, 1 << 20
@@ -156,7 +156,7 @@ async def shared_memory_api(house: House, name: str, texts: Sequence[str]) -> Ro
     try:
         memory.buf[: len(text)] = text.tobytes()
         region = "/v2/systemsharedmemory/region/r"
-        await house.http.post(
+        await open_clients.http.post(
             f"{region}/register", json={"key": memory.name, "byte_size": 2 * half}
         )
         inside = {"shared_memory_region": "r", "shared_memory_byte_size": len(text)}
@@ -170,8 +170,8 @@ async def shared_memory_api(house: House, name: str, texts: Sequence[str]) -> Ro
                 {"name": "offsets"},
             ],
         }
-        answer = (await house.http.post(f"/v2/models/{name}/infer", json=body)).json()
-        await house.http.post(f"{region}/unregister")
+        answer = (await open_clients.http.post(f"/v2/models/{name}/infer", json=body)).json()
+        await open_clients.http.post(f"{region}/unregister")
         ids, found = answer["outputs"]
         size = ids["parameters"]["shared_memory_byte_size"]
         return split(np.frombuffer(bytes(memory.buf[half : half + size]), np.int32), found["data"])
@@ -197,7 +197,7 @@ def test_every_api_gives_the_references_ids(name: str, texts: Sequence[str]) -> 
     expected = [tokenizer.encode(load(name), text).ids for text in texts]
 
     async def scenario() -> None:
-        async with house() as open_house:
+        async with open_clients() as open_house:
             for api in APIS:
                 assert await api(open_house, name, texts) == expected, api.__name__
 

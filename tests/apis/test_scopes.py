@@ -91,8 +91,8 @@ HTTP_SCOPES = {
 METHOD_SCOPES = {name: scope for scope, words in METHODS.items() for name in words.split()}
 
 
-class House:
-    """A service over HTTP and gRPC, and a key for each scope, for all but one, and unknown."""
+class Clients:
+    """Clients of a service over HTTP and gRPC."""
 
     def __init__(self, app, client: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
         self.app, self.http, self.channel = app, client, channel
@@ -120,7 +120,7 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(**settings: object) -> AsyncIterator[House]:
+async def open_clients(**settings: object) -> AsyncIterator[Clients]:
     app = create_app(Settings(**{"preload": "none"} | settings), ENGINE)
     async with app.running():
         server = GrpcServer(app.oip)
@@ -131,7 +131,7 @@ async def house(**settings: object) -> AsyncIterator[House]:
                 httpx.AsyncClient(transport=transport, base_url="http://test") as client,
                 grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
             ):
-                yield House(app, client, channel)
+                yield Clients(app, client, channel)
         finally:
             await server.stop(0)
 
@@ -182,7 +182,7 @@ async def methods_of(channel: grpc.aio.Channel) -> list[str]:
 
 def test_every_path_and_every_method_is_in_the_tables():
     async def scenario():
-        async with house() as open_house:
+        async with open_clients() as open_house:
             app = open_house.app.fastapi  # Behind the short ways.
             paths = set(routes_of(app))
             described = {
@@ -203,7 +203,7 @@ def test_a_path_asks_for_a_key_that_is_known_and_has_its_scope(keys, caplog):
     path, secrets = keys
 
     async def scenario():
-        async with house(api_keys_file=path) as guarded:
+        async with open_clients(api_keys_file=path) as guarded:
             for (method, place), scope in HTTP_SCOPES.items():
                 for key in (None, "", "wt-unknown", "\xe9"):
                     answer = await guarded.status_of(method, place, key)
@@ -234,7 +234,7 @@ JSON_TYPES = ("application/json", "application/problem+json")
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PATCH", "TRACE", "post", "ENCODE"])
 def test_no_other_method_gets_past_the_keys(method, keys):
     async def scenario():
-        async with house(api_keys_file=keys[0]) as guarded:
+        async with open_clients(api_keys_file=keys[0]) as guarded:
             for _, path in HTTP_SCOPES:
                 if HTTP_SCOPES.get(("GET", path), "") is not None:
                     answer = await guarded.status_of(method, path, None)
@@ -248,7 +248,7 @@ def test_no_other_method_gets_past_the_keys(method, keys):
 )
 def test_no_other_spelling_of_a_path_gets_past_the_keys(spelling, keys):
     async def scenario():
-        async with house(api_keys_file=keys[0]) as guarded:
+        async with open_clients(api_keys_file=keys[0]) as guarded:
             for (method, path), scope in HTTP_SCOPES.items():
                 if scope is not None:
                     answer = await guarded.status_of(method, spelling.replace("*", path), None)
@@ -261,7 +261,7 @@ def test_a_method_asks_for_a_key_that_is_known_and_has_its_scope(keys):
     path, secrets = keys
 
     async def scenario():
-        async with house(api_keys_file=path) as guarded:
+        async with open_clients(api_keys_file=path) as guarded:
             for method in await methods_of(guarded.channel):
                 scope = METHOD_SCOPES[method.rpartition("/")[2]]
                 for key in (None, "wt-unknown"):
@@ -285,7 +285,7 @@ def test_an_inference_asks_for_the_scope_of_its_model(model, scope, keys):
     message = inference_pb2.ModelInferRequest(model_name=model).SerializeToString()
 
     async def scenario():
-        async with house(api_keys_file=path) as guarded:
+        async with open_clients(api_keys_file=path) as guarded:
             for name, secret in secrets.items():
                 has_scope = scope in name and "not" not in name
                 has_scope |= name.startswith("not ") and scope not in name
@@ -302,7 +302,7 @@ def test_an_inference_asks_for_the_scope_of_its_model(model, scope, keys):
 
 def test_without_keys_a_public_address_encodes_and_decodes_and_nothing_else():
     async def scenario():
-        async with house(host=PUBLIC, shared_memory=True) as public:
+        async with open_clients(host=PUBLIC, shared_memory=True) as public:
             for (method, place), scope in HTTP_SCOPES.items():
                 answer = await public.status_of(method, place, None)
                 is_closed = scope in ("manage", "train")

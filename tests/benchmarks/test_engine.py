@@ -37,7 +37,7 @@ PROVE_BYTES = 20_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A data folder of a few kilobytes: texts, GPT-2's ranks, and what the reference says."""
+    """Make a small data folder: texts, GPT-2's ranks, and the reference's digests."""
     path = tmp_path_factory.mktemp("data")
     (path / "text").mkdir()
     (path / "vocab").mkdir()
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder, tmp_path):
-    """Runs the command; gives the document."""
+    """Run the command; return its document."""
 
     def run(*arguments):
         out = tmp_path / "engine.json"
@@ -66,7 +66,7 @@ def run(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def document(folder, tmp_path_factory):
-    """One run of everything, in which tiktoken on one core was made to give a wrong id."""
+    """Run everything once, with tiktoken on one core made to give a wrong id."""
     name = f"text/{FILES['english'][0]}"
     text = (folder / name).read_bytes().decode()
     ids = encode(GPT2, text, EncodeOptions(add_special_tokens=False, special="plain")).ids
@@ -261,7 +261,7 @@ def test_an_error_of_a_library_is_no_giving_up(folder, tmp_path, monkeypatch):
 
 
 class OneReference:
-    """Says of every text, in one part, what it is told to."""
+    """Reference processes that return fixed ids for every text."""
 
     def __init__(self, ids, counts):
         digests = ids_digest(ids), counts_digest(counts)

@@ -73,7 +73,7 @@ def test_ratios_are_taken_within_each_round():
 
 
 def answer() -> bytes:
-    """An Arrow stream of ids as the service sends it."""
+    """Make an Arrow stream of ids as the service sends it."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([pa.array(IDS, pa.list_(pa.uint16()))], names=["ids"])
     with pa.ipc.new_stream(sink, batch.schema) as writer:

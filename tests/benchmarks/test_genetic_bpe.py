@@ -28,7 +28,7 @@ UNUSED = MotifBank.of(["ACGTACG"])  # The families' seeds; a quick run has no us
 
 @pytest.fixture(scope="module")
 def matures(tmp_path_factory: pytest.TempPathFactory) -> Matures:
-    """Families of three species and of one; those of a family have the same seed."""
+    """Make families of three species and of one; each family has its own seed."""
     source = random.Random(5)
     lines = []
     for number in range(54):
@@ -42,7 +42,7 @@ def matures(tmp_path_factory: pytest.TempPathFactory) -> Matures:
     return read_matures(path)
 
 
-def test_names_are_taken_apart(tmp_path):
+def test_names_are_parsed(tmp_path):
     path = tmp_path / "matures.fa"
     names = ("Hsa-Let-7-P1c_5p", "Cin-Let-7-P2o1-v1_5p", "Asu-Bantam-o1_3p*", "Hsa-Novel-3_3p")
     path.write_text("".join(f">{name}\nACGU\nACG\n" for name in names))

@@ -16,7 +16,7 @@ from tests.support.waiting import run
 
 
 async def serve(stall_s: float) -> tuple[asyncio.Server, int]:
-    """A server whose loop stands still once, half a second after the first request."""
+    """Run a server whose loop blocks once, half a second after the first request."""
     stalled = False
 
     async def answer(reader, writer):
@@ -44,7 +44,7 @@ async def serve(stall_s: float) -> tuple[asyncio.Server, int]:
     return server, server.sockets[0].getsockname()[1]
 
 
-def test_a_stall_counts_for_everybody_who_was_due_in_it():
+def test_a_stalled_server_counts_for_every_request_due_meanwhile():
     async def scenario():
         server, port = await serve(1.0)
         client = Client(port, max_connections=2)
@@ -67,7 +67,7 @@ def test_a_stall_counts_for_everybody_who_was_due_in_it():
     assert max(answer.seconds for answer in answers) > 0.9
 
 
-def test_chunks_and_lost_connections_are_told_apart():
+def test_chunks_and_lost_connections_are_distinguished():
     async def scenario():
         async def answer(reader, writer):
             await reader.readuntil(b"\r\n\r\n")

@@ -24,7 +24,7 @@ TEXTS = {text.name: text for text in slow_texts(SIZE, TOKENS)}
 
 
 def runs_in(data: bytes) -> list[int]:
-    """Lengths of all runs but the last, which may be cut off."""
+    """Return the lengths of all runs but the last, which may be cut off."""
     return [len(list(run)) for _, run in itertools.groupby(data)][:-1]
 
 

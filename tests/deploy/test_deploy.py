@@ -43,7 +43,7 @@ def test_every_yaml_file_is_a_mapping(path: Any) -> None:
     assert isinstance(yaml.safe_load(path.read_text()), dict)
 
 
-def test_no_image_is_left_to_float() -> None:
+def test_every_image_has_a_fixed_version() -> None:
     images = [service["image"] for service in COMPOSE["services"].values()]
     images += [argument.partition("=")[2] for argument in instructions("ARG")]
     assert len(images) == 6
@@ -100,7 +100,7 @@ def test_signals_reach_the_service_and_not_a_shell() -> None:
     assert instructions("CMD")[-1] == '["serve"]'
 
 
-def test_the_images_run_as_somebody_without_rights() -> None:
+def test_the_images_run_as_an_unprivileged_user() -> None:
     assert instructions("USER") == ["warptok"] * 2
 
 
@@ -127,7 +127,7 @@ def test_what_the_image_starts_exists() -> None:
     assert callable(entry.load())
 
 
-def test_the_image_gets_every_room_and_the_build_files() -> None:
+def test_the_image_gets_every_package_and_the_build_files() -> None:
     copied = {name for line in instructions("COPY") for name in line.split()[:-1]}
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     packages = {pattern.rstrip("*") for pattern in setuptools["packages"]["find"]["include"]}

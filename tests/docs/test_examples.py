@@ -37,7 +37,7 @@ TIMEOUT_S = 120
 
 
 def documents() -> Iterator[Any]:
-    """The documents with examples, as parameters; those with torch in them are marked."""
+    """List the documents with examples as parameters; mark those that need torch."""
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if list(blocks(document)):
             marks = [pytest.mark.torch] if needs(document, TORCH) else []
@@ -56,7 +56,7 @@ def needs(document: Path, word: str) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a document's blocks run, with the commands that an installation has."""
+    """Make the folder in which a document's blocks run, with the installed commands."""
     commands = tmp_path / "bin"
     commands.mkdir()
     for name, arguments in (("python", ""), ("warptok", "-m service")):

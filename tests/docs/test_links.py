@@ -16,7 +16,7 @@ MAX_README_LINES = 150
 
 
 def anchor(heading: str) -> str:
-    """The name that a page gives to a heading."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 

@@ -30,7 +30,7 @@ def relative(path: Path) -> str:
 
 
 def folders(package: str) -> list[str]:
-    """The folders of a package that have code directly below the package."""
+    """List the folders directly below a package that have code."""
     return sorted(
         path.name
         for path in (ROOT / package).iterdir()
@@ -113,7 +113,7 @@ def test_documents_that_code_names_exist() -> None:
 
 
 def code_files() -> list[Path]:
-    """All sources that are ours, without what was built beside them."""
+    """List our source files, without built files beside them."""
     packages = (ROOT / package for package in PACKAGES)
     return sorted(
         path for package in packages for pattern in CODE for path in package.rglob(pattern)
@@ -121,13 +121,13 @@ def code_files() -> list[Path]:
 
 
 def named_paths(text: str, folders: set[str]) -> set[str]:
-    """The paths of our code that a text names."""
+    """Find the paths of our code that a text names."""
     own = {match[0] for match in HOST_FILE.finditer(text) if match[1] in folders}
     return own | set(DEVICE_FILE.findall(text))
 
 
 def missing_paths(text: str, known: list[str]) -> set[str]:
-    """The named paths that are neither a file, a folder, nor the end of one; * is any name."""
+    """Find the named paths that are no end of any file's or folder's path; * matches any name."""
     folders = {part for path in known for part in path.split("/")[:-1]}
     ends = {end for path in known for end in path_ends(path)}
     return {
@@ -138,7 +138,7 @@ def missing_paths(text: str, known: list[str]) -> set[str]:
 
 
 def path_ends(path: str) -> list[str]:
-    """The ends of a path and of the folders above it: of a/b/c also b/c, c, a/b, b and a."""
+    """List the ends of a path and of the folders above it: of a/b/c also b/c, c, a/b, b and a."""
     parts = path.split("/")
     return ["/".join(parts[begin:end]) for end in range(1, len(parts) + 1) for begin in range(end)]
 
@@ -175,7 +175,7 @@ def test_the_links_of_records_lead_somewhere() -> None:
 
 
 def check_links(path: Path) -> None:
-    """Every relative link of a document is a file, and its anchor a heading of it."""
+    """Check that every relative link of a document is a file, and its anchor a heading of it."""
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
         if "://" in target:
             continue

@@ -98,7 +98,7 @@ def test_texts_have_the_ids_of_the_library_and_the_spans_of_the_reference(name, 
         assert [(a, b) for a, b in encoded_.spans[begin:end].tolist()] == wanted.spans
 
 
-def test_a_token_is_shown_as_it_is_looked_for_and_written_as_it_was_read():
+def test_a_tokens_string_is_its_content_and_it_is_written_as_it_was_read():
     assert VOCABULARY.tokens[len(LISTED)] == b" foo"
     assert VOCABULARY.token_string(len(LISTED)) == "Ġfoo"
     assert read_vocabulary(write_vocabulary(VOCABULARY, "tokenizer.json")) == VOCABULARY
@@ -112,7 +112,7 @@ def test_only_what_the_alphabet_has_as_a_whole_is_read_in_it(content, meant):
 
 
 @pytest.mark.parametrize("ignore_merges", [False, True])
-def test_tokens_that_mean_the_same_bytes_are_left_to_the_library(ignore_merges):
+def test_tokens_of_the_same_bytes_make_the_vocabulary_upstream(ignore_merges):
     """Of " the" and "Ġthe" only the second is what merges give."""
     tokens = [added("Ġthe", LISTED.index("Ġthe")), added(" the", len(LISTED))]
     content = DOCUMENT | {"added_tokens": tokens}
@@ -122,7 +122,7 @@ def test_tokens_that_mean_the_same_bytes_are_left_to_the_library(ignore_merges):
     assert "means the bytes of another one" in vocabulary.model.reason
 
 
-def test_a_token_that_is_a_whole_pretoken_is_left_to_the_library():
+def test_a_token_that_is_a_whole_pretoken_makes_the_vocabulary_upstream():
     """With merges ignored a vocabulary would take " foo" for it, which the library does not."""
     content = DOCUMENT | {"added_tokens": [added("Ġfoo", len(LISTED))]}
     content["model"] = DOCUMENT["model"] | {"ignore_merges": True}

@@ -46,7 +46,7 @@ def engine(request):
 
 
 def on_engines(names: Iterable[str]) -> pytest.MarkDecorator:
-    """Every engine with each of these vocabularies that it is tested on."""
+    """List every engine with each of these vocabularies that it is tested with."""
     cases = [
         pytest.param(engine, name, marks=MARKS[engine], id=f"{engine}-{name}")
         for engine in ENGINES
@@ -71,7 +71,7 @@ def check(
     options: list[EncodeOptions],
     id_dtype: type[np.integer] = np.int32,
 ) -> None:
-    """Every row is what the reference says, and every array has its shape and type."""
+    """Check that every row equals the reference's, and every array has its shape and dtype."""
     assert encoded.ids.dtype == id_dtype
     assert encoded.offsets.dtype == np.int64
     assert len(encoded.offsets) == len(texts) + 1

@@ -19,12 +19,32 @@ from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
 
 ENGINES = [pytest.param(name, marks=MARKS[name]) for name in ("cpu", "cuda")]
 LLM = (
-    *("gpt2", "r50k_base", "p50k_base", "cl100k_base", "o200k_base", "o200k_harmony", "llama3"),
-    *("qwen", "qwen_raw", "qwen3_hf", "tekken", "deepseek_v3"),
+    "gpt2",
+    "r50k_base",
+    "p50k_base",
+    "cl100k_base",
+    "o200k_base",
+    "o200k_harmony",
+    "llama3",
+    "qwen",
+    "qwen_raw",
+    "qwen3_hf",
+    "tekken",
+    "deepseek_v3",
 )
 DNA = (
-    *("dnabert2", "gena_lm_t2t_32k", "gpn", "nt_v1", "nt_v2", "hyenadna", "caduceus", "evo_bytes"),
-    *("dnabert1_3mer", "dnabert1_6mer", "mtdna6_linear", "mtdna6_circular"),
+    "dnabert2",
+    "gena_lm_t2t_32k",
+    "gpn",
+    "nt_v1",
+    "nt_v2",
+    "hyenadna",
+    "caduceus",
+    "evo_bytes",
+    "dnabert1_3mer",
+    "dnabert1_6mer",
+    "mtdna6_linear",
+    "mtdna6_circular",
 )
 BUILT_IN_TEXT = ("gpt2", "cl100k_base", "o200k_base")
 LETTER_BPE = ("dnabert2", "gena_lm_t2t_32k")
@@ -37,7 +57,7 @@ def slow_if(is_slow: bool) -> tuple[pytest.MarkDecorator, ...]:
 
 
 def vocabulary_of(name: str) -> Vocabulary:
-    """A built-in vocabulary, or one from its published file."""
+    """Load a built-in vocabulary, or read one from its published file."""
     name = name.removesuffix("_linear").removesuffix("_circular")
     if name in BUILTINS:
         return load(name)
@@ -55,7 +75,7 @@ def vocabulary_of(name: str) -> Vocabulary:
     return replace(vocabulary, normalizers=() if name == "qwen_raw" else normalizers)
 
 
-def test_no_vocabulary_of_the_data_is_left_out():
+def test_every_vocabulary_of_the_data_folder_is_tested():
     assert expected().keys() <= {*LLM, *DNA}
 
 

@@ -70,7 +70,7 @@ def test_a_damaged_file_is_a_wrong_vocabulary(tmp_path, monkeypatch):
             load.__wrapped__(name)
 
 
-def test_an_unknown_name_is_told_the_near_ones():
+def test_the_error_of_an_unknown_name_lists_similar_ones():
     for function in (load, describe):
         with pytest.raises(KeyError, match="near it: cl100k_base"):
             function("cl100k")

@@ -91,6 +91,6 @@ def test_times_stand_in_the_unit_that_can_be_read(time_s: float, words: str, oth
     assert f"| {other} other |" in line
 
 
-def test_a_figure_that_is_not_there_is_not_left_out() -> None:
+def test_a_missing_figure_ends_the_command() -> None:
     with pytest.raises(LookupError, match="0 rows"):
         only([{"way": "int32"}], way="uint16")

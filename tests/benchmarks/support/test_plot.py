@@ -67,7 +67,7 @@ def test_words_stand_on_the_page_and_not_on_each_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", plot.PICTURES)
-def test_a_picture_is_told_to_those_who_do_not_see_it(name: str) -> None:
+def test_a_picture_has_a_description_for_screen_readers(name: str) -> None:
     root = ElementTree.fromstring(plot.PICTURES[name]())
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert title is not None and title.text

@@ -32,7 +32,7 @@ engine_of = functools.cache(new_engine)
 
 
 @functools.cache
-def witness_of(name: str) -> Callable[[str], list[int]]:
+def library_ids_of(name: str) -> Callable[[str], list[int]]:
     """The library's ids of BPE, the reference's of all others."""
     vocabulary = load(name)
     if not isinstance(vocabulary.model, Bpe):
@@ -52,9 +52,9 @@ def test_a_long_window_has_its_ids_wherever_it_lies(device, name, genome, window
     text = sequence[-window:]
     front = [sequence[:count] for count in (IN_FRONT if window < WINDOWS[-1] else IN_FRONT[-1:])]
     rows = [row for own in front for row in (own, text)]
-    wanted = {row: witness_of(name)(row) for row in {*rows}}
-    ids = [token_id for row in rows for token_id in wanted[row]]
-    ends = np.cumsum([0, *(len(wanted[row]) for row in rows)]).tolist()
+    expected = {row: library_ids_of(name)(row) for row in {*rows}}
+    ids = [token_id for row in rows for token_id in expected[row]]
+    ends = np.cumsum([0, *(len(expected[row]) for row in rows)]).tolist()
     batch = Batch(rows, options=PLAIN)
     encoded = engine.encode(vocabulary, batch)
     assert encoded.ids.tolist() == ids and encoded.offsets.tolist() == ends

@@ -308,7 +308,9 @@ def test_a_vocabulary_of_the_library_alone_needs_an_engine() -> None:
         discover(vocabulary)
 
 
-def test_a_rule_that_differs_from_its_witness_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rule_that_differs_from_the_tokenizer_is_not_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Wrong(CpuEngine):
         def encode(self, vocabulary: Vocabulary, batch: Batch) -> Any:
             encoded = super().encode(vocabulary, batch)

@@ -81,7 +81,7 @@ def test_copies_under_way_do_not_wait_for_each_other(staging):
         assert (targets[i] == sources[i]).all()
 
 
-def test_a_copy_that_nobody_waits_for_is_complete_when_it_is_forgotten(staging):
+def test_a_copy_without_waiters_is_complete_when_it_is_collected(staging):
     source = random_bytes(9 * PIECE_BYTES)
     target = np.zeros(len(source), np.uint8)
     held = sys.getrefcount(source), sys.getrefcount(target)
@@ -352,7 +352,7 @@ def test_a_child_of_fork_copies_without_its_parents_threads():
     run(FORK)
 
 
-def test_without_the_extensions_the_room_is_imported_and_their_use_says_what_to_install():
+def test_without_the_extensions_the_package_is_imported_and_their_use_says_what_to_install():
     program = (
         "import sys; sys.modules['gpu.host._copy_pool'] = None\n"
         "import gpu.engine, gpu.runtime.cuda_device, gpu.streaming\n"

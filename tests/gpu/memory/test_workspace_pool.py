@@ -105,7 +105,7 @@ def test_those_of_other_layouts_hold_the_largest_batch_of_their_size(workspaces,
 
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 @pytest.mark.parametrize("size", [300_000_000, (1 << 28) + 1, 1 << 29])
-def test_the_largest_ones_come_back_to_whoever_asks_for_such(workspaces, size, layout):
+def test_a_workspace_of_an_unusual_size_is_lent_again(workspaces, size, layout):
     """A size that no other batch has had: as large as the batch, or fitted."""
     for _ in range(6):
         taken = workspaces.try_take(size, 1, layout)

@@ -105,7 +105,7 @@ def test_stages_of_chunks_are_those_of_their_own_workspace(monkeypatch):
     assert counts["merge"] > 1
 
 
-def test_what_nobody_takes_is_bounded():
+def test_times_that_are_not_read_are_bounded():
     times = StageTimes(1)
     for _ in range(2000):
         clock = times.clock(EmulatedStream(EmulatedDevice()))

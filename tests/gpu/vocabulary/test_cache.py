@@ -92,7 +92,7 @@ def test_the_pinned_stay_until_they_are_unloaded() -> None:
     assert names(held) == "bc"
 
 
-def test_what_is_larger_than_the_budget_drives_nobody_out() -> None:
+def test_a_vocabulary_larger_than_the_budget_evicts_no_other() -> None:
     held = residents(1)
     held.load(A)
     with pytest.raises(OutOfMemory):
@@ -139,7 +139,7 @@ def test_one_that_is_idle_leaves_before_one_that_is_in_use() -> None:
         assert names(held) == "ad"
 
 
-def test_many_threads_make_one_resident_and_nobody_waits_for_another_vocabulary() -> None:
+def test_many_threads_upload_a_vocabulary_once_and_wait_for_no_other() -> None:
     gate, made = threading.Event(), []
 
     def slowly(wanted: Any, seed: int) -> DeviceTables:

@@ -300,7 +300,9 @@ def test_a_converted_vocabulary_gives_the_same_ids(capfdbinary: Capture, tmp_pat
     assert output(capfdbinary, "encode", "-v", str(ranks), *options, *text) == expected
 
 
-def test_convert_never_writes_over_a_file_unasked(capfdbinary: Capture, tmp_path: Path) -> None:
+def test_convert_never_overwrites_a_file_without_force(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text("precious")
     assert "is there already" in complaint(capfdbinary, "convert", "gpt2", str(path))

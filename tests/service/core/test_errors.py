@@ -149,7 +149,7 @@ def test_an_http_exception_keeps_its_status_and_headers():
     assert (b"allow", b"POST") in headers
 
 
-def test_what_nobody_foresaw_is_500_with_a_number_that_stands_in_the_log(caplog):
+def test_an_unexpected_error_is_500_with_a_number_that_is_in_the_log(caplog):
     parsed = document(ZeroDivisionError("secret"))
     assert (parsed["status"], parsed["code"]) == (500, "internal")
     number = parsed["detail"].rsplit(" ", 1)[1]
@@ -158,7 +158,7 @@ def test_what_nobody_foresaw_is_500_with_a_number_that_stands_in_the_log(caplog)
     assert "secret" not in parsed["detail"]
 
 
-def test_what_nobody_foresaw_is_answered_and_logged_once(caplog, monkeypatch):
+def test_an_unexpected_error_is_answered_and_logged_once(caplog, monkeypatch):
     """The server, which logs what an application raises, hears nothing of it."""
 
     async def scenario():

@@ -67,7 +67,7 @@ def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
     run(scenario)
 
 
-def test_a_stream_that_ends_early_lets_go_of_what_it_held():
+def test_a_stream_that_ends_early_releases_its_unsent_bytes():
     async def scenario():
         unsent = StreamBudget(9, 1000, 1000)
         reader = Reader()

@@ -131,7 +131,7 @@ def test_a_client_that_leaves_in_its_body_leaves_nothing_behind(loop, taken):
     run(scenario, loop)
 
 
-def test_what_has_come_at_once_is_received_in_turns(monkeypatch):
+def test_data_that_arrives_at_once_is_received_in_bounded_reads(monkeypatch):
     turns, full = [0], []
     updated = BodyReceiver.buffer_updated
 

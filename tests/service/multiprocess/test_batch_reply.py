@@ -82,7 +82,7 @@ def test_what_fails_refuses_the_batch():
     run(scenario)
 
 
-def test_a_batch_that_nobody_waits_for_any_more_is_over():
+def test_a_batch_without_waiters_ends():
     async def scenario():
         (waiting, waiting_link), (copying, copying_link) = make(lambda message: None), make(doubled)
         copying.set_result(result())

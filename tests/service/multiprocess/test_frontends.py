@@ -19,7 +19,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.apis.test_same_ids import APIS, CASES, House
+from tests.apis.test_same_ids import APIS, CASES, Clients
 from tests.support.data_files import ROOT
 from tests.support.server_process import (
     AT_ONCE_S,
@@ -141,7 +141,7 @@ def test_every_api_of_two_front_ends_gives_the_references_ids(server, name, text
             grpc.aio.insecure_channel(grpc_address) as channel,
         ):
             for api in APIS:
-                assert await api(House(client, channel), name, texts) == expected, api.__name__
+                assert await api(Clients(client, channel), name, texts) == expected, api.__name__
 
     run(scenario)
 

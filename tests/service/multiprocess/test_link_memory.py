@@ -241,7 +241,7 @@ def test_no_array_ends_behind_the_file():
     memory.close()
 
 
-def test_a_range_that_nobody_holds_is_lent_again():
+def test_a_range_without_views_is_lent_again():
     memory = LinkMemory(kept_bytes=0, file_bytes=1 << 20)
     other = PeerMemory(memory.path)
     ended: list[bool] = []

@@ -159,7 +159,7 @@ def test_a_text_on_which_the_engine_breaks_is_no_reason_not_to_have_it():
 
 
 class Counting(CpuEngine):
-    """The engine process', with what it was asked for."""
+    """The engine of the engine process, which keeps the names of its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,10 +180,10 @@ class Counting(CpuEngine):
 
 
 @contextlib.asynccontextmanager
-async def busy_house(
+async def service_with_local_encoder(
     folder: Path, **settings: Any
 ) -> AsyncIterator[tuple[EngineServer, FrontEnd, Counting]]:
-    """A service whose first front end has been asked for one vocabulary often enough."""
+    """Run a service whose first front end has loaded an encoder, after enough requests for it."""
     engine = Counting()
     made = {"inline_batch_bytes": INLINE_BYTES} | settings
     async with linked_service(folder, engine, **made) as (engine_server, (front, _)):
@@ -193,7 +193,7 @@ async def busy_house(
                 assert await ids_of(client, TEXT) == list(TEXT.encode())
             await until(lambda: not front.encoders._loading)
             if front.encoders.cost(digest) is not None:
-                await ids_of(client, TEXT)  # The engine process is told of the use.
+                await ids_of(client, TEXT)  # Reports the use to the engine process.
         del engine.calls[:]
         yield engine_server, front, engine
 
@@ -207,7 +207,10 @@ async def ids_of(client: Any, text: str) -> list[int]:
 
 def test_small_batches_stay_here_and_others_go_to_the_engine_process(tmp_path):
     async def scenario():
-        async with busy_house(tmp_path) as (_, front, engine), client_of(front) as client:
+        async with (
+            service_with_local_encoder(tmp_path) as (_, front, engine),
+            client_of(front) as client,
+        ):
             counts = front.service.metrics.counts
             before = counts()["warptok_batches_total"]
             assert await ids_of(client, TEXT) == list(TEXT.encode())
@@ -231,7 +234,10 @@ def test_small_batches_stay_here_and_others_go_to_the_engine_process(tmp_path):
 
 def test_a_batch_now_and_then_tells_the_engine_process_of_the_use(tmp_path, monkeypatch):
     async def scenario():
-        async with busy_house(tmp_path) as (_, front, engine), client_of(front) as client:
+        async with (
+            service_with_local_encoder(tmp_path) as (_, front, engine),
+            client_of(front) as client,
+        ):
             front.encoders._report_due.clear()
             for _ in range(3):
                 await ids_of(client, TEXT)
@@ -243,7 +249,7 @@ def test_a_batch_now_and_then_tells_the_engine_process_of_the_use(tmp_path, monk
 def test_small_batches_are_answered_while_there_is_no_engine_process(tmp_path):
     async def scenario():
         async with (
-            busy_house(tmp_path) as (engine_server, front, engine),
+            service_with_local_encoder(tmp_path) as (engine_server, front, engine),
             client_of(front) as client,
         ):
             front.encoders._report_due.clear()
@@ -260,7 +266,10 @@ def test_small_batches_are_answered_while_there_is_no_engine_process(tmp_path):
 
 def test_a_vocabulary_that_was_slow_once_is_tried_again(tmp_path):
     async def scenario():
-        async with busy_house(tmp_path) as (_, front, engine), client_of(front) as client:
+        async with (
+            service_with_local_encoder(tmp_path) as (_, front, engine),
+            client_of(front) as client,
+        ):
             kind = CostKey(front.replica.entries[V].vocabulary.digest, "encode")
             front.batcher.runner.costs.forget(kind)
             front.batcher.runner.costs.assume(kind, 1.0)
@@ -278,7 +287,7 @@ def test_a_vocabulary_that_was_slow_once_is_tried_again(tmp_path):
 def test_nothing_stays_here_where_the_operator_wants_it_elsewhere(tmp_path, settings):
     async def scenario():
         async with (
-            busy_house(tmp_path, **settings) as (_, front, engine),
+            service_with_local_encoder(tmp_path, **settings) as (_, front, engine),
             client_of(front) as client,
         ):
             await ids_of(client, TEXT)
@@ -290,7 +299,7 @@ def test_nothing_stays_here_where_the_operator_wants_it_elsewhere(tmp_path, sett
 
 def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
     async def scenario():
-        async with busy_house(tmp_path) as (engine_server, front, _):
+        async with service_with_local_encoder(tmp_path) as (engine_server, front, _):
             digest = front.replica.entries[V].vocabulary.digest
             assert front.encoders.cost(digest) is not None
             engine_server.service.get_host().registry.unload(V)
@@ -301,9 +310,9 @@ def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
     run(scenario)
 
 
-def test_nothing_is_left_at_the_end(tmp_path):
+def test_the_encoders_are_closed_at_the_end(tmp_path):
     async def scenario():
-        async with busy_house(tmp_path) as (_, front, _):
+        async with service_with_local_encoder(tmp_path) as (_, front, _):
             assert front.encoders.engine.holdings()
         assert front.encoders.engine.holdings() == {}
 

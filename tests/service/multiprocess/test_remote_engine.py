@@ -108,7 +108,7 @@ def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
     run(scenario)
 
 
-def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
+def test_abandoned_work_is_cancelled_in_the_engine_process(tmp_path):
     async def scenario():
         engine = FakeEngine()
         async with linked_service(tmp_path, engine) as (engine_server, (front, _)):

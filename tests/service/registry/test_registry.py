@@ -210,9 +210,7 @@ def test_a_damaged_chat_template_is_not_used(tmp_path, caplog):
 @pytest.mark.parametrize(
     "number, refusal", [(errno.ENOSPC, NoSpace), (errno.EROFS, StoreFailed)], ids=["full", "fails"]
 )
-def test_a_disk_that_takes_nothing_refuses_and_leaves_all_as_it_was(
-    tmp_path, monkeypatch, number, refusal
-):
+def test_a_full_disk_refuses_an_upload_and_changes_nothing(tmp_path, monkeypatch, number, refusal):
     old, new = TokenizerConfig({"a": 1}), TokenizerConfig({"a": 2})
     registry = make(store_dir=tmp_path)
     registry.put("mine", FIRST, replace=False, config=old)

@@ -190,7 +190,7 @@ def test_white_space_is_no_part_of_a_sequence(
         (gzip.compress(gzip.compress(FASTA, mtime=0), mtime=0), "packed by gzip twice"),
     ],
 )
-def test_sequences_are_not_taken_for_text(tmp_path: Path, content: bytes, message: str) -> None:
+def test_sequences_are_not_read_as_text(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.fa.gz"
     path.write_bytes(content)
     with pytest.raises(BadRecords, match=rf"x\.fa\.gz: {message}"):

@@ -66,7 +66,7 @@ def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stop
     run(scenario)
 
 
-def test_what_nobody_foresaw_of_one_vocabulary_does_not_keep_the_service_from_being_ready(caplog):
+def test_an_unexpected_error_of_one_vocabulary_does_not_keep_the_service_from_being_ready(caplog):
     async def scenario():
         async with serving(FakeEngine(), preload="none") as (client, service):
             known = service.registry.known

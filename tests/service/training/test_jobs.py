@@ -96,7 +96,7 @@ async def reaches(client: httpx.AsyncClient, job: str, *states: str, progress: f
 
 
 @contextlib.asynccontextmanager
-async def house(**settings: object) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(**settings: object) -> AsyncIterator[httpx.AsyncClient]:
     async with serving(FakeEngine(), **settings) as (client, _):
         yield client
 
@@ -123,7 +123,7 @@ def test_a_worker_learns_what_training_gives(inputs, fields, tmp_path, capfd, mo
     options = TrainingParameters(vocabulary="x", **fields).options()
     bank = MotifBank.of(MOTIFS.decode().split()) if "motifs" in inputs else None
     expected = train(Corpus.of(rows), options, motifs=bank)
-    assert told(tmp_path, capfd, inputs, **fields)["metrics"]["ending"] == expected.ending
+    assert last_event(tmp_path, capfd, inputs, **fields)["metrics"]["ending"] == expected.ending
     assert read_canonical(Path("vocabulary").read_bytes()) == expected.vocabulary
 
 
@@ -131,7 +131,7 @@ def test_what_is_learnt_from_several_files_can_be_used(monkeypatch):
     use(monkeypatch, REAL)
 
     async def scenario():
-        async with house() as client:
+        async with open_client() as client:
             parts = [("corpus", (name, data)) for name, data in (("b", b"ACGT\n"), ("a", FASTA))]
             fields = {"parameters": json.dumps({"vocabulary": "mine", "min_frequency": 1})}
             answer = await client.post(JOBS, files=parts, data=fields)
@@ -165,8 +165,8 @@ def record(folder: Path, inputs: dict[str, bytes], **fields: object) -> None:
     (folder / "job.json").write_text(job.model_dump_json())
 
 
-def told(folder: Path, capfd, inputs: dict[str, bytes], **fields: object) -> dict:
-    """What a worker says last of a job with these inputs; in this process."""
+def last_event(folder: Path, capfd, inputs: dict[str, bytes], **fields: object) -> dict:
+    """Run a job with these inputs in this process; return the last event of its worker."""
     record(folder, inputs, **fields)
     training_worker.run(lambda: False, 4000)
     return json.loads(capfd.readouterr().out.splitlines()[-1])
@@ -189,7 +189,7 @@ def test_wrong_inputs_fail_with_their_places(
     inputs, fields, code, words, tmp_path, capfd, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    error = told(tmp_path, capfd, inputs, **fields)["error"]
+    error = last_event(tmp_path, capfd, inputs, **fields)["error"]
     assert error["code"] == code
     assert words in f"{error['where'] if 'where' in error else ''}: {error['detail']}"
     assert str(tmp_path) not in json.dumps(error)
@@ -241,7 +241,7 @@ def test_a_failed_worker_reports_its_error_without_the_input(failure, tmp_path, 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("vocabularies.training.train.train", fail)
-    error = told(tmp_path, capfd, {})["error"]
+    error = last_event(tmp_path, capfd, {})["error"]
     codes = {MemoryError: "out_of_memory", OSError: "os_error", KeyError: "internal"}
     assert error["code"] == codes[type(failure)]
     assert "ACGT" not in error["detail"]
@@ -271,7 +271,7 @@ REFUSED = [
 def test_what_is_wrong_at_once_is_refused_with_its_place_and_leaves_nothing(tmp_path):
     async def scenario():
         limits = {"max_corpus_bytes": 4000, "max_vocabulary_bytes": 3000}
-        async with house(store_dir=tmp_path, **limits) as client:
+        async with open_client(store_dir=tmp_path, **limits) as client:
             for parts, data, status, where in REFUSED:
                 answer = await client.post(JOBS, files=parts, data=data)
                 assert (answer.status_code, answer.json()["where"]) == (status, where), answer.text
@@ -304,7 +304,7 @@ def test_bodies_that_are_no_forms_are_refused():
     ]
 
     async def scenario():
-        async with house() as client:
+        async with open_client() as client:
             for headers, body, status in bodies:
                 answer = await client.post(JOBS, content=body, headers=headers)
                 assert answer.status_code == status, (headers, body, answer.text)
@@ -317,7 +317,7 @@ def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_lea
     said = []
 
     async def scenario():
-        async with house() as client:
+        async with open_client() as client:
             for name in ("mine", "faulty"):
                 job = await reaches(client, await create(client, name), "finished")
                 said.append([job["metrics"][key] for key in ("device", "device_selftest")])
@@ -336,7 +336,7 @@ def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_lea
 
 def test_a_name_in_use_or_of_another_job_is_refused(worker):
     async def scenario():
-        async with house() as client:
+        async with open_client() as client:
             await reaches(client, await create(client, "mine"), "finished")
             slow = await create(client, "slow")
             for name in ("mine", "slow"):
@@ -350,7 +350,7 @@ def test_a_name_in_use_or_of_another_job_is_refused(worker):
 
 def test_the_queue_is_bounded_and_jobs_run_in_order_one_at_a_time(worker):
     async def scenario():
-        async with house(max_training_jobs=3) as client:
+        async with open_client(max_training_jobs=3) as client:
             made = [await create(client, name) for name in ("slow", "second", "third")]
             await reaches(client, made[0], "running", progress=0.5)
             answer = await client.post(JOBS, files=files(), data={"vocabulary": "fourth"})
@@ -372,7 +372,7 @@ def test_the_queue_is_bounded_and_jobs_run_in_order_one_at_a_time(worker):
 
 def test_a_folder_that_cannot_be_made_takes_no_jobs_place(worker, tmp_path):
     async def scenario():
-        async with house(max_training_jobs=1, store_dir=tmp_path) as client:
+        async with open_client(max_training_jobs=1, store_dir=tmp_path) as client:
             (tmp_path / "training").write_bytes(b"no folder")
             for _ in range(3):
                 answer = await client.post(JOBS, files=files(), data={"vocabulary": "mine"})
@@ -394,11 +394,11 @@ def gauges(text: str) -> dict[str, float]:
 
 def test_a_job_outlives_the_service_and_goes_on(worker, tmp_path):
     async def scenario():
-        async with house(store_dir=tmp_path) as client:
+        async with open_client(store_dir=tmp_path) as client:
             slow = await create(client, "slow")
             waiting = await create(client, "waiting")
             await reaches(client, slow, "running", progress=0.5)
-        async with house(store_dir=tmp_path) as client:
+        async with open_client(store_dir=tmp_path) as client:
             await reaches(client, waiting, "finished")
             job = (await client.get(f"{JOBS}/{slow}")).json()
             assert (job["state"], job["error"]["code"]) == ("interrupted", "service_ended")
@@ -407,7 +407,7 @@ def test_a_job_outlives_the_service_and_goes_on(worker, tmp_path):
             assert (await client.post(f"{JOBS}/{slow}/resume")).status_code == 202
             assert (await reaches(client, slow, "finished"))["error"] is None
         assert [path.name for path in (tmp_path / "training" / slow).iterdir()] == ["job.json"]
-        async with house(store_dir=tmp_path) as client:
+        async with open_client(store_dir=tmp_path) as client:
             assert (await client.get(f"{JOBS}/{slow}")).json()["state"] == "finished"
 
     run(scenario)
@@ -415,7 +415,7 @@ def test_a_job_outlives_the_service_and_goes_on(worker, tmp_path):
 
 def test_a_job_that_hears_nothing_is_ended_with_the_service(worker, tmp_path):
     async def scenario():
-        async with house(store_dir=tmp_path, drain_timeout_s=0.2) as client:
+        async with open_client(store_dir=tmp_path, drain_timeout_s=0.2) as client:
             deaf = await create(client, "deaf")
             await reaches(client, deaf, "running", progress=0.5)
         record = json.loads((tmp_path / "training" / deaf / "job.json").read_bytes())
@@ -426,7 +426,7 @@ def test_a_job_that_hears_nothing_is_ended_with_the_service(worker, tmp_path):
 
 def test_a_process_that_ends_is_reported_and_the_next_job_runs(worker):
     async def scenario():
-        async with house() as client:
+        async with open_client() as client:
             made = [await create(client, name) for name in ("dies", "quits", "wrong", "good")]
             states = [
                 await reaches(client, job, "interrupted", "failed", "finished") for job in made
@@ -445,7 +445,7 @@ def test_a_process_that_ends_is_reported_and_the_next_job_runs(worker):
 
 def test_a_learnt_vocabulary_is_kept_if_its_name_is_in_use_by_then(worker, monkeypatch):
     async def scenario():
-        async with house() as client:
+        async with open_client() as client:
             slow = await create(client, "slow")
             mine = await create(client, "mine")
             vocabulary = canonical.to_bytes(
@@ -512,7 +512,7 @@ def test_training_needs_its_scope_and_replacing_another_one(worker, tmp_path):
     keys["both"] = api_keys.add_key(path, "both", ("train", "manage"))
 
     async def scenario():
-        async with house(api_keys_file=path) as client:
+        async with open_client(api_keys_file=path) as client:
 
             async def post(key: str, **fields: str) -> int:
                 headers = {"x-api-key": keys[key]}
@@ -525,7 +525,7 @@ def test_training_needs_its_scope_and_replacing_another_one(worker, tmp_path):
             assert await post("train", replace="true") == 403
             assert await post("both", replace="true") == 202
             assert await post("train", vocabulary="other") == 202
-        async with house(host="0.0.0.0") as client:
+        async with open_client(host="0.0.0.0") as client:
             answer = await client.post(JOBS, files=files(), data={"vocabulary": "mine"})
             assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 

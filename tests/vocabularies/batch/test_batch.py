@@ -56,7 +56,7 @@ def test_a_batch_that_is_clearly_small_or_large_is_not_joined():
 @pytest.mark.parametrize(
     ("num_texts", "length"), [(0, 0), (1, 0), (300, 3), (300, 90), (70, 70_000), (3, 1 << 21)]
 )
-def test_texts_are_joined_as_one_by_one_whatever_their_lengths(letters, num_texts, length):
+def test_joined_texts_equal_single_ones_for_any_lengths(letters, num_texts, length):
     chance = np.random.default_rng(length)
     sizes = chance.integers(0, 2 * length + 1, num_texts).tolist()
     texts = [(letters * (size // 2 + 1))[:size] for size in sizes]

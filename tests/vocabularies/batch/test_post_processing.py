@@ -25,7 +25,7 @@ REFUSED = RowError("refused", "for the test")
 
 
 def content_of(rows: list[list[int]], with_spans: bool, errors: dict[int, RowError]) -> Content:
-    """Ids 100, 101 ...; the span of an id is (id, id + 1)."""
+    """Make content with ids 100, 101 ...; the span of an id is (id, id + 1)."""
     ids = np.array([i for row in rows for i in row], np.int32)
     spans = np.stack([ids, ids + 1], axis=1).astype(np.int64) if with_spans else None
     return Content(ids, np.cumsum([0, *map(len, rows)]), spans, errors)

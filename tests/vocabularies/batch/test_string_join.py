@@ -86,7 +86,7 @@ def test_many_bytes_go_where_the_caller_says(built):
     assert join_texts(texts, lambda _: None, built)[0].tobytes() == asked[0].tobytes()
 
 
-def test_a_batch_is_joined_once_where_it_is_told(built, monkeypatch):
+def test_a_batch_is_joined_once_in_the_callers_memory(built, monkeypatch):
     monkeypatch.setattr(join_texts, "__defaults__", (None, built, None))
     batch, memory = Batch(["ACGT" * LARGE_BYTES]), np.empty(4 * LARGE_BYTES, np.uint8)
     batch.join_in(lambda _: memory)
@@ -96,7 +96,7 @@ def test_a_batch_is_joined_once_where_it_is_told(built, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_texts_are_held_and_measured_at_once(built, kind):
+def test_hold_keeps_and_measures_texts_in_one_pass(built, kind):
     texts = kind(["ab", "", "naïve", "北京" * 400, "c"] * 20)
     offsets, own = np.zeros(101, np.int64), np.zeros(101, np.int64)
     held = built.hold(texts, offsets)

@@ -81,7 +81,7 @@ def test_archives_and_pickles_are_refused_by_their_first_bytes(kind, data, name)
         ({"a": 0, "b": 1, "▁": 2, "▁a": 3, "ab": 4}, "is not in GPT-2's byte alphabet"),
     ],
 )
-def test_bpe_that_is_not_byte_level_is_not_taken_for_it(vocab, message):
+def test_bpe_that_is_not_byte_level_is_not_read_as_it(vocab, message):
     merges = b"a b</w>\n" if "ab</w>" in vocab else "▁ a\na b\n".encode()
     [(where, reason)] = findings({"vocab.json": encoded(vocab), "merges.txt": merges})
     assert where == "vocab.json"
@@ -461,7 +461,7 @@ def test_other_formats_name_their_faults(files, where, message):
     assert message in reason
 
 
-def test_a_list_that_is_none_is_told_what_it_was_taken_for():
+def test_the_error_of_a_wrong_list_says_what_it_was_read_as():
     *_, (where, message) = findings({"vocab.json": encoded(WORDS)})
     assert where == "files" and message.startswith("read as vocab.json")
     *_, (where, message) = findings({"unknown.bin": b"some text\nof no format\n"})

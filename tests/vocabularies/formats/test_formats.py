@@ -37,7 +37,7 @@ LISTS = (DNABERT1_3MER, DNABERT1_6MER, NT_V1, NT_V2, HYENADNA, MTDNA6)
 
 @functools.cache
 def real(path: str) -> Vocabulary:
-    """The vocabulary of a data file, its format found from the content."""
+    """Read the vocabulary of a data file, its format detected from the content."""
     return read_vocabulary({"upload": data_bytes(path)})
 
 
@@ -212,7 +212,7 @@ def test_the_format_is_found_by_content_where_the_name_says_nothing():
         ),
     ],
 )
-def test_what_no_model_of_ours_says_exactly_is_left_to_the_library(fields, reason):
+def test_files_that_no_model_represents_exactly_become_upstream(fields, reason):
     content = document(ABC["model"]["vocab"], ABC["model"]["merges"], **fields)
     content["truncation"] = {"max_length": 2, "strategy": "LongestFirst", "stride": 0}
     vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
@@ -246,7 +246,7 @@ def test_what_no_model_of_ours_says_exactly_is_left_to_the_library(fields, reaso
         ),
     ],
 )
-def test_models_that_are_not_bpe_are_left_to_the_library(model, tokens):
+def test_models_that_are_not_bpe_become_upstream(model, tokens):
     content = document({}, []) | {"model": model}
     vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
     assert isinstance(vocabulary.model, Upstream)

@@ -39,7 +39,7 @@ CASES = [*TEXTS, *SEQUENCES, *RUNS]
 
 @functools.cache
 def real(path: str) -> Vocabulary:
-    """The vocabulary of a data file, its format found from the content."""
+    """Read the vocabulary of a data file, its format detected from the content."""
     return read_vocabulary({"upload": data_bytes(path)})
 
 
@@ -74,7 +74,7 @@ def test_both_libraries_give_the_same_ids_for_a_list_with_holes():
     assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
 
 
-def test_gpt2_has_one_digest_whatever_files_it_comes_in():
+def test_gpt2_has_one_digest_in_all_formats():
     names = ("vocab.json", "merges.txt")
     pair = {name: data_bytes(f"vocab/gpt2/{name}") for name in names}
     vocabulary = read_vocabulary(pair)

@@ -23,7 +23,7 @@ CONTROL = ["<unk>", "<s>", "</s>", "[INST]"]
 
 
 def tekken(**fields: Any) -> dict[str, Any]:
-    """A file with room for 6 control tokens and all tokens but the last."""
+    """Make a file of 6 control tokens and all tokens but the last."""
     words = [
         {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
         for rank, token in enumerate(TOKENS)

@@ -27,7 +27,7 @@ def pairs(spans: Spans) -> list[tuple[int, int]]:
 
 
 def every_occurrence(bank: MotifBank, rows: list[str]) -> list[tuple[int, int, int]]:
-    """The definition: each motif at each place of each row."""
+    """Find all occurrences by definition: each motif at each place of each row."""
     found, begin = [], 0
     for row in rows:
         for i, motif in enumerate(bank.sequences):
@@ -57,7 +57,7 @@ def test_overlapping_nested_and_across_sequences():
 
 
 @given(BANKS, ROWS, st.integers(1, 7))
-def test_spans_equal_the_definition_whatever_the_chunks(sequences, rows, chunk_bytes):
+def test_spans_equal_the_definition_for_any_chunks(sequences, rows, chunk_bytes):
     bank = MotifBank.of(sequences)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(motifs_module, "CHUNK_BYTES", chunk_bytes)

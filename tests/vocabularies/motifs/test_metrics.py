@@ -26,7 +26,7 @@ BANKS = st.lists(st.text("ACG", min_size=2, max_size=5), min_size=1, max_size=4)
 
 
 def tokens_of(rows: list[str], vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Begins and ends in the joined corpus."""
+    """Return the tokens' begins and ends in the joined corpus."""
     found, begin = [], 0
     for row in rows:
         found += [(begin + b, begin + e) for b, e in encode(vocabulary, row).spans]
@@ -44,7 +44,7 @@ def pairs(spans: Spans) -> list[tuple[int, int]]:
 
 
 def whole_in(span: tuple[int, int], tokens: list[tuple[int, int]], k: int) -> bool:
-    """Definition 3.1: the instance lies inside at most k tokens in a row without a gap."""
+    """Whether an instance lies inside at most k tokens in a row without a gap (Definition 3.1)."""
     for i, n in product(range(len(tokens)), range(1, k + 1)):
         chain = tokens[i : i + n]
         if any(a[1] != b[0] for a, b in pairwise(chain)):
@@ -130,7 +130,7 @@ def test_k_mers_that_overlap():
 
 
 def prefixes(rows: list[str], options: TrainingOptions, bank: MotifBank | None) -> list[Vocabulary]:
-    """The vocabulary after no merge, after one, and so on."""
+    """Yield the vocabulary after no merge, after one, and so on."""
     found = []
     for number in range(100):
         asked = iter(range(number))
@@ -147,7 +147,7 @@ def prefixes(rows: list[str], options: TrainingOptions, bank: MotifBank | None) 
 
 
 @given(ROWS.filter(any), BANKS, st.sampled_from(["global", "span_preserving"]), st.data())
-def test_distortion_by_its_definition_never_rises_whatever_the_weights(rows, bank, rule, data):
+def test_distortion_by_its_definition_never_rises_for_any_weights(rows, bank, rule, data):
     """True, and trivially so: tokens only grow. Every BPE has it, with any lambda and mu."""
     weights = {} if rule == "span_preserving" else {"motif_weight": 2.5, "penalty_weight": 0.5}
     options = TrainingOptions(14, merge_rule=rule, alphabet="ACG", merge_harmful=True, **weights)

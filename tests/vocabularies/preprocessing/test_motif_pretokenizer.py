@@ -59,7 +59,7 @@ def test_a_cut_is_that_of_the_longest_alternative_first(motifs, text):
     assert not any(m in piece for piece in cut if piece not in motifs for m in motifs)
 
 
-def test_a_motif_is_one_token_whatever_the_merges_give():
+def test_a_motif_is_one_token_for_any_merges():
     assert SEEDS.tokens[5:] == (b"T", b"AC", b"ACG", b"GT")
     row = encode(SEEDS, "TACGTTACT", EncodeOptions(spans=True, add_special_tokens=False))
     assert [SEEDS.tokens[i] for i in row.ids] == [b"T", b"ACG", b"T", b"T", b"AC", b"T"]
@@ -210,7 +210,7 @@ def test_a_regex_is_read_only_where_the_longest_is_tried_first():
         ({"behavior": "Removed"}, "no pretokenizer of ours means this"),
     ],
 )
-def test_a_split_at_what_are_no_motifs_is_left_to_the_library(changes, reason):
+def test_a_split_step_that_is_not_motifs_becomes_upstream(changes, reason):
     document = json.loads(tokenizer_json(SEEDS))
     split = document["pre_tokenizer"]
     split["pattern"] = {"Regex": changes.get("pattern", split["pattern"]["Regex"])}

@@ -48,18 +48,18 @@ ALPHABET = [*"aeoAEO \nd\u0130\u03a3\u4e2d", *HANGUL, *MARKS, *MARKS, *SMALL, *N
 
 
 # One for each normalizer, which is kept so that its id() stays its own.
-_WITNESSES: dict[int, tuple[Any, Tokenizer]] = {}
+_TOKENIZERS: dict[int, tuple[Any, Tokenizer]] = {}
 
 
 def theirs(normalizer: Any, text: str) -> ours.Aligned:
-    """The text as tokenizers normalizes it, and where each character came from."""
-    if id(normalizer) not in _WITNESSES:
-        witness = Tokenizer(models.WordLevel({"\x00": 0}, unk_token="\x00"))
-        witness.normalizer = normalizer
-        witness.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        _WITNESSES[id(normalizer)] = normalizer, witness
+    """Normalize a text by tokenizers; return it and where each character came from."""
+    if id(normalizer) not in _TOKENIZERS:
+        tokenizer = Tokenizer(models.WordLevel({"\x00": 0}, unk_token="\x00"))
+        tokenizer.normalizer = normalizer
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        _TOKENIZERS[id(normalizer)] = normalizer, tokenizer
     normalized = normalizer.normalize_str(text)
-    offsets = _WITNESSES[id(normalizer)][1].encode(text, add_special_tokens=False).offsets
+    offsets = _TOKENIZERS[id(normalizer)][1].encode(text, add_special_tokens=False).offsets
     assert len(offsets) == len(normalized)
     return normalized, offsets
 
@@ -132,8 +132,8 @@ def test_nasty_texts(text: str) -> None:
     assert lowercase(text) == theirs(LOWERCASE, text)
     assert strip(text) == theirs(STRIP, text)
     assert replace(text, "a", "xé") == theirs(normalizers.Replace("a", "xé"), text)
-    witness = normalizers.Replace(Regex("N{10,}"), "-")
-    assert replace_regex(text, "N{10,}", "-") == theirs(witness, text)
+    normalizer = normalizers.Replace(Regex("N{10,}"), "-")
+    assert replace_regex(text, "N{10,}", "-") == theirs(normalizer, text)
 
 
 def test_hand_written_examples() -> None:
@@ -152,11 +152,11 @@ def test_hand_written_examples() -> None:
 @pytest.mark.parametrize("pattern", ["a", "aa", " ", "aba", ".", "é", "a b", "\n", "[a]", "\\s"])
 @pytest.mark.parametrize("content", ["", "-", "éx", "aa", "\\1"])
 def test_replace_is_literal(pattern: str, content: str) -> None:
-    witness = normalizers.Replace(pattern, content)
+    normalizer = normalizers.Replace(pattern, content)
     for length in range(6):
         for letters in itertools.product("ab é.\n[" if length < 4 else "ab ", repeat=length):
             text = "".join(letters)
-            assert replace(text, pattern, content) == theirs(witness, text)
+            assert replace(text, pattern, content) == theirs(normalizer, text)
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,11 @@ def test_replace_regex_is_that_of_the_library(pattern: str) -> None:
         ours.compile_replacement(pattern)
     except ValueError:
         pytest.fail(f"{pattern} is refused")
-    witness = normalizers.Replace(Regex(pattern), "-é")
+    normalizer = normalizers.Replace(Regex(pattern), "-é")
     texts = [*TEXTS, *SEQUENCES, "a\u200db\xb2c_\x85", "a.]-^b 0F"]
     texts += map("".join, itertools.product("ab \n.", repeat=4))
     for text in texts:
-        assert replace_regex(text, pattern, "-é") == theirs(witness, text), ascii(text)
+        assert replace_regex(text, pattern, "-é") == theirs(normalizer, text), ascii(text)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ STEPS = {
 @pytest.mark.parametrize("steps", list(itertools.permutations(STEPS, 3)))
 def test_steps_one_after_the_other(steps: tuple[Normalizer, ...]) -> None:
     source = random.Random(str(steps))
-    witness = normalizers.Sequence([STEPS[step] for step in steps])
+    normalizer = normalizers.Sequence([STEPS[step] for step in steps])
     alphabet = [
         "a",
         " ",
@@ -239,7 +239,7 @@ def test_steps_one_after_the_other(steps: tuple[Normalizer, ...]) -> None:
     ]
     for _ in range(15):
         text = "".join(source.choices(alphabet, k=source.randrange(20)))
-        assert normalize(text, steps) == theirs(witness, text), ascii(text)
+        assert normalize(text, steps) == theirs(normalizer, text), ascii(text)
 
 
 def test_no_steps_change_nothing() -> None:
@@ -249,10 +249,12 @@ def test_no_steps_change_nothing() -> None:
 def test_steps_of_a_real_file() -> None:
     steps = data_json("dna_vocab/gena_lm_t2t_32k/tokenizer.json")["normalizer"]["normalizers"]
     assert [step["type"] for step in steps] == ["Strip", "Replace"]
-    witness = normalizers.Sequence([normalizers.Strip(), normalizers.Replace(Regex("N{10,}"), "-")])
+    normalizer = normalizers.Sequence(
+        [normalizers.Strip(), normalizers.Replace(Regex("N{10,}"), "-")]
+    )
     rule = (Normalizer("strip"), Normalizer("replace_regex", steps[1]["pattern"]["Regex"], "-"))
     for text in [*SEQUENCES, " ACGT" + "N" * 25 + "AC\n"]:
-        assert normalize(text, rule) == theirs(witness, text)
+        assert normalize(text, rule) == theirs(normalizer, text)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ FILES = [
 
 @functools.cache
 def from_json(pre_tokenizer: str) -> Any:
-    """tokenizers' own reading of a "pre_tokenizer" object."""
+    """Let tokenizers read a "pre_tokenizer" object."""
     model = {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}
     return Tokenizer.from_str(
         json.dumps({"model": model, "pre_tokenizer": json.loads(pre_tokenizer), "added_tokens": []})
@@ -85,13 +85,13 @@ def from_json(pre_tokenizer: str) -> Any:
 
 
 def hf_spans(name: str, text: str) -> Spans:
-    """What tokenizers makes of a rule's `hf_json`."""
-    witness = from_json(json.dumps(find_pretokenizer(name).hf_json))
-    return [span for _, span in witness.pre_tokenize_str(text)]
+    """Split a text by tokenizers with a rule's `hf_json`."""
+    theirs = from_json(json.dumps(find_pretokenizer(name).hf_json))
+    return [span for _, span in theirs.pre_tokenize_str(text)]
 
 
 def tiktoken_pieces(pattern: str, texts: Iterable[str]) -> Iterator[list[bytes]]:
-    """The pieces of short texts: every substring is a token, so tiktoken's piece is one id."""
+    """Split a short text by tiktoken: every substring is a token, so each piece is one id."""
     texts = list(texts)
     ranks = {bytes([byte]): byte for byte in range(256)}
     for text in texts:
@@ -104,7 +104,7 @@ def tiktoken_pieces(pattern: str, texts: Iterable[str]) -> Iterator[list[bytes]]
 
 
 def assert_tiktoken_cuts_alike(name: str, *texts: str) -> None:
-    """For long texts: each of our pieces is a token, so tiktoken must answer with its id."""
+    """Compare a long text with tiktoken: our pieces are its tokens, so each must be one id."""
     ours = [[text[a:b].encode() for a, b in pretokenize(name, text)] for text in texts]
     ranks = {bytes([byte]): byte for byte in range(256)}
     for piece in itertools.chain(*ours):
@@ -117,7 +117,7 @@ def assert_tiktoken_cuts_alike(name: str, *texts: str) -> None:
 
 
 def assert_engines_agree(name: str, texts: Iterable[str]) -> None:
-    """Equal borders, text by text, with every engine that knows the rule."""
+    """Check that every engine that knows the rule splits each text at the same borders."""
     texts = list(texts)
     ours = [pretokenize(name, text) for text in texts]
     rule = find_pretokenizer(name)
@@ -131,7 +131,7 @@ def assert_engines_agree(name: str, texts: Iterable[str]) -> None:
 
 
 def every_tuple_once(alphabet: str, length: int) -> str:
-    """De Bruijn's sequence: every tuple of characters stands somewhere in it."""
+    """Make a De Bruijn sequence, which holds every tuple of characters."""
     word, digits = [0] * (len(alphabet) * length), list[int]()
 
     def extend(t: int, p: int) -> None:
@@ -150,7 +150,7 @@ def every_tuple_once(alphabet: str, length: int) -> str:
 
 @functools.cache
 def class_border_characters() -> list[str]:
-    """Characters on either side of every place where some class begins or ends."""
+    """Return the characters on both sides of every place where a class begins or ends."""
     found = set()
     for name in CLASSES:
         mask = class_mask(name, "rust")
@@ -163,7 +163,7 @@ def class_border_characters() -> list[str]:
 
 
 def engine_members(engine: str, pattern: str) -> NDArray[np.uint32]:
-    """The code points that an engine's regex matches, each as a text of one character."""
+    """Return the code points that an engine's regex matches, each as a text of one character."""
     if engine == "rust":
         ranks = {bytes([byte]): byte for byte in range(256)}
         encoding = tiktoken.Encoding("t", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
@@ -386,13 +386,13 @@ def test_other_spellings_mean_the_same(name: str, spelling: str) -> None:
 
 
 def split_step(pattern: str) -> dict[str, Any]:
-    """A Split as tokenizer.json files have it."""
+    """Make a Split step as in tokenizer.json files."""
     pattern_json = {"Regex": pattern}
     return {"type": "Split", "pattern": pattern_json, "behavior": "Isolated", "invert": False}
 
 
 def sequence(*steps: dict[str, Any], **byte_level: Any) -> dict[str, Any]:
-    """Steps and a ByteLevel that cuts no more."""
+    """Make a Sequence of steps and a ByteLevel that does not split."""
     last = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False, **byte_level}
     return {"type": "Sequence", "pretokenizers": [*steps, last]}
 
@@ -404,7 +404,7 @@ def test_sets_may_be_spelled_in_any_order_and_line_breaks_as_themselves() -> Non
     assert recognize_tiktoken_pattern(spelled) == "llama3"
 
 
-def test_byte_level_forms_are_told_apart() -> None:
+def test_byte_level_forms_are_distinguished() -> None:
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
     assert recognize_hf_json(byte_level) == "gpt2"
     assert recognize_hf_json(byte_level | {"use_regex": True}) == "gpt2"

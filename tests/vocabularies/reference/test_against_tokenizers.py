@@ -1,4 +1,4 @@
-"""The oracle against the `tokenizers` library on random small vocabularies: ids and offsets."""
+"""The reference against the `tokenizers` library on random small vocabularies: ids and offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Spans = list[tuple[int, int]]
 
 @st.composite
 def trained(draw: st.DrawFn, byte_level: bool) -> tuple[list[bytes], Pairs]:
-    """First symbols (perhaps not all that texts hold) and random merges of them."""
+    """Draw first symbols, perhaps not all that texts hold, and random merges of them."""
     letters = draw(st.lists(st.sampled_from(LETTERS), min_size=2, max_size=4, unique=True))
     encoded = [letter.encode() for letter in letters]
     if byte_level:
@@ -44,7 +44,7 @@ def trained(draw: st.DrawFn, byte_level: bool) -> tuple[list[bytes], Pairs]:
 def hugging_face(
     vocabulary: Vocabulary, fuse_unknown: bool, normalizer: dict[str, Any] | None = None
 ) -> Tokenizer:
-    """A tokenizer.json of the same BPE, written here and not by `formats`."""
+    """Write a tokenizer.json of the same BPE, without `formats`."""
     model = vocabulary.model
     assert isinstance(model, Bpe)
 
@@ -91,7 +91,7 @@ def hugging_face(
 
 
 def in_characters(text: str, spans: Spans) -> Spans:
-    """Byte spans as `tokenizers` counts: whole characters that hold the bytes."""
+    """Convert byte spans to those of `tokenizers`: the whole characters that hold the bytes."""
     character = [i for i, c in enumerate(text) for _ in c.encode()]
     return [(character[a], character[b - 1] + 1) if b > a else (a, b) for a, b in spans]
 
@@ -167,7 +167,7 @@ NORMALIZERS: dict[str, tuple[Normalizer, dict[str, Any]]] = {
 
 @st.composite
 def special_tokens(draw: st.DrawFn, alphabet: list[bytes]) -> tuple[SpecialToken, ...]:
-    """Random special tokens; one that is a symbol has that symbol's id, as in a tokenizer.json."""
+    """Draw special tokens; one that is a symbol has that symbol's id, as in a tokenizer.json."""
     # Of "<a>" and "<A>", both normalized to "<a>", `tokenizers` finds now one and now the other.
     contents = draw(
         st.lists(st.sampled_from(CONTENTS), min_size=1, max_size=6, unique_by=str.lower)
@@ -224,7 +224,7 @@ def test_special_tokens_and_normalizers_give_the_ids_and_offsets_of_tokenizers(
 
 
 def _check_refuse(vocabulary: Vocabulary, text: str) -> None:
-    """A row is refused where "match" gives the id of a token with special=True."""
+    """Check that a row is refused where "match" gives the id of a token with special=True."""
     matched = encode(vocabulary, text)
     special = {token.id for token in vocabulary.special_tokens if token.special}
     try:

@@ -1,4 +1,4 @@
-"""The oracle by hand: each rule on a text short enough to work out with a pencil."""
+"""The reference by hand: each rule on a text short enough to work out with a pencil."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def bpe(tokens: str, merges: str = "", **settings: Any) -> Vocabulary:
-    """A character-level BPE; tokens and merges are written with blanks, merges as left+right."""
+    """Make a character-level BPE of tokens and merges (left+right), separated by blanks."""
     names = tokens.split()
     pairs = tuple(
         (names.index(a), names.index(b)) for a, b in (m.split("+") for m in merges.split())
@@ -32,7 +32,7 @@ def bpe(tokens: str, merges: str = "", **settings: Any) -> Vocabulary:
 
 
 def kmers(k: int = 3, letters: str = "ACGT", matched: bool = True, **settings: Any) -> Vocabulary:
-    """Special tokens, k-mers from id 5, single letters and N; [CLS] and [SEP] around."""
+    """Make special tokens, k-mers from id 5, letters and N; [CLS] and [SEP] around a text."""
     words = ["".join(word) for word in product(letters, repeat=k)]
     names = [*SPECIAL, *words, *letters, "N"] if k > 1 else [*SPECIAL, *words, "N"]
     singles = tuple((letter, names.index(letter)) for letter in (*letters, "N"))
@@ -51,7 +51,7 @@ def characters(case: str = "keep", **settings: Any) -> Vocabulary:
 
 
 def shown(vocabulary: Vocabulary, text: str, options: EncodeOptions = BARE) -> str:
-    """The tokens of a text with blanks between."""
+    """Return the tokens of a text, separated by blanks."""
     return b" ".join(
         vocabulary.tokens[i] or b"" for i in encode(vocabulary, text, options).ids
     ).decode()
@@ -170,7 +170,7 @@ class TestSpecialTokens:
         assert encode(vocabulary, "b  <a> <a> b").ids == [1, 7, 7, 1]
         assert spans(vocabulary, "b  <a> <a> b") == [(0, 1), (1, 7), (7, 11), (11, 12)]
 
-    def test_white_space_that_was_taken_leaves_nothing_of_a_token_that_strips(self):
+    def test_a_stripping_token_inside_stripped_white_space_is_dropped(self):
         taking, blank = SpecialToken("<a>", 7, rstrip=True), SpecialToken(" ", 5, lstrip=True)
         vocabulary = self.vocabulary(taking, blank)
         assert encode(vocabulary, "<a> b").ids == [7, 1]
@@ -246,7 +246,7 @@ class TestKmers:
         assert shown(kmers(), "AC") == ""
         assert shown(kmers(remainder="letters"), "AC") == "A C"
 
-    def test_strides_and_what_is_left_over(self):
+    def test_strides_and_remainders(self):
         assert shown(kmers(stride=3), "ACGTACGT") == "ACG TAC"
         assert shown(kmers(stride=3, remainder="letters"), "ACGTACGX") == "ACG TAC G [UNK]"
         assert shown(kmers(stride=2), "ACGTAC") == "ACG GTA"
@@ -266,7 +266,7 @@ class TestKmers:
         assert spans(vocabulary, "TNéxA") == [(0, 1), (1, 2), (2, 5), (5, 6)]
         assert shown(vocabulary, "ACG TAx y\nA") == "ACG T A [UNK] [UNK] A"
 
-    def test_runs_without_letters_drop_what_is_left_over(self):
+    def test_runs_without_letters_drop_the_remainder(self):
         assert shown(kmers(frame="run", stride=3), "ACGTAN ACG") == "ACG N [UNK] ACG"
 
     def test_skipped_white_space_parts_a_sequence(self):
@@ -551,7 +551,7 @@ class TestDecode:
         assert error.message == f"id {token_id} means nothing in a vocabulary of 3 ids"
 
 
-def test_an_upstream_model_is_left_to_its_library():
+def test_an_upstream_model_is_refused_by_the_reference():
     vocabulary = Vocabulary((b"a",), Upstream("{}", "it is a Unigram model"))
     with pytest.raises(ValueError, match="it is a Unigram model"):
         encode(vocabulary, "a")

@@ -1,4 +1,4 @@
-"""The oracle on real vocabularies: published ids, tiktoken, tokenizers, hashes of real files."""
+"""The reference on real vocabularies: published ids, tiktoken, tokenizers, hashes of real files."""
 
 from __future__ import annotations
 

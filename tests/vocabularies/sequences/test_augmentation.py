@@ -56,7 +56,7 @@ def test_letters_are_substituted_before_a_row_is_cut(texts, seed, crop):
         assert part in text
 
 
-def test_every_letter_becomes_each_other_one_and_every_part_is_taken():
+def test_every_letter_becomes_each_other_one_and_every_crop_occurs():
     (text,) = made(["ACGTacgtNn" * 3000], Augmentation(3, None, 1.0))
     for place, letter in enumerate("ACGTacgtNn"):
         others = "acgt" if letter.islower() else "ACGT"

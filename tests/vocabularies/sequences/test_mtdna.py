@@ -92,7 +92,7 @@ def test_other_vocabularies_are_refused(vocabulary: str, message: str) -> None:
 
 
 def by_hand(seq: str, k: int, stride: int, circular: bool, junction: str) -> list[tuple[str, int]]:
-    """(k-mer, place) in the order of the document or of the code, as a plain loop."""
+    """List (k-mer, place) in the order of the document or of the code, by a plain loop."""
     seq = seq.upper()
     found = []
     for place in range(0, len(seq), stride):

@@ -14,7 +14,7 @@ ROWS = st.lists(st.binary(max_size=40) | st.text("ACGTNacgtnURY", max_size=40).m
 
 
 def row_by_row(rows: list[bytes]) -> bytes:
-    """The definition in plain Python, on text: bytes as the characters U+0000 to U+00FF."""
+    """Reverse and complement each row in plain Python, with bytes as U+0000 to U+00FF."""
     return "".join(reverse_complement_text(row.decode("latin-1")) for row in rows).encode("latin-1")
 
 

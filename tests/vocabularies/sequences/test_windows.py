@@ -9,7 +9,7 @@ PAD = 99
 
 
 def double_loop(ids, positions, window, stride, circular, prefix, channel):
-    """The rules as two plain loops: {field: list of rows}."""
+    """Make the windows by two plain loops: {field: list of rows}."""
     rows = {"input_ids": [], "attention_mask": [], "position_ids": [], "channel": []}
     starts = []
     start = 0

@@ -46,7 +46,7 @@ OPTIONS = st.builds(
 
 
 def row_spans(corpus: Corpus, bank: MotifBank | None, options: TrainingOptions, confidence=None):
-    """The spans of each sequence, in its own positions."""
+    """Return the spans of each sequence in its own positions."""
     spans = corpus_spans(corpus, bank, options.seed_region, confidence)
     columns = (spans.begins.tolist(), spans.ends.tolist(), spans.weights.tolist())
     return [
@@ -123,7 +123,7 @@ def test_without_motifs_or_weights_equals_the_trainer_of_tokenizers(
 
 
 def hf_training(rows, size, min_frequency, longest):
-    """Its longest token is one letter shorter than what it is told."""
+    """Train with tokenizers, whose longest token is one letter shorter than its limit."""
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     trainer = trainers.BpeTrainer(
         vocab_size=size,

@@ -168,7 +168,7 @@ def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: 
 
 
 def _without_version(merges: list[Any]) -> list[Any]:
-    """Drop strings that begin with "#version", as the library does, although a list has none."""
+    """Drop the strings that begin with "#version", as the library does."""
     if any(isinstance(pair, str) and pair.startswith("#version") for pair in merges):
         return [p for p in merges if not (isinstance(p, str) and p.startswith("#version"))]
     return merges

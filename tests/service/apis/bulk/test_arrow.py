@@ -138,7 +138,7 @@ def test_what_is_wrong_before_the_first_answer_is_refused(content, query, status
     run(scenario)
 
 
-def test_what_a_message_claims_to_have_is_limited_before_memory_is_taken():
+def test_a_messages_claimed_size_is_limited_before_memory_is_allocated():
     async def scenario():
         async with serving(ENGINE, max_body_bytes=1_000_000) as (client, _):
             answer = await post(client, stream([["x" * 2_000_000]]))

@@ -191,7 +191,7 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
     [("gzip", gzip.compress(FASTA.encode())), ("zstd", b"\x28\xb5\x2f\xfd\x04\x00" + b"x" * 99)],
     ids=["gzip", "zstd"],  # Packed bytes hold the time, and workers must agree on names.
 )
-def test_a_packed_body_without_its_header_is_told_which_one(name, content):
+def test_the_refusal_of_a_compressed_body_names_the_missing_header(name, content):
     async def scenario():
         async with serving(ENGINE) as (client, _):
             answer = await post(client, content)

@@ -67,7 +67,7 @@ def test_without_the_accept_header_the_answer_is_the_json_calls():
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("uint8", 1), ("uint16", 2), ("int32", 4)])
-def test_ids_come_as_wide_as_asked(dtype, width):
+def test_ids_have_the_requested_width(dtype, width):
     async def scenario():
         async with serving(ENGINE) as (client, _):
             answer = await post(client, b"ACGT", vocabulary="hyenadna", dtype=dtype)
@@ -77,7 +77,7 @@ def test_ids_come_as_wide_as_asked(dtype, width):
     run(scenario)
 
 
-def test_what_truncation_left_stands_in_a_header():
+def test_a_header_says_what_truncation_kept():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             answer = await post(client, b"ACGT", vocabulary="hyenadna", max_length=3)

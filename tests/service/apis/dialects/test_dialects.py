@@ -460,7 +460,7 @@ def test_templates_are_kept_with_their_vocabulary(tmp_path):
     run(scenario)
 
 
-def test_of_several_templates_the_one_for_tools_is_taken_where_there_are_tools():
+def test_the_template_for_tools_is_used_if_there_are_tools():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             named = [
@@ -478,7 +478,7 @@ def test_of_several_templates_the_one_for_tools_is_taken_where_there_are_tools()
     run(scenario)
 
 
-def test_a_configuration_as_large_as_gemmas_is_taken():
+def test_a_configuration_as_large_as_gemmas_is_accepted():
     flags = dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized", "special"), False)
     listed = {str(i): {"content": f"<unused{i}>", **flags} for i in range(10_000)}
     assert len(json.dumps(listed)) > 1_157_007  # Gemma 3's.

@@ -19,7 +19,7 @@ async def render(client, **body):
     return [(each["token_ids"], each["token_offsets"]) for each in answer.json()]
 
 
-def test_of_a_cut_prompt_the_last_ids_are_left_and_its_begin_and_end_tokens():
+def test_a_cut_prompt_keeps_its_last_ids_and_begin_and_end_tokens():
     """The library cuts the text's own ids and puts [CLS] and [SEP] around what is left."""
 
     async def scenario():

@@ -276,7 +276,7 @@ INPUTS = [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["x"]}]
         (f"/v2/models/{V}/infer", {"inputs": INPUTS, "parameters": {"timeout": 0}}),
     ],
 )
-def test_a_deadline_of_the_client_is_kept_at_the_doors_of_other_systems(path, body):
+def test_a_clients_deadline_holds_on_other_systems_routes(path, body):
     async def scenario():
         engine = FakeEngine()
         async with serving(engine, inline_batch_bytes=0) as (client, _):

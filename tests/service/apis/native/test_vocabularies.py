@@ -73,7 +73,7 @@ def test_an_upload_can_be_listed_used_downloaded_and_deleted():
     run(scenario)
 
 
-def test_a_vocabulary_with_motifs_is_served_and_its_faults_are_told():
+def test_a_vocabulary_with_motifs_is_served_and_its_faults_are_named():
     vocabulary = motif_vocabulary("ACGT", [("T", "T")], ["ACG", "GT"])
     content = formats.write_vocabulary(vocabulary, "canonical")["vocabulary.canonical"]
 
@@ -208,7 +208,7 @@ def test_load_and_unload_change_the_state():
 
 
 @pytest.mark.parametrize("other", ["put", "delete"])
-def test_an_upload_is_answered_with_its_own_digest_whatever_becomes_of_the_name(other):
+def test_an_uploads_answer_has_its_own_digest_even_if_the_name_changes(other):
     """Another client replaces or deletes the name before the answer is written."""
     own, foreign = (formats.read_vocabulary({"a": content}) for content in FILES)
 

@@ -233,7 +233,7 @@ def test_decode_is_a_model_of_its_own():
     run(scenario)
 
 
-def test_a_refused_row_fails_the_request_unless_its_error_is_wanted():
+def test_a_refused_row_fails_the_request_unless_errors_are_requested():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             data = make_bytes_tensor("text", Batch.from_bytes([b"Hello", b"a\xff"])).data.tobytes()

@@ -136,7 +136,7 @@ def test_deepseeks_two_rounds_do_not_meet_and_stay_fast():
     assert covers(vocabulary)
 
 
-def test_many_such_tokens_are_left_to_the_library():
+def test_many_ambiguous_tokens_are_encoded_by_the_library():
     def vocabulary(count: int) -> Vocabulary:
         special = [SpecialToken(f"<{i}>", 256 + i) for i in range(count)]
         special.append(SpecialToken("<", 256 + count, normalized=True))

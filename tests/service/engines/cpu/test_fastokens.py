@@ -160,7 +160,7 @@ def test_bytes_that_are_not_utf8_are_refused_beside_tails():
 LONG = "x \u180e y\n" * (fastokens_encoder.MAX_REFERENCE_BYTES // 7)
 
 
-def test_a_long_text_of_the_rare_kind_is_left_to_a_library_that_was_compared():
+def test_a_long_text_that_fastokens_may_not_encode_is_encoded_by_a_compared_library():
     encoder = encoder_of(builtin.load("gpt2"))
     assert not encoder.tokenizers
     content = encoder.content(Batch([LONG, "short"]), False)

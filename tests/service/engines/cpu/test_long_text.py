@@ -261,7 +261,7 @@ def test_a_fault_is_named_by_its_place_in_the_whole_row():
     ]
 
 
-def test_a_row_that_nobody_wants_is_left_after_a_piece():
+def test_an_abandoned_row_ends_after_a_piece():
     engine, vocabulary = CpuEngine(), builtin.load("gpt2")
     batch = Batch(["a word " * 1_000_000])
     asked = []

@@ -156,7 +156,7 @@ def test_one_that_is_not_covered_says_why_and_stays_on_the_cpu():
     engine, gpu = routed(uncovered={BYTES.digest})
     residency = engine.load(BYTES)
     assert (residency.engine, residency.device_bytes) == ("cpu", 0)
-    assert residency.fallback_reason == "the GPU does not cover it: told not to cover it"
+    assert residency.fallback_reason == "the GPU does not cover it: a vocabulary in `uncovered`"
     assert residency.self_test.num_different == 0
     assert engine.encode(BYTES, Batch(LARGE)).engine == "cpu"
     assert engine.status().fallbacks == {"not_covered": 1}
@@ -241,7 +241,7 @@ def test_an_upload_that_does_not_fit_is_tried_again_later(monkeypatch):
     assert engine.status().fallbacks == {"not_resident": 2}
 
 
-def test_before_it_is_settled_the_cpu_answers_and_nobody_waits():
+def test_before_the_gpu_is_ready_the_cpu_answers_at_once():
     gpu, gate = FakeGpu(CpuEngine()), threading.Event()
 
     def open_gpu():
@@ -698,7 +698,7 @@ def test_the_service_shows_who_answers_and_what_went_wrong():
             assert (gpt2["engine"], gpt2["residency"]) == ("gpu", ["gpu", "cpu"])
             hyenadna = (await client.get("/v1/vocabularies/hyenadna")).json()
             assert (hyenadna["engine"], hyenadna["residency"]) == ("cpu", ["cpu"])
-            assert "told not to cover it" in hyenadna["fallback_reason"]
+            assert "a vocabulary in `uncovered`" in hyenadna["fallback_reason"]
             metrics = (await client.get("/metrics")).text
             assert f"warptok_crossover_bytes {float(CROSSOVER)}" in metrics
             assert 'warptok_fallbacks_total{reason="out_of_memory"}' in metrics

@@ -238,7 +238,7 @@ def test_a_head_that_was_sent_before_is_not_parsed_again(parsed):
     run(scenario)
 
 
-def test_bytes_inside_a_request_are_never_taken_for_a_known_head():
+def test_bytes_inside_a_request_are_never_matched_with_the_cached_head():
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
@@ -277,7 +277,7 @@ def test_bytes_inside_a_request_are_never_taken_for_a_known_head():
     run(scenario)
 
 
-def test_a_key_that_is_taken_away_ends_a_known_head(tmp_path):
+def test_a_removed_key_ends_the_cached_head(tmp_path):
     async def scenario():
         path = tmp_path / "keys.json"
         secret = add_key(path, "one", ("encode",))
