@@ -12,7 +12,7 @@ from service.operations.stream_budget import StreamBudget
 if TYPE_CHECKING:
     from starlette.types import Send
 
-SEND_BYTES = 1 << 20  # 64 KiB pieces are sent at a third of this speed, an unsplit answer at half.
+SEND_BYTES = 1 << 20  # Pieces of 64 KiB reach a third of its speed, an undivided answer half.
 
 
 class BoundedSender:

@@ -70,7 +70,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         if num_remaining < MIN_BYTES:
             return None
         receiver = cls(http, cycle, num_remaining)
-        # A transport that is reading keeps its old protocol.
+        # A transport looks at its protocol only when it begins to read.
         http.flow.pause_reading()
         http.transport.set_protocol(receiver)
         return receiver

@@ -9,7 +9,7 @@ import dnaio
 LINE_ENDS = b"\r\n"
 MAX_BLANK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
-NEAR_BYTES = 64  # How far from its end data are searched for line ends first.
+NEAR_BYTES = 64  # A search from the end looks at so many bytes first.
 
 
 def open_fastq(file: BinaryIO) -> dnaio.FastqReader:
@@ -38,7 +38,7 @@ class _WithoutBlankEnd:
         self._file = file
         self._held = b""  # Bytes that were read and not yet returned.
         self._is_at_end = False
-        self._num_before: int | None = None  # Records before the first line end at the end.
+        self._num_before: int | None = None  # The records before the line ends at the end.
         self.reader: dnaio.FastqReader | None = None
 
     def read(self, size: int) -> bytes:

@@ -184,7 +184,7 @@ def _naming_errors(name: str, format: str | None) -> Iterator[None]:
     try:
         yield
     except CONTENT_ERRORS as error:
-        if isinstance(error, GZIP_ERRORS):  # However the file is read.
+        if isinstance(error, GZIP_ERRORS):  # In all readings.
             raise BadRecords(f"{name or 'stdin'}: damaged gzip: {error}") from error
         hint = f" ({TEXT_HINT})" if format is not None else ""
         raise BadRecords(f"{name or 'stdin'}: {error}{hint}") from error

@@ -20,7 +20,8 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COLUMN = "text"
 RECORD_BATCH = "record batch"
 CONTINUATION = b"\xff\xff\xff\xff"
-HEADER, COMPRESSION = 2, 3  # Fields of Message and of RecordBatch in Arrow's Message.fbs.
+HEADER = 2  # The numbers of fields of Message and of RecordBatch in Arrow's Message.fbs.
+COMPRESSION = 3
 
 
 class TextBatch(NamedTuple):

@@ -19,7 +19,7 @@ from vocabularies.model.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
-NEAR_BYTES = 1 << 12  # How far from its end a sequence is searched first.
+NEAR_BYTES = 1 << 12  # A search from the end looks at so many bytes first.
 
 
 class Split(NamedTuple):

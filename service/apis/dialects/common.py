@@ -29,7 +29,7 @@ from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe
 
-NO_LIMIT = 2**31 - 1  # The length of a model, in ids, whose length has no limit.
+NO_LIMIT = 2**31 - 1  # The length in ids of a model without a limit.
 MAX_DESCRIBED = 131_072  # Ids that are written as objects; more would block the loop too long.
 Model = TypeVar("Model", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}

@@ -279,7 +279,7 @@ class HeadCache:
         first = self.first
         assert first is not None
         call = Call(
-            request_id=b"%016x" % getrandbits(64),  # The head has none, nor a trace; see NEVER.
+            request_id=b"%016x" % getrandbits(64),  # The head has none, nor a trace; see UNCACHED.
             media_type=first.call.media_type,
             content_length=num_bytes,
             timeout_ms=first.call.timeout_ms,

@@ -30,9 +30,9 @@ class Reader:
         self.body += bytes(message.get("body", b""))
 
 
-async def started(unsent: StreamBudget, reader: Reader) -> tuple[BoundedSender, asyncio.Task]:
-    outgoing = BoundedSender(reader.send, MEDIA_TYPE, unsent, 10)
-    return outgoing, asyncio.create_task(outgoing.run())
+async def started(budget: StreamBudget, reader: Reader) -> tuple[BoundedSender, asyncio.Task]:
+    sender = BoundedSender(reader.send, MEDIA_TYPE, budget, 10)
+    return sender, asyncio.create_task(sender.run())
 
 
 async def is_done(task: asyncio.Task) -> bool:
@@ -43,25 +43,25 @@ async def is_done(task: asyncio.Task) -> bool:
 
 def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
     async def scenario():
-        unsent = StreamBudget(max_streams=9, max_bytes=1000, max_total_bytes=1500)
+        budget = StreamBudget(max_streams=9, max_bytes=1000, max_total_bytes=1500)
         readers = [Reader() for _ in range(4)]
-        streams = [await started(unsent, reader) for reader in readers]
-        for outgoing, sending in streams:  # The first message is with the server, one waits.
-            await outgoing.put(b"x" * 600)
+        streams = [await started(budget, reader) for reader in readers]
+        for sender, sending in streams:  # The first message is with the server, one waits.
+            await sender.put(b"x" * 600)
             await is_done(sending)
-            await outgoing.put(b"x" * 600)
-        puts = [asyncio.create_task(outgoing.put(b"y" * 600)) for outgoing, _ in streams]
+            await sender.put(b"x" * 600)
+        puts = [asyncio.create_task(sender.put(b"y" * 600)) for sender, _ in streams]
         assert [await is_done(put) for put in puts] == [False] * 4
-        assert unsent.num_bytes == 4 * 600
+        assert budget.num_bytes == 4 * 600
         readers[3].takes.set()
         await puts[3]
         for reader in readers:
             reader.takes.set()
         await asyncio.gather(*puts)
-        for outgoing, sending in streams:
-            await outgoing.close()
+        for sender, sending in streams:
+            await sender.close()
             await sending
-        assert unsent.num_bytes == 0
+        assert budget.num_bytes == 0
         assert all(reader.body == b"x" * 1200 + b"y" * 600 for reader in readers)
 
     run(scenario)
@@ -69,19 +69,19 @@ def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
 
 def test_a_stream_that_ends_early_releases_its_unsent_bytes():
     async def scenario():
-        unsent = StreamBudget(9, 1000, 1000)
+        budget = StreamBudget(9, 1000, 1000)
         reader = Reader()
-        outgoing, sending = await started(unsent, reader)
-        await outgoing.put(b"x" * 900)
-        await outgoing.put(b"x" * 900)
-        other, _ = await started(unsent, Reader())
+        sender, sending = await started(budget, reader)
+        await sender.put(b"x" * 900)
+        await sender.put(b"x" * 900)
+        other, _ = await started(budget, Reader())
         await other.put(b"z")
         waiting = asyncio.create_task(other.put(b"z" * 900))
-        assert unsent.num_bytes > 900
+        assert budget.num_bytes > 900
         sending.cancel()
-        await outgoing.drop()
+        await sender.drop()
         await waiting
-        assert unsent.num_bytes <= 901
+        assert budget.num_bytes <= 901
 
     run(scenario)
 
