@@ -45,23 +45,23 @@ def _stream(
     batch: Batch,
     out: OutputBuffer,
     id_bits: int,
-    pace: ChunkSizes,
+    sizes: ChunkSizes,
 ) -> StreamAnswer:
     data, offsets, resources = batch.data, batch.offsets, pipeline.resources
     work = Work(resident, data, resources.device.is_pinned(data), id_bits=id_bits)
-    way = PageableOutput(resources.leases, resources.staging) if out.is_pageable else None
+    pageable = PageableOutput(resources.leases, resources.staging) if out.is_pageable else None
 
     def answer() -> StreamAnswer:
-        return StreamAnswer(out, len(offsets) - 1, way)
+        return StreamAnswer(out, len(offsets) - 1, pageable)
 
     def chunks(size: int) -> Iterator[Chunk]:
-        return chunks_of(data, offsets, vocabulary, size, ends=pace.ends)
+        return chunks_of(data, offsets, vocabulary, size, ends=sizes.ends)
 
     try:
-        return pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
+        return pipeline.answer(work, chunks, answer, sizes.chunk_bytes, sizes.in_flight)
     finally:
-        if way is not None:
-            way.finish()
+        if pageable is not None:
+            pageable.finish()
 
 
 def encode_stream(
@@ -108,17 +108,17 @@ def encode_stream(
             return answer
         next_kernel = answer
     batch = Batch(data=data, offsets=offsets)
-    pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
-    if chunk_bytes or in_flight != pace.in_flight:
-        pace = ChunkSizes(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
+    sizes = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
+    if chunk_bytes or in_flight != sizes.in_flight:
+        sizes = ChunkSizes(chunk_bytes or sizes.chunk_bytes, in_flight, sizes.ends)
     with resources.residents.using(vocabulary) as resident:
         begins = None
         if target.on_device and resident.family.plain:
             begins = _encode_plain(resources, resident, batch, target)
-        if begins is None and len(batch.data) <= pace.chunk_bytes:
+        if begins is None and len(batch.data) <= sizes.chunk_bytes:
             begins = _encode_small(resources, vocabulary, resident, batch, target, next_kernel)
         if begins is None:
-            stream = _stream(pipeline, vocabulary, resident, batch, target, bits, pace)
+            stream = _stream(pipeline, vocabulary, resident, batch, target, bits, sizes)
             begins = stream.offsets
         return begins
 

@@ -1,10 +1,10 @@
 """Large batches and streams in chunks, so that copies and kernels overlap.
 
-`chunking` cuts a batch, `chunk_sizes` says how large chunks are, `chunk_in_flight` takes one
-through a workspace, and `pipeline` keeps several in flight. `answer` and `stream_answer` collect
-the ids; `pageable_output` brings them to memory that the device does not reach. `gpu.engine`,
+`chunking` divides a batch, `chunk_sizes` chooses the size of chunks, `chunk_in_flight` encodes one
+in a workspace, and `pipeline` keeps several in flight. `answer` and `stream_answer` collect the
+ids; `pageable_output` copies them to memory that is not pinned. `gpu.engine`,
 `gpu.engine` and `gpu.streaming` call `encode`, `ipc_stream` and the pipeline.
 
-Chunks land in their order, whatever is in flight, so the ids do not depend on it. A batch needs no
-more memory than its chunks unless a row cannot be cut.
+Chunks land in their order, so the ids do not depend on how many are in flight. A batch needs no
+more memory than its chunks, unless a row must not be split.
 """

@@ -1,7 +1,7 @@
-"""The answer to a batch, put together from its chunks as they land.
+"""Collects the answer to a batch from its chunks, as they land.
 
-Ids and spans go from the device to where the caller will read them; offsets, errors and what was
-cut are gathered by row. A row that was cut into parts gets its begin and end tokens here.
+Ids and spans are copied from the device into the arrays of the answer. Offsets, errors and
+truncation are collected by row. A row that was split into parts gets its begin and end tokens here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
-SPARE = 1.05  # Room for later chunks whose text has more ids than what came before.
+SPARE = 1.05  # More room, because the text of later chunks may have more ids.
 SPARE_ITEMS = 1024
 
 
 class GrowingArray:
-    """Items in rows of `width`, filled from the front, in leased memory where there is some.
+    """An array of rows of `width` items that grows, in leased pinned memory if there is any.
 
     Attributes:
-        size: rows that are there or on their way.
-        is_leased: whether the device reaches them.
+        size: the number of rows; copies may still be writing them.
+        is_leased: whether the memory is leased, so that the device can write it.
     """
 
     def __init__(self, leases: PinnedPool, dtype: type[np.generic], width: int = 1) -> None:
@@ -39,9 +39,12 @@ class GrowingArray:
         self._filling: set[Workspace] = set()
 
     def add(self, count: int, share: float, flight: ChunkInFlight | None = None) -> int:
-        """Address of room for `count` more; with them, this `share` of all will be there.
+        """Append `count` rows and return their address.
 
-        The flight, if any, fills them later.
+        Args:
+            count: the number of rows.
+            share: the share of the whole array that is complete then, to estimate its size.
+            flight: the chunk that writes the rows later; None: the caller does.
         """
         if (self.size + count) * self.width > len(self._array):
             self._grow(count, share)
@@ -66,23 +69,23 @@ class GrowingArray:
         self._array = larger
 
     def last(self, count: int) -> NDArray[np.generic]:
-        """The last `count` items, as a view."""
+        """Return the last `count` rows, as a view."""
         return self._array[(self.size - count) * self.width : self.size * self.width]
 
     def filled(self) -> NDArray[np.generic]:
-        """The items that are there, as a view that keeps the memory."""
+        """Return all rows, as a view that keeps the memory."""
         return self._array[: self.size * self.width]
 
 
 class _Findings:
-    """What the kernels found wrong with rows, by row of the batch."""
+    """Collects the faulty bytes that kernels report, by row of the batch."""
 
     def __init__(self, vocabulary: Vocabulary, batch: Batch, options: RowOptions) -> None:
         self.vocabulary, self.batch, self.options = vocabulary, batch, options
         self.places = np.full(len(batch), NO_BYTE, np.uint32)
 
     def note(self, flight: ChunkInFlight) -> None:
-        """Take over those of a chunk."""
+        """Note what the kernels report for a chunk."""
         first, rows = flight.chunk.first_row, flight.chunk.num_rows
         found = flight.errors()
         if found is not None:
@@ -90,19 +93,19 @@ class _Findings:
             np.minimum(own, found, out=own)
 
     def errors(self) -> dict[int, RowError]:
-        """The refused rows."""
+        """Return the errors of the refused rows."""
         return row_errors(self.vocabulary, self.batch, self.options, self.places)
 
 
 class RowsRefused(Exception):
-    """Some rows are refused, whose ids would have to be taken out of those of 8 or 16 bits."""
+    """A row is refused in a batch of ids of 8 or 16 bits, which cannot be removed on the device."""
 
 
 class BatchAnswer:
-    """`Encoded` in the making, its ids of a dtype that has as many bits as the flights' have.
+    """Collects the `Encoded` of a batch; chunks must have ids of as many bits as its dtype.
 
     Attributes:
-        has_landed: whether any chunk has.
+        has_landed: whether any chunk has landed.
     """
 
     def __init__(
@@ -123,10 +126,10 @@ class BatchAnswer:
         self._truncated: list[tuple[slice, Int64s, Int64s]] = []
 
     def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copies of a chunk's answer, and note what there is to say of its rows.
+        """Queue the copies of a chunk's ids and spans, and note its offsets, errors and truncation.
 
         Raises:
-            RowsRefused: some are, and ids have fewer than 32 bits.
+            RowsRefused: a row is refused, and ids have fewer than 32 bits.
         """
         if self.ids.dtype != np.int32 and flight.errors() is not None:
             raise RowsRefused
@@ -155,13 +158,13 @@ class BatchAnswer:
             self._truncated.append((rows, *truncated))
 
     def _frame(self, is_end: bool, side: Sequence[int], row: int, share: float) -> None:
-        """Begin or end tokens of a row that is cut into parts."""
+        """Append the begin or end tokens of a row that was split into parts."""
         if is_end and side and self.options.adds(row):
             self.ids.add(len(side), share)
             self.ids.filled()[-len(side) :] = side
 
     def finish(self) -> Encoded:
-        """The answer, once all chunks have landed and finished."""
+        """Return the answer; all chunks must have landed, and their copies must be done."""
         errors = self.findings.errors()
         ids: NDArray[Any] = self.ids.filled()
         encoded = Encoded(ids, self.offsets, errors=errors, engine="gpu")
@@ -176,7 +179,7 @@ class BatchAnswer:
         return encoded
 
     def _report_truncation(self, encoded: Encoded) -> None:
-        """What truncation left of each row; in most chunks it left everything."""
+        """Report the ids of each row before truncation, and which were kept: mostly all."""
         sizes = np.diff(encoded.offsets)
         added = len(self.vocabulary.prefix) + len(self.vocabulary.suffix)
         own = np.maximum(0, sizes - added * self.options.added_rows())
@@ -187,7 +190,7 @@ class BatchAnswer:
 
 
 class Counts:
-    """How many ids each row has, in the making."""
+    """Collects the number of ids of each row."""
 
     def __init__(self, vocabulary: Vocabulary, batch: Batch, options: RowOptions) -> None:
         self.findings = _Findings(vocabulary, batch, options)
@@ -196,7 +199,7 @@ class Counts:
         self._added = len(vocabulary.prefix) + len(vocabulary.suffix)
 
     def land(self, flight: ChunkInFlight) -> None:
-        """Note how many ids a chunk's rows have."""
+        """Note the numbers of ids of a chunk's rows."""
         self.has_landed, chunk = True, flight.chunk
         self.findings.note(flight)
         rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
@@ -205,7 +208,7 @@ class Counts:
             self.counts[chunk.first_row] += self._added
 
     def finish(self) -> tuple[Int64s, dict[int, RowError]]:
-        """int64[B] and the refused rows, which have none."""
+        """Return the counts int64[B] and the errors of the refused rows, whose counts are 0."""
         errors = self.findings.errors()
         self.counts[list(errors)] = 0
         return self.counts, errors

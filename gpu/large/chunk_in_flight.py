@@ -1,10 +1,10 @@
-"""A chunk on its way through the device, in a workspace of its own.
+"""Encodes one chunk in a workspace of its own.
 
-    staged      its bytes are being copied into pinned memory, unless they lie there already
-    launched    copied to the device, its kernels queued
-    landed      its kernels are done, its ids are being copied out
+    staged      its bytes are being copied into pinned memory, unless they are there already
+    launched    the copy to the device and its kernels are queued
+    landed      its kernels are done, and its ids are being copied out
 
-`pipeline` says when; knows no answer and no other chunk.
+`pipeline` decides when each step happens.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ SPAN_BYTES = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyStreams:
-    """The streams of one call's copies: one goes after the other, in the order of its chunks.
+    """The two streams for the copies of one call, which run in the order of its chunks.
 
-    Copies of several streams share PCIe: each chunk's would end with those of the chunks behind
-    it, whose ids wait for its own.
+    Copies of several streams would share PCIe, so that a chunk's copy would end no earlier than
+    those of later chunks, whose ids must wait for it.
 
     Attributes:
-        inward: of texts.
-        outward: of ids.
+        inward: the stream that copies texts to the device.
+        outward: the stream that copies ids from the device.
     """
 
     inward: Stream
@@ -51,17 +51,17 @@ class CopyStreams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What all chunks of a call share.
+    """The data and options that all chunks of a call share.
 
     Attributes:
         resident: the vocabulary, in use until the last chunk has landed.
-        data: uint8[N], the rows, which stay as they are meanwhile; the device reads shared ones.
-        is_pinned: whether the device copies from where they lie.
-        options: of the rows; None: special tokens are matched, nothing is added or cut.
-        validate: whether rows may not be UTF-8.
-        id_bits: of an id in the answer, see cuda/batch/narrow_ids.cuh.
-        count_only: only how many ids there are.
-        joining: the copy that writes `data` meanwhile; None: they are there.
+        data: uint8[N], the rows joined, which must not change meanwhile.
+        is_pinned: whether the device copies `data` directly, without staging.
+        options: of the rows; None: special tokens are matched, nothing is added or truncated.
+        validate: whether rows must be checked for UTF-8.
+        id_bits: the bits of an id in the answer, see cuda/batch/narrow_ids.cuh.
+        count_only: whether ids are only counted.
+        joining: the copy that is still writing `data`; None: they are complete.
     """
 
     resident: Resident
@@ -76,7 +76,7 @@ class Work:
     def flight(
         self, chunk: Chunk, workspace: Workspace, copy_streams: CopyStreams, staging: CopyPool
     ) -> ChunkInFlight:
-        """A chunk of the call in a workspace; it is being staged where it must be."""
+        """Start a chunk of the call in a workspace; staging begins if it is needed."""
         return ChunkInFlight(self, chunk, workspace, copy_streams, staging)
 
 
@@ -85,7 +85,7 @@ class ChunkInFlight:
 
     Attributes:
         chunk: the chunk.
-        options: what its rows ask for.
+        options: the options of its rows.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ChunkInFlight:
         self.framed = work.count_only or framed
 
     def launch(self, processors: int) -> None:
-        """Queue the copy in, the kernels, and the copy out of all but ids; once."""
+        """Queue the copy in, the kernels and the report, unless they are queued already."""
         if self.is_launched:
             return
         self.is_launched = True
@@ -156,7 +156,7 @@ class ChunkInFlight:
         return *self._first(), *self._frames()
 
     def _first(self) -> tuple[str, ...]:
-        """The kernels that are tried first: the plain ones unless the last batch was not plain."""
+        """Return the first kernels: plain ones, unless the last batch needed fallback kernels."""
         work, augmented = self.work, self.options is not None and self.options.augmented
         resident = work.resident
         self.is_plain = bool(resident.family.plain)
@@ -177,12 +177,12 @@ class ChunkInFlight:
         return frame_kernels(family, spans=False, count_only=count_only) if self.framed else ()
 
     def wait(self, processors: int) -> None:
-        """Wait for the kernels; queue and wait for those that need to know what these found.
+        """Wait for the kernels, and run those that depend on their report.
 
         Raises:
-            DeviceFault: a kernel found itself wrong.
-            NotCovered: a kernel met a character that it does not know.
-            OutOfMemory: there is no room for spans.
+            DeviceFault: a kernel detected an inconsistency.
+            NotCovered: the kernels do not support a character.
+            OutOfMemory: spans do not fit into memory.
         """
         workspace, work = self.workspace, self.work
         workspace.stream.synchronize()
@@ -190,7 +190,7 @@ class ChunkInFlight:
         if work.resident.family.plain:
             work.resident.had_breaks = fallback == FALLBACK_BREAK
         if not self.is_plain:
-            fallback &= ~FALLBACK_BREAK  # These were met.
+            fallback &= ~FALLBACK_BREAK  # The first kernels encoded breaks.
         if work.resident.family.plain and (fallback or self.with_spans):
             others = fallback_kernels(
                 workspace,
@@ -206,27 +206,27 @@ class ChunkInFlight:
             most_ids = work.resident.most_ids(num_ids, self.chunk.num_rows)
             workspace.reserve("spans", SPAN_BYTES * max(1, most_ids))
         if self.with_spans or (not self.framed and self.errors() is not None):
-            self.framed = True  # Which takes the refused rows' ids away, too.
+            self.framed = True  # Framing also removes the ids of refused rows.
             workspace.answer_in(True)
             send_job(workspace)
             kernels = frame_kernels(work.resident.family, spans=self.with_spans)
             self._again(kernels, processors)
 
     def _again(self, kernels: tuple[str, ...], processors: int) -> None:
-        """Launch kernels and wait for them and their report."""
+        """Launch more kernels, and wait for them and their report."""
         self.workspace.status[STATUS["NOT_UTF8"]] = 0
         launch(self.workspace, (*kernels, "report"), processors)
         self.workspace.stream.synchronize()
         checked(self.workspace)
 
     def errors(self) -> NDArray[np.uint32] | None:
-        """uint32[num_rows]: the first byte at fault, or NO_BYTE; None where no row is wrong."""
+        """Return uint32[num_rows]: the first faulty byte, or NO_BYTE; None if no row is refused."""
         if self.work.options is None or not self.workspace.status[STATUS["NOT_UTF8"]]:
             return None
         return self.workspace.errors[: self.chunk.num_rows]
 
     def first_refused(self) -> int | None:
-        """The number of the first refused row, whatever was asked for; None: none is."""
+        """Return the number of the first refused row, with any options; None if there is none."""
         if not self.workspace.status[STATUS["NOT_UTF8"]]:
             return None
         places = self.workspace.errors[: self.chunk.num_rows]
@@ -234,21 +234,21 @@ class ChunkInFlight:
 
     @property
     def offsets(self) -> Int64s:
-        """int64[num_rows + 1]: where each row's ids begin; until the flight has landed."""
+        """int64[num_rows + 1]: where each row's ids begin; valid until the chunk has landed."""
         return self.workspace.offsets[: self.chunk.num_rows + 1]
 
     @property
     def num_ids(self) -> int:
-        """How many ids there are."""
+        """The number of ids of the chunk."""
         return int(self.workspace.offsets[self.chunk.num_rows])
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the ids in the answer."""
+        """The bytes of the ids of the chunk."""
         return self.work.id_bits // 8 * self.num_ids
 
     def truncated(self) -> tuple[Int64s, Int64s] | None:
-        """num_tokens int64[num_rows] and kept int64[num_rows, 2], where truncation cut a row."""
+        """Return num_tokens int64[num_rows] and kept int64[num_rows, 2], if a row is truncated."""
         workspace, rows = self.workspace, self.chunk.num_rows
         if not workspace.status[STATUS["CUT"]]:
             return None
@@ -256,7 +256,7 @@ class ChunkInFlight:
         return fetch(workspace, "num_tokens", np.int64, rows), kept
 
     def copy_ids(self, address: int, num_bytes: int, begin: int = 0) -> None:
-        """Queue the copy of bytes of the ids to memory of the host or the device."""
+        """Queue the copy of bytes of the ids, from `begin` on, to an address of host or device."""
         place = self.workspace.fields[self._answer_field()] + begin
         self.copy_streams.outward.copy_out(address, place, num_bytes)
         self.workspace.stream.follow(self.copy_streams.outward)
@@ -267,7 +267,7 @@ class ChunkInFlight:
         return "framed_ids" if self.framed else "ids"
 
     def bring_ids(self, out: Bytes) -> None:
-        """Copy the first bytes of the ids to ordinary memory, by way of the text's; at once."""
+        """Copy the first bytes of the ids to pageable memory, through the text's, and wait."""
         text, stream = self.workspace.text, self.workspace.stream
         for begin in range(0, len(out), len(text)):
             piece = out[begin : begin + len(text)]
@@ -280,7 +280,7 @@ class ChunkInFlight:
         self.workspace.stream.copy_out(address, self.workspace.fields["spans"], num_bytes)
 
     def abandon(self) -> None:
-        """Wait until nobody reads the batch or writes to the workspace but its stream."""
+        """After an error, wait until threads have stopped to read the batch."""
         if self._copy is not None:
             self._copy.wait(len(self.source))
 

@@ -1,4 +1,4 @@
-"""The sizes of the chunks of a call or stream, and how many are in flight."""
+"""Chooses the sizes of the chunks of a call or stream, and how many are in flight."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpu.large.chunking import Ends
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
-    """How a stream's bytes go through the device.
+    """The sizes of chunks.
 
     Attributes:
-        chunk_bytes: of a chunk, at most.
-        in_flight: chunks at most.
-        ends: of the first chunk and the last.
+        chunk_bytes: the most bytes of a chunk.
+        in_flight: the most chunks in flight.
+        ends: the approximate bytes of the first and the last chunk.
 
     Raises:
         ValueError: a number is below 1.
@@ -31,7 +31,7 @@ class ChunkSizes:
             raise ValueError(f"{numbers}; the least is 1")
 
     def of(self, num_bytes: int) -> ChunkSizes:
-        """That of so much text: of SMALLER_CHUNKS where there would be few."""
+        """Return the sizes for so much text: smaller ones for short text, see SMALLER_CHUNKS."""
         for below, size in SMALLER_CHUNKS:
             if num_bytes < below:
                 return self if size >= self.chunk_bytes else _with_chunks(self, size)
@@ -39,15 +39,15 @@ class ChunkSizes:
 
 
 @cache
-def _with_chunks(pace: ChunkSizes, chunk_bytes: int) -> ChunkSizes:
-    return replace(pace, chunk_bytes=chunk_bytes)
+def _with_chunks(sizes: ChunkSizes, chunk_bytes: int) -> ChunkSizes:
+    return replace(sizes, chunk_bytes=chunk_bytes)
 
 
 SMALLER_CHUNKS = (48 << 20, 4 << 20), (192 << 20, 8 << 20), (288 << 20, 16 << 20)
-"""Below so much text chunks have so many bytes at most."""
-# PCIe is slowest: kernels and copies out of small chunks hide behind the next copies in.
+"""Pairs (text, chunk): chunks of less text than the first number have at most the second."""
+# PCIe is the bottleneck: kernels and copies out of small chunks overlap with the next copies in.
 BY_BUS = ChunkSizes(24 << 20, 4, (4 << 20, 4 << 20))
-# The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
+# The same without copies out: larger chunks, also at the end, have faster kernels.
 TO_DEVICE = ChunkSizes(32 << 20, 4, (4 << 20, 16 << 20))
-# The kernels are slowest, and work best on much text.
+# Kernels are the bottleneck, and are fastest on large chunks.
 ON_DEVICE = ChunkSizes(256 << 20, 2, (256 << 20, 256 << 20))

@@ -1,6 +1,6 @@
-"""A batch cut into chunks: whole rows, or the parts of one row that is larger than a chunk.
+"""Divides a batch into chunks: whole rows, or parts of a row that is larger than a chunk.
 
-Plain arithmetic on bytes and offsets; knows no device.
+Plain arithmetic on bytes and offsets, without a device.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from vocabularies.model.vocabulary import Vocabulary
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20
-SHORT_BYTES, NEAR_BYTES = 16 << 20, 1 << 17  # Of so much text a border is looked for near.
+SHORT_BYTES, NEAR_BYTES = 16 << 20, 1 << 17
+"""In texts up to SHORT_BYTES, a border is only looked for within NEAR_BYTES of the limit."""
 Ends = tuple[int, int]
-"""About how many bytes the first chunk has, and the last."""
+"""The approximate bytes of the first chunk, and of the last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,11 +31,12 @@ class Chunk:
     """Neighbouring rows of a batch, or a part of one row.
 
     Attributes:
-        begin, end: its bytes.
-        first_row, num_rows: its rows; a part has one.
-        begins: int64[num_rows + 1], where texts begin in it, and its length.
-        begins_row, ends_row: whether its first row begins and its last row ends in it; only a part
-            lacks one of them.
+        begin, end: its first byte, and the byte behind its last one.
+        first_row: its first row.
+        num_rows: the number of its rows; 1 for a part.
+        begins: int64[num_rows + 1], where rows begin in the chunk, and its length.
+        begins_row: whether its first row begins in it; false only for parts.
+        ends_row: whether its last row ends in it; false only for parts.
     """
 
     begin: int
@@ -47,14 +49,15 @@ class Chunk:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is not all of its row."""
+        """Whether it is a part of a row."""
         return not (self.begins_row and self.ends_row)
 
 
 def may_cut_rows(vocabulary: Vocabulary) -> bool:
-    """Whether a letter and a blank behind it never lie in one pretoken or special token.
+    """Whether rows may be split between a letter and a blank.
 
-    Normalizers may take what a chunk begins with for what a text begins with; NFC does not.
+    The two must never be in one pretoken or special token. Normalizers other than NFC may treat the
+    beginning of a chunk as that of a text.
     """
     if not isinstance(vocabulary.model, Bpe):
         return False
@@ -75,13 +78,19 @@ def chunks_of(
     ends: Ends = (LEAST_BYTES, LEAST_BYTES),
     find: FindBorder = find_border,
 ) -> Iterator[Chunk]:
-    """Cut rows, int64[B + 1] offsets into data, into chunks of about `chunk_bytes`.
+    """Divide rows into chunks.
 
-    Those beside the first one and the last, which `ends` are for, are not much larger than these.
+    A row that is larger than a chunk is split into parts at the borders of `split_points`, unless
+    it has none or the vocabulary does not allow it.
 
-    A row that is larger is cut into parts, at borders of `split_points`, which `find` looks for.
-    It stays whole where it has none, where the vocabulary does not allow it, and where `whole`,
-    bool[B], says so.
+    Args:
+        data: uint8[N], the rows joined.
+        offsets: int64[B + 1], where each row begins.
+        vocabulary: the vocabulary.
+        chunk_bytes: the most bytes of a chunk.
+        whole: bool[B], rows that must not be split; None: there are none.
+        ends: the approximate sizes of the first and the last chunk.
+        find: finds a border.
     """
     row, num_rows, cuts = 0, len(offsets) - 1, may_cut_rows(vocabulary)
     total = int(offsets[-1])
@@ -102,10 +111,10 @@ def chunks_of(
         row = past
 
 
-def next_size(done: int, left: int, chunk_bytes: int, ends: Ends) -> int:
-    """Bytes of the next chunk: small ones first and last, whose copies overlap with nothing."""
+def next_size(done: int, remaining: int, chunk_bytes: int, ends: Ends) -> int:
+    """Return the bytes of the next chunk; the first and the last are small: their copies wait."""
     first, last = ends
-    return min(chunk_bytes, done + first, max(last, left // 2))
+    return min(chunk_bytes, done + first, max(last, remaining // 2))
 
 
 def _parts(
@@ -118,7 +127,7 @@ def _parts(
     ends: Ends,
     find: FindBorder,
 ) -> Iterator[Chunk]:
-    """The chunks of a row that is larger than a chunk."""
+    """Split a row that is larger than a chunk."""
     row_begin = begin
     while begin < end:
         limit = begin + next_size(begin, total - begin, chunk_bytes, ends)
@@ -133,10 +142,11 @@ def _parts(
 
 
 def _reach(num_bytes: int, chunk_bytes: int) -> int:
-    """How far from where it is wanted a border is looked for, in so much that is left of a row.
+    """Return how far from the limit of a chunk a border is looked for, in the rest of a row.
 
-    Of some megabytes only near: the rest of the search takes longer than what chunks that overlap
-    gain. Not where memory is short, so that chunks must be small.
+    In a short rest it is only looked for nearby, because a long search takes more time than
+    overlapping chunks save. Where memory is short and chunks must be small, the whole rest is
+    searched.
     """
     is_short = num_bytes <= SHORT_BYTES and chunk_bytes >= LEAST_BYTES
     return NEAR_BYTES if is_short else num_bytes

@@ -1,4 +1,4 @@
-"""A large batch: its answer, or its counts, from chunks of which several are in flight."""
+"""Encodes a large batch, or counts its ids, in chunks of which several are in flight."""
 
 from __future__ import annotations
 
@@ -38,9 +38,18 @@ def encode_large(
     validate: bool,
     copy: Copy | None = None,
 ) -> Encoded:
-    """The ids of each row, as narrow as the batch asks for where nothing is added or refused.
+    """Encode each row.
 
-    Rows are looked at for UTF-8 if `validate` says so. A `copy` writes the bytes meanwhile.
+    Ids have the batch's dtype if nothing is added and no row is refused; otherwise int32.
+
+    Args:
+        pipeline: the pipeline.
+        vocabulary: the vocabulary.
+        resident: the vocabulary on the device.
+        batch: the batch.
+        options: its options.
+        validate: whether rows must be checked for UTF-8.
+        copy: the copy that is still writing the batch's bytes; None: they are complete.
     """
     work = _work(pipeline, resident, batch, options, copy, validate=validate)
 
@@ -66,7 +75,7 @@ def count_large(
     validate: bool,
     copy: Copy | None = None,
 ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
-    """int64[B]: how many ids each row has; and the refused rows."""
+    """Count the ids of each row, int64[B]; also return the errors of the refused rows."""
 
     def new_answer() -> Counts:
         return Counts(vocabulary, batch, options)
@@ -87,7 +96,7 @@ def _work(
     validate: bool,
 ) -> Work:
     data, is_pinned = batch.data, pipeline.resources.device.is_pinned(batch.data)
-    if copy is not None and not is_pinned:  # It is read before chunks are launched.
+    if copy is not None and not is_pinned:  # Staging reads the bytes before a chunk is launched.
         copy.wait(len(data))
     return Work(resident, data, is_pinned, options, validate, joining=copy)
 
@@ -99,7 +108,7 @@ def _in_chunks(
     work: Work,
     new_answer: Callable[[], A],
 ) -> A:
-    """The answer on which all chunks have landed."""
+    """Send a batch through the pipeline in chunks; return the answer with all chunks landed."""
     whole = None if work.options is None else work.options.whole_rows()
 
     def chunks(size: int) -> Iterator[Chunk]:

@@ -1,7 +1,8 @@
-"""Texts in memory of another process to ids in such memory, which the host never sees.
+"""Encodes texts in memory of another process into memory of that process.
 
-Both are read and written by the device: memory of its own, or page-locked memory of the host. Where
-an answer needs the host, as refused rows do, there is none, and the texts go the usual way.
+The device reads and writes both directly: device memory, or page-locked host memory. Where the host
+must touch the answer, as for refused rows, NotCovered is raised and the caller encodes in another
+way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ID_BYTES = (4, 2, 1)
 
 
 class _SharedAnswer(StreamAnswer):
-    """An answer that no row may be missing from."""
+    """A stream answer that raises NotCovered for a refused row."""
 
     def land(self, flight: ChunkInFlight) -> None:
         """Queue the copy out of a chunk."""
@@ -38,21 +39,20 @@ class _SharedAnswer(StreamAnswer):
 
 
 def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
-    """The ids where they are wanted, there when this returns; int64[B + 1], where rows' begin.
+    """Encode rows into the memory that they name, and wait; return the offsets int64[B + 1].
 
     Raises:
-        NotCovered: the host is needed, see the options and dtypes below, or a row is refused.
-        OutOfMemory: there is no room for a row that cannot be cut.
-        ValueError: there is not enough room for the ids, of which some may be there; or the memory
-            was let go of.
-        IndexError: the memory has not so many bytes.
+        NotCovered: an option or dtype needs the host, or a row is refused.
+        OutOfMemory: a row that must not be split does not fit into memory.
+        ValueError: the memory for ids is too small (some may have been written), or is closed.
+        IndexError: a region has fewer bytes than the rows say.
     """
     check_bounds(rows.out, rows.out_begin, rows.out_bytes)
     if rows.id_bytes not in ID_BYTES or len(vocabulary) > 1 << 8 * rows.id_bytes:
         raise NotCovered(f"ids of {rows.id_bytes} bytes")
     if rows.options.spans or rows.options.max_length is not None:
         raise NotCovered("spans and truncation are reported by the host")
-    # What options need of a batch is how many rows it has; its bytes are elsewhere.
+    # An empty batch with as many rows, because options only depend on their number.
     nowhere = np.zeros_like(rows.offsets)
     batch = Batch(data=np.zeros(0, np.uint8), offsets=nowhere, options=rows.options)
     with (
@@ -66,19 +66,19 @@ def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) 
         validate = not resident.family.takes_bytes
         bits = 8 * rows.id_bytes
         work = Work(resident, rows.text, True, options, validate, bits)
-        # A cut row's begin and end tokens would be the host's.
+        # The host would have to add the begin and end tokens of a row that is split.
         whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
         out = OutputBuffer(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes)
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
-        pace = to_device if rows.out.on_device else BY_BUS.of(len(rows.text))
-        lock = pipeline.device_lock if pace is ON_DEVICE else NO_LOCK
+        sizes = to_device if rows.out.on_device else BY_BUS.of(len(rows.text))
+        lock = pipeline.device_lock if sizes is ON_DEVICE else NO_LOCK
 
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(out, len(rows))
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.ends)
+            return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, sizes.ends)
 
-        answer = pipeline.answer(work, chunks, new_answer, pace.chunk_bytes, pace.in_flight, lock)
+        answer = pipeline.answer(work, chunks, new_answer, sizes.chunk_bytes, sizes.in_flight, lock)
         return answer.offsets

@@ -1,9 +1,9 @@
-"""Ids to memory that the device does not reach, by way of leased memory.
+"""Copies ids to pageable memory, through leased pinned memory.
 
-While threads copy one chunk's ids to where they are wanted the next one's are on their way:
+While threads copy the ids of one chunk to their target, the device copies those of the next one:
 
-    chunk 0   from the device   to where it is wanted
-    chunk 1                     from the device         to where it is wanted
+    chunk 0   device to pinned   pinned to target
+    chunk 1                      device to pinned   pinned to target
 """
 
 from __future__ import annotations
@@ -21,55 +21,55 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Coming:
-    """Ids that come from the device into pinned memory, and where they are wanted."""
+class _FromDevice:
+    """A copy of ids from the device into a pinned block, and their target."""
 
     block: Bytes
     target: Bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Going:
-    """A copy of so many bytes of ids from pinned memory to where they are wanted."""
+class _ToTarget:
+    """A copy of ids by threads from pinned memory to their target."""
 
     copy: Copy
     num_bytes: int
 
 
 class PageableOutput:
-    """Brings the ids of chunks, in their order."""
+    """Copies the ids of chunks to pageable memory, in the order of chunks."""
 
     def __init__(self, leases: PinnedPool, staging: CopyPool) -> None:
         self.leases, self.staging = leases, staging
-        self._coming: _Coming | None = None
-        self._going: _Going | None = None
+        self._from_device: _FromDevice | None = None
+        self._to_target: _ToTarget | None = None
 
     def bring(self, flight: ChunkInFlight, target: Bytes) -> None:
-        """Copy the first bytes of the ids; they are there when `finish` returns."""
-        flight.copy_streams.outward.synchronize()  # Nothing is under way but the ids before these.
-        self._hand_on()
+        """Start to copy the first bytes of a chunk's ids to `target`; `finish` waits for them."""
+        flight.copy_streams.outward.synchronize()  # It only has the copy of the chunk before.
+        self._start_next()
         block = self.leases.take(len(target)) if len(target) else None
         if block is None:
             flight.bring_ids(target)
             return
         flight.copy_ids(int(block.ctypes.data), len(target))
-        self._coming = _Coming(block[: len(target)], target)
+        self._from_device = _FromDevice(block[: len(target)], target)
 
-    def _hand_on(self) -> None:
-        """What has come goes on to where it is wanted; what went before is there."""
+    def _start_next(self) -> None:
+        """Wait for the copy to a target, and start that of the ids that the device has copied."""
         self._wait()
-        if self._coming is not None:
-            target = self._coming.target
-            copy = self.staging.start(target, self._coming.block)
-            self._going = _Going(copy, len(target))
-            self._coming = None
+        if self._from_device is not None:
+            target = self._from_device.target
+            copy = self.staging.start(target, self._from_device.block)
+            self._to_target = _ToTarget(copy, len(target))
+            self._from_device = None
 
     def _wait(self) -> None:
-        if self._going is not None:
-            self._going.copy.wait(self._going.num_bytes)
-            self._going = None
+        if self._to_target is not None:
+            self._to_target.copy.wait(self._to_target.num_bytes)
+            self._to_target = None
 
     def finish(self) -> None:
-        """The rest, once all copies from the device are done."""
-        self._hand_on()
+        """Complete all copies to targets; those from the device must be done."""
+        self._start_next()
         self._wait()

@@ -1,8 +1,8 @@
 """The pipeline: while one chunk is copied in, another is encoded and a third is copied out.
 
-A workspace goes to a later chunk of the call when its chunk has landed: copies out that are still
-under way come first in its stream, so that any number of chunks in flight gives the same ids. Knows
-no answer: the caller says what is done with a chunk's ids.
+When a chunk has landed, a later chunk of the call may use its workspace. Copies out that are still
+running come first in its stream, so the ids do not depend on the number of chunks in flight. The
+caller decides what is done with the ids of a chunk.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gpu.runtime.stage_timer import Clock
 
 IN_FLIGHT = 4
 NO_LOCK = nullcontext()
-"""For calls that go through the device side by side with others."""
+"""The lock of calls that may run beside other calls."""
 
 
 class Answer(Protocol):
-    """What chunks land on, in order.
+    """Collects chunks as they land, in order.
 
     Attributes:
-        has_landed: whether any has.
+        has_landed: whether any chunk has landed.
     """
 
     has_landed: bool
@@ -43,13 +43,15 @@ A = TypeVar("A", bound=Answer)
 
 
 class Pipeline:
-    """Sends batches through one device in chunks; any number of calls at once.
+    """Encodes batches in chunks on one device; any number of calls at once.
 
     Attributes:
-        resources: what all calls of the engine share.
-        chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
-        device_lock: held by calls for which the kernels are slowest: one goes after the other.
-        copy_streams: those that no call uses.
+        resources: the device, memory and threads that all calls share.
+        chunk_bytes: the most bytes of a chunk.
+        in_flight: the most chunks of a call in flight.
+        device_lock: the lock of calls that run one after another, because kernels are their
+            bottleneck.
+        copy_streams: the streams that no call is using.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -67,13 +69,19 @@ class Pipeline:
         in_flight: int | None = None,
         lock: AbstractContextManager[object] = NO_LOCK,
     ) -> A:
-        """A new answer on which all chunks have landed; smaller ones where memory is short.
+        """Encode all chunks and return a new answer; chunks are smaller where memory is short.
 
-        `chunks` gives them from their size. `lock` is held until the last one is on its way.
+        Args:
+            work: the data and options of all chunks.
+            chunks: divides the data into chunks of so many bytes.
+            new_answer: makes an empty answer.
+            chunk_bytes: the most bytes of a chunk; None: the pipeline's.
+            in_flight: the most chunks in flight; None: the pipeline's.
+            lock: held until the last chunk is launched.
 
         Raises:
-            OutOfMemory: there is no room for the smallest chunks, or for a row that is not cut.
-            DeviceFault: a kernel found itself wrong.
+            OutOfMemory: the smallest chunks, or a row that is not split, do not fit into memory.
+            DeviceFault: a kernel detected an inconsistency.
         """
         chunk_bytes, in_flight = chunk_bytes or self.chunk_bytes, in_flight or self.in_flight
         *larger, smallest = self.resources.workspaces.chunk_sizes(
@@ -100,13 +108,13 @@ class Pipeline:
         in_flight: int,
         lock: AbstractContextManager[object] = NO_LOCK,
     ) -> None:
-        """Compute the ids of all chunks; `land` queues the copies out of each, in order.
+        """Encode all chunks; `land` queues the copies out of each, in order.
 
         All copies are done when this returns.
 
         Raises:
-            OutOfMemory: there is no workspace for a chunk, even with no other in flight.
-            DeviceFault: a kernel found itself wrong.
+            OutOfMemory: there is no workspace for a chunk, even with no other chunk in flight.
+            DeviceFault: a kernel detected an inconsistency.
         """
         call = _Call(self, work, land, in_flight, chunk_bytes)
         try:
@@ -120,7 +128,7 @@ class Pipeline:
             call.close()
 
     def take_copy_streams(self) -> CopyStreams:
-        """Streams for the copies of a call; it puts them back into `copy_streams`."""
+        """Return streams for the copies of a call, which puts them back into `copy_streams`."""
         try:
             return self.copy_streams.pop()
         except IndexError:
@@ -129,13 +137,13 @@ class Pipeline:
 
 
 class _Call:
-    """The chunks of one call that are on their way.
+    """The chunks of one call that are in flight.
 
     Attributes:
-        pending: those that have not landed, the oldest first.
-        landed: workspaces that the next chunk may use: what is still copied out of them comes first
-            in their streams.
-        clocks: of chunks that were timed and have landed.
+        pending: the chunks that have not landed, the oldest first.
+        landed: the workspaces of landed chunks, which the next chunks may use; copies out of them
+            come first in their streams.
+        clocks: the clocks of timed chunks that have landed.
     """
 
     def __init__(
@@ -148,7 +156,7 @@ class _Call:
     ) -> None:
         self.pipeline, self.work, self.land, self.in_flight = pipeline, work, land, in_flight
         self.room = min(chunk_bytes, len(work.data))
-        if self.room == SMALL_BYTES:  # Workspaces of small batches stay theirs: they hold ids, too.
+        if self.room == SMALL_BYTES:  # Workspaces of that size are for small batches, with ids.
             self.room += 1
         self.pending: deque[ChunkInFlight] = deque()
         self.landed: list[Workspace] = []
@@ -156,7 +164,7 @@ class _Call:
         self.copy_streams = pipeline.take_copy_streams()
 
     def add(self, chunk: Chunk) -> None:
-        """Take a chunk on its way; lands older ones where there is no workspace for it."""
+        """Start a chunk; land older ones while there is no workspace for it."""
         workspace = self._workspace(chunk)
         while workspace is None:
             self.land_one() if self.pending else self._give_back()
@@ -168,12 +176,12 @@ class _Call:
         except BaseException:
             self.landed.append(workspace)
             raise
-        # The newest is launched when the next one comes: it is being staged meanwhile.
+        # The newest chunk is launched when the next one is added; until then it is being staged.
         num_staged = 0 if self.work.is_pinned else 1
         self.launch_all(num_staged)
 
     def _workspace(self, chunk: Chunk) -> Workspace | None:
-        """One for a chunk; None where the call must land or give back one of its own first."""
+        """Return a workspace for a chunk; None if the call must first free one of its own."""
         num_bytes, num_rows = chunk.end - chunk.begin, chunk.num_rows
         for i, workspace in enumerate(self.landed):
             capacity = workspace.capacity
@@ -182,11 +190,11 @@ class _Call:
         num_held = len(self.pending) + len(self.landed)
         workspaces, layout = self.pipeline.resources.workspaces, self.work.resident.family.layout
         if num_held >= self.in_flight:
-            # The last chunks are small: their copies in need not wait for the kernels before them.
+            # Small last chunks may use more workspaces, so that their copies in need not wait.
             if self.landed or num_held >= 2 * self.in_flight or 2 * num_bytes > self.room:
                 return None
         else:
-            num_bytes = max(num_bytes, self.room)  # All of one size, whichever chunk is next.
+            num_bytes = max(num_bytes, self.room)  # All are of one size class, for any chunk.
         if not num_held:
             return workspaces.take(num_bytes, num_rows, layout)
         try:
@@ -195,12 +203,12 @@ class _Call:
             return None
 
     def launch_all(self, but_newest: int = 0) -> None:
-        """Launch those that are not yet on their way to the device."""
+        """Launch the pending chunks, except for the newest `but_newest`."""
         for flight in list(self.pending)[: len(self.pending) - but_newest]:
             flight.launch(self.pipeline.resources.processors)
 
     def land_one(self) -> None:
-        """Land the oldest."""
+        """Land the oldest pending chunk."""
         flight, processors = self.pending[0], self.pipeline.resources.processors
         flight.launch(processors)
         flight.wait(processors)
@@ -214,7 +222,7 @@ class _Call:
             self.clocks.append(clock)
 
     def _give_back(self) -> None:
-        """Give back workspaces whose copies are done, the oldest first: it is done first."""
+        """Wait for the copies out of landed chunks, and give their workspaces back."""
         while self.landed:
             workspace = self.landed.pop(0)
             workspace.stream.synchronize()
@@ -222,11 +230,11 @@ class _Call:
             self.pipeline.resources.workspaces.give(workspace)
 
     def close(self) -> None:
-        """Wait for all there is and give everything back; also after a failure."""
+        """Wait for all chunks and give everything back, also after an error."""
         for flight in self.pending:
             flight.abandon()
             self.landed.append(flight.workspace)
-        if self.pending:  # Something failed, maybe before its workspace's stream waits for a copy.
+        if self.pending:  # After an error; a workspace's stream may not yet wait for its copies.
             self.copy_streams.inward.synchronize()
             self.copy_streams.outward.synchronize()
         self._give_back()

@@ -1,4 +1,4 @@
-"""The answer to a stream: ids in memory of the caller's, as its chunks land."""
+"""Collects the answer to a stream: ids in the caller's memory."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from gpu.memory.output_buffer import OutputBuffer
 
 
 class StreamAnswer:
-    """The answer to a stream in the making.
+    """Collects the answer to a stream from its chunks, as they land.
 
     Attributes:
-        way: to an `out` in ordinary memory.
+        pageable: copies ids to an `out` in pageable memory; None: the device writes to `out`.
         offsets: int64[B + 1], where each row's ids begin.
     """
 
-    def __init__(self, out: OutputBuffer, num_rows: int, way: PageableOutput | None = None) -> None:
-        self.way = way
+    def __init__(
+        self, out: OutputBuffer, num_rows: int, pageable: PageableOutput | None = None
+    ) -> None:
+        self.pageable = pageable
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
         self.num_ids = self.num_bytes = 0
         self.has_landed = False
 
     def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copy out of a chunk."""
+        """Queue the copy of a chunk's ids.
+
+        Raises:
+            ValueError: a row is refused, or `out` is too short.
+        """
         row = flight.first_refused()
-        if row is not None:  # It is too short for a circle, or has a word that is no k-mer.
+        if row is not None:  # It is too short for a circle, or has a word that is not a k-mer.
             raise ValueError(f"row {row} is refused; `encode` says why")
         self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
         self.out.check_room(self.num_bytes + num_bytes)
-        if self.way is None:
+        if self.pageable is None:
             flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
         else:
-            self.way.bring(flight, self.out.part(self.num_bytes, num_bytes))
+            self.pageable.bring(flight, self.out.part(self.num_bytes, num_bytes))
         if chunk.begins_row:
             rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
             np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])

@@ -1,8 +1,8 @@
-"""The device: what the engine asks of it, and CUDA's answer.
+"""The device, as protocols and as an implementation by CUDA.
 
-`device` has the protocols Device and Stream; `cuda_device` and `cuda_stream` are real ones through
-CuPy; `module_loader` compiles kernels by NVRTC. `stage_timer` times one batch in so many.
+`device` has the protocols Device and Stream; `cuda_device` and `cuda_stream` implement them with
+CuPy. `module_loader` compiles kernels by NVRTC, and `stage_timer` times some batches.
 
-All folders above it take a Device, so that tests run the same engine on an emulation. Kernels are
-launched in one way only, by the driver object of a stream.
+All folders above use the protocols, so that tests run the same engine on an emulated device.
+Kernels are launched in one way only, by the driver object of a stream.
 """

@@ -1,6 +1,6 @@
-"""What the engine asks of a device and of its streams, as protocols.
+"""The protocols of a device and its streams, as the engine uses them.
 
-`cuda_device.CudaDevice` is a real one; tests run the same engine on an emulation.
+`cuda_device.CudaDevice` implements them with CUDA; tests use an emulated device.
 """
 
 from __future__ import annotations
@@ -36,53 +36,56 @@ class DeviceInfo:
 
 
 class Stream(Protocol):
-    """Work in order on the device; nothing waits but `synchronize`.
+    """A queue of work on the device; only `synchronize` waits.
 
     Attributes:
-        driver: what C++ launches the kernels of the stream with.
+        driver: the driver object with which C++ launches kernels on the stream.
     """
 
     driver: Driver
 
     def kernel(self, name: str) -> LaunchSpec:
-        """How C++ launches a kernel of `catalog.KERNELS`."""
+        """Return how C++ launches a kernel of `catalog.KERNELS`."""
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
-        """Copy from host memory, pinned if the copy is to overlap, or from the device's."""
+        """Queue a copy to the device, from device memory or host memory.
+
+        It overlaps with other work only from pinned memory.
+        """
 
     def copy_out(self, to: int, device: int, num_bytes: int) -> None:
-        """Copy to host memory, or to other memory of the device."""
+        """Queue a copy from the device, to host memory or other device memory."""
 
     def clear(self, device: int, num_bytes: int) -> None:
-        """Fill with zeros."""
+        """Queue filling device memory with zeros."""
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `catalog.KERNELS` on the Job at an address.
+        """Queue a kernel of `catalog.KERNELS` on the Job at an address.
 
-        An address of the device, where the kernel reads it, unless it `takes_job`: then one of host
-        memory, which is read at once.
+        It is an address in device memory, which the kernel reads. For a kernel that `takes_job` it
+        is one in host memory, which is copied with the launch.
         """
 
     def begin_capture(self) -> None:
-        """What follows is recorded and not run."""
+        """Start to record work instead of queueing it."""
 
     def end_capture(self) -> Any:
-        """The recording, for `replay`."""
+        """End the recording and return it, for `replay`."""
 
     def replay(self, recording: Any) -> None:
-        """Run a recording."""
+        """Queue the work of a recording."""
 
     def follow(self, other: Self) -> None:
-        """What is queued from now on begins when all that `other` has so far is done."""
+        """Let work that is queued from now on wait for all work in `other` so far."""
 
     def synchronize(self) -> None:
-        """Wait until everything so far is done."""
+        """Wait until all queued work is done."""
 
     def mark(self) -> Any:
-        """A point of time between what was queued before and after."""
+        """Record an event between the work queued before and after."""
 
     def seconds(self, begin: Any, end: Any) -> float:
-        """Time between two marks, once the later one is done."""
+        """Return the time between two marks; the later one must be done."""
 
 
 class Device(Protocol):
@@ -100,56 +103,56 @@ class Device(Protocol):
 
     @property
     def info(self) -> DeviceInfo:
-        """What the device is."""
+        """The name, size and abilities of the device."""
 
     @property
     def page_locked_bytes(self) -> int:
-        """Memory of the host that is page-locked here now."""
+        """The bytes of host memory that are page-locked through this device now."""
 
     def allocate(self, num_bytes: int) -> int:
-        """Device memory; its address.
+        """Allocate device memory and return its address.
 
         Raises:
-            OutOfMemory: there is not so much.
+            OutOfMemory: there is too little memory.
         """
 
     def free(self, address: int) -> None:
-        """Give device memory back."""
+        """Free device memory."""
 
     def allocate_pinned(self, num_bytes: int) -> Bytes:
-        """Host memory that the device reaches under the same address."""
+        """Allocate host memory that the device accesses at the same address."""
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Give pinned host memory back."""
+        """Free pinned host memory."""
 
     def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array is one piece of pinned memory, by its address, whoever pinned it."""
+        """Whether an array is contiguous and in pinned memory, whichever library pinned it."""
 
     def pin(self, address: int, num_bytes: int) -> None:
-        """Page-lock host memory that is there already; the device reaches it under its address.
+        """Page-lock allocated host memory; the device accesses it at its address.
 
         Raises:
             OutOfMemory: it cannot be page-locked.
         """
 
     def unpin(self, address: int) -> None:
-        """Let it be ordinary memory again."""
+        """End the page lock of host memory."""
 
     def wait_for(self, stream: int) -> None:
-        """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
+        """Wait for a stream of another library, as `__cuda_array_interface__` numbers it."""
 
     def array(self, memory: Any) -> Any:
-        """An array with `__dlpack__` of what has `__cuda_array_interface__`; nothing is copied."""
+        """Return an array with `__dlpack__` for the memory of a `__cuda_array_interface__`."""
 
     def open_shared(self, handle: bytes) -> int:
-        """The address here of memory that another process made and whose handle it sent.
+        """Open device memory of another process by its handle; return its address here.
 
         Raises:
-            BadHandle: it is none, or the memory is gone, or of another device.
+            BadHandle: the handle is invalid, its memory was freed, or it is of another device.
         """
 
     def close_shared(self, address: int) -> None:
-        """Let go of it."""
+        """Close memory that `open_shared` opened."""
 
     def stream(self) -> Stream:
-        """A new stream."""
+        """Make a stream."""

@@ -88,7 +88,8 @@ def test_text_is_one_launch_where_it_is_pinned_and_one_a_piece_where_not(
     monkeypatch, launches, bits, size
 ):
     engine, vocabulary = engine_of("emulated"), load("hyenadna")
-    monkeypatch.setattr(zero_copy_letters, "STAGED_BYTES", (64, 1 << 12))
+    monkeypatch.setattr(zero_copy_letters, "LEAST_STAGED_BYTES", 64)
+    monkeypatch.setattr(zero_copy_letters, "MOST_STAGED_BYTES", 1 << 12)
     monkeypatch.setattr(zero_copy_letters, "OWN_BYTES", 17)
     text = np.random.default_rng(size).choice(np.frombuffer(b"ACGTN", np.uint8), size)
     offsets = np.array([0, size // 3, size // 3, size])
