@@ -109,7 +109,8 @@ def test_text_is_one_launch_where_it_is_pinned_and_one_a_piece_where_not(
 @pytest.mark.parametrize("piece", [16, 48, 1 << 10])
 def test_pieces_that_are_copied_or_staged_mix_nothing(engine, monkeypatch, is_pinned, piece):
     for name, value in (
-        ("STAGED_BYTES", (piece, piece)),
+        ("LEAST_STAGED_BYTES", piece),
+        ("MOST_STAGED_BYTES", piece),
         ("COPIED_BYTES", piece),
         ("OVER_BUS_BYTES", 20),
         ("OWN_BYTES", 20),
@@ -157,7 +158,8 @@ def test_ids_that_find_no_room_are_refused_with_a_reason(engine):
 
 def test_calls_of_many_threads_do_not_wait_for_each_other(engine, monkeypatch):
     """Each has a workspace, and some want a second one of which there are as many as they are."""
-    monkeypatch.setattr(zero_copy_letters, "STAGED_BYTES", (64, 64))
+    monkeypatch.setattr(zero_copy_letters, "LEAST_STAGED_BYTES", 64)
+    monkeypatch.setattr(zero_copy_letters, "MOST_STAGED_BYTES", 64)
     monkeypatch.setattr(zero_copy_letters, "OWN_BYTES", 0)
     begin = threading.Barrier(6)
     text = np.random.default_rng(0).choice(np.frombuffer(b"ACGTN", np.uint8), 3000)
