@@ -109,7 +109,7 @@ class Admission:
             self._client_bytes[client] += work.num_bytes
         self.num_bytes += work.num_bytes
         self.num_rows += len(work.rows) or 1
-        self.metrics.accepted()
+        self.metrics.count_accepted()
 
     def _refuse(self, reason: str) -> NoReturn:
         raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
@@ -122,7 +122,7 @@ class Admission:
             self._client_bytes[work.client] -= work.num_bytes
             if not self._client_bytes[work.client]:
                 del self._client_bytes[work.client]
-        self.metrics.finished(outcome)
+        self.metrics.count_finished(outcome)
 
 
 def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
@@ -297,7 +297,7 @@ class Batcher:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Queue()
-            self._lane_of(key).queues.append(key)
+            self._get_lane(key).queues.append(key)
         queue.add(work)
         if not self._is_tick_scheduled:
             self._is_tick_scheduled = True
@@ -323,7 +323,7 @@ class Batcher:
         finally:
             work.unwatch()
 
-    def _lane_of(self, key: QueueKey) -> Lane:
+    def _get_lane(self, key: QueueKey) -> Lane:
         return self.long_lane if key.is_long else self.short_lane
 
     def _tick(self) -> None:
@@ -438,7 +438,7 @@ class Batcher:
                 work.watch()
             if not queue:
                 del self._queues[key]
-                self._lane_of(key).queues.remove(key)
+                self._get_lane(key).queues.remove(key)
         for lane in (self.short_lane, self.long_lane):
             for works in list(lane.batches)[lane.at_once :]:
                 for work in works:

@@ -193,11 +193,13 @@ def record_batch(
     num_bytes = sum([work.num_bytes for work in works])
     num_rows = sum([len(work.rows) or 1 for work in works])
     engine = last.output.engine
-    metrics.batch(engine, first.operation, num_rows, num_bytes, last.batch_tokens, finished.seconds)
+    metrics.count_batch(
+        engine, first.operation, num_rows, num_bytes, last.batch_tokens, finished.seconds
+    )
     # All results of a batch share one output, or each has its own: see `run_works`.
     for output in {id(result.output): result.output for result in finished.results}.values():
         if output.errors:
-            metrics.rows_refused(refusal.code for refusal in output.errors.values())
+            metrics.count_refused_rows(refusal.code for refusal in output.errors.values())
     costs.learn(CostKey(first.vocabulary.digest, first.operation), num_bytes, finished.seconds)
 
 

@@ -60,12 +60,12 @@ def _rows(arguments: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
         yield "", arguments.ids
     elif arguments.lines:
         for number, line in enumerate(standard_input(), 1):
-            yield f"line {number}: ", _ids(line, f"line {number}")
+            yield f"line {number}: ", _parse_ids(line, f"line {number}")
     else:
-        yield "", _ids(standard_input().read(), "stdin")
+        yield "", _parse_ids(standard_input().read(), "stdin")
 
 
-def _ids(data: bytes, place: str) -> list[int]:
+def _parse_ids(data: bytes, place: str) -> list[int]:
     """Parse a JSON list, an object with "ids", or numbers with white space between.
 
     Raises:
@@ -78,7 +78,7 @@ def _ids(data: bytes, place: str) -> list[int]:
         # Python's own error for thousands of digits would not have the place.
         if not all(word.isdigit() and len(word) <= MAX_DIGITS for word in words):
             raise ValueError(wrong)
-        return _checked([int(word) for word in words], place)
+        return _check_ids([int(word) for word in words], place)
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -86,10 +86,10 @@ def _ids(data: bytes, place: str) -> list[int]:
     ids = value.get("ids") if isinstance(value, dict) else value
     if not isinstance(ids, list) or any(type(token_id) is not int for token_id in ids):
         raise ValueError(wrong)
-    return _checked(ids, place)
+    return _check_ids(ids, place)
 
 
-def _checked(ids: list[int], place: str) -> list[int]:
+def _check_ids(ids: list[int], place: str) -> list[int]:
     limit = np.iinfo(np.int64)
     for index, token_id in enumerate(ids):
         if not limit.min <= token_id <= limit.max:
@@ -99,7 +99,7 @@ def _checked(ids: list[int], place: str) -> list[int]:
 
 def vocabularies(arguments: argparse.Namespace) -> int:
     """Print a table of the built-in vocabularies."""
-    rows = [_described(name) for name in builtin.BUILTINS]
+    rows = [_describe(name) for name in builtin.BUILTINS]
     if arguments.json:
         for row in rows:
             sys.stdout.buffer.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
@@ -116,7 +116,7 @@ def vocabularies(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _described(name: str) -> dict[str, Any]:
+def _describe(name: str) -> dict[str, Any]:
     vocabulary, info = builtin.load(name), builtin.describe(name)
     return {
         "name": name,

@@ -99,7 +99,7 @@ def _write_counts(
     counts, errors = counted.counts, counted.errors
     for row, record in enumerate(records):
         if arguments.json:
-            _write_json(_failed(record, errors[row])) if row in errors else _write_json(
+            _write_json(_describe_error(record, errors[row])) if row in errors else _write_json(
                 {"name": record.name, "num_tokens": int(counts[row])}
             )
         else:
@@ -133,7 +133,7 @@ def _write_json(answer: dict[str, Any]) -> None:
     sys.stdout.buffer.write(orjson.dumps(answer, option=option))
 
 
-def _failed(record: Record, error: RowError) -> dict[str, Any]:
+def _describe_error(record: Record, error: RowError) -> dict[str, Any]:
     reason = {"code": error.code, "message": error.message, "where": error.where}
     return {"name": record.name, "error": reason}
 
@@ -147,7 +147,7 @@ def _answer(
 ) -> dict[str, Any]:
     """Make the object of a record, with the fields of the HTTP answer."""
     if row in encoded.errors:
-        return _failed(record, encoded.errors[row])
+        return _describe_error(record, encoded.errors[row])
     ids = np.ascontiguousarray(encoded.row(row))
     answer: dict[str, Any] = {
         "name": record.name,

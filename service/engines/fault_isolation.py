@@ -38,7 +38,7 @@ def encode_failed(
     """Encode the halves of a batch on which the engine has failed; one row becomes an error."""
     num_rows = len(batch)
     if num_rows <= 1:
-        errors = _failed(vocabulary, num_rows, error)
+        errors = _make_errors(vocabulary, num_rows, error)
         return Encoded(_empty_ids(), _no_rows(num_rows), errors=errors)
     return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
@@ -51,7 +51,7 @@ def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Count
         reraise_unless_failure(error)
         num_rows = len(batch)
         if num_rows <= 1:
-            return Counted(np.zeros(num_rows, np.int64), _failed(vocabulary, num_rows, error))
+            return Counted(np.zeros(num_rows, np.int64), _make_errors(vocabulary, num_rows, error))
         return join_counted([count_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
@@ -71,7 +71,7 @@ def decode_isolated(
                 message = "an id is larger than any vocabulary's"
                 errors = {0: RowError("id_out_of_range", message, _first_large(rows[0]))}
             else:
-                errors = _failed(vocabulary, len(rows), error)
+                errors = _make_errors(vocabulary, len(rows), error)
             return Decoded(np.zeros(0, np.uint8), _no_rows(len(rows)), errors)
         half = len(rows) // 2
         return join_decoded(
@@ -108,7 +108,9 @@ def reraise_unless_failure(error: BaseException) -> None:
         del error
 
 
-def _failed(vocabulary: Vocabulary, num_rows: int, error: BaseException) -> dict[int, RowError]:
+def _make_errors(
+    vocabulary: Vocabulary, num_rows: int, error: BaseException
+) -> dict[int, RowError]:
     if isinstance(error, LibraryFailed):
         logger.warning("%s: %s", vocabulary.digest, error)
         return {0: RowError("library_failed", str(error))}

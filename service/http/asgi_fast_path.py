@@ -61,7 +61,7 @@ class AsgiFastPath:
             await self.app(scope, receive, send)
             return
         service, call, status = self.service, get_call(scope), 500
-        service.metrics.received()
+        service.metrics.count_received()
         REQUEST_ID.set(call.request_id.decode())
 
         async def send_and_note(message: Any) -> None:

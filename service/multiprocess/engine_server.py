@@ -168,7 +168,7 @@ class EngineServer:
 
     async def _load_name(self, link: Link, message: Message) -> Message:
         """Load a vocabulary by its name; answer when all front ends have it."""
-        await self.service.registry.loaded(message.values["name"])
+        await self.service.registry.get_loaded(message.values["name"])
         await self.synchronize()
         return Message("answer")
 

@@ -58,7 +58,7 @@ class RegistryReplica:
         """Return the state of a vocabulary in the last list."""
         return entry.residency
 
-    async def loaded(self, name: str) -> LoadedVocabulary:
+    async def get_loaded(self, name: str) -> LoadedVocabulary:
         """Find a vocabulary; the engine process loads it if needed.
 
         Raises:

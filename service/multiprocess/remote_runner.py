@@ -176,7 +176,7 @@ class RemoteRunner:
 
     def record(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
         """Count the time of a batch; the engine process counts the batch itself."""
-        self._metrics.stage("link", finished.seconds)
+        self._metrics.add_stage_time("link", finished.seconds)
 
     def shutdown(self) -> None:
         """Start no more batches."""

@@ -147,7 +147,7 @@ class Metrics(Collector):
         self.max_batch_bytes = max_batch_bytes
         self.gauges = Gauges()
         self._taking = threading.Lock()
-        self._counts = counts = new_counts()
+        self._counts = counts = make_counts()
         self._requests = counts["warptok_requests_total"]
         self._durations = counts["warptok_request_duration_seconds"]
         self._stages = counts["warptok_stage_duration_seconds"]
@@ -176,20 +176,20 @@ class Metrics(Collector):
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
 
-    def received(self) -> None:
+    def count_received(self) -> None:
         """Count a request of which the head was read."""
         self._received[()] += 1
 
-    def requests(self, route: str, status: int, seconds: float) -> None:
+    def count_answer(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""
         self._requests[route, status] += 1
         self._durations[route,].add(seconds)
 
-    def stage(self, name: str, seconds: float) -> None:
+    def add_stage_time(self, name: str, seconds: float) -> None:
         """Add the time of a stage of a batch; those of requests have attributes of their own."""
         self._stages[name,].add(seconds)
 
-    def batch(
+    def count_batch(
         self,
         engine: str,
         operation: str,
@@ -208,32 +208,32 @@ class Metrics(Collector):
         self._batch_fill.add(num_bytes / self.max_batch_bytes)
         self.encode_seconds.add(seconds)
 
-    def accepted(self) -> None:
+    def count_accepted(self) -> None:
         """Count a piece of work that the queue took."""
         self._accepted[()] += 1
 
-    def finished(self, outcome: str) -> None:
+    def count_finished(self, outcome: str) -> None:
         """Count a piece of work that has left the queue or the engine."""
         self._finished[outcome,] += 1
 
-    def rows_refused(self, codes: Iterable[str]) -> None:
+    def count_refused_rows(self, codes: Iterable[str]) -> None:
         """Count rows that were refused alone."""
         for code in codes:
             self._counts["warptok_rows_refused_total"][code,] += 1
 
-    def rejected(self, reason: str) -> None:
+    def count_rejected(self, reason: str) -> None:
         """Count a request that was refused."""
         self._counts["warptok_requests_rejected_total"][reason,] += 1
 
-    def cancelled(self) -> None:
+    def count_cancelled(self) -> None:
         """Count a client that left."""
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
-    def training_ended(self, outcome: str, seconds: float) -> None:
+    def count_training(self, outcome: str, seconds: float) -> None:
         """Count a training job that ended."""
         self._training[outcome].add(seconds)
 
-    def loop_lag(self, seconds: float) -> None:
+    def add_loop_lag(self, seconds: float) -> None:
         """Note how late the event loop came to a timer."""
         self._lag.add(seconds)
 
@@ -252,7 +252,7 @@ class Metrics(Collector):
                 histogram = self._stages[stage,]
                 for seconds in timed:
                     histogram.add(seconds)
-        counts, status = new_counts(), self.gauges.engine()
+        counts, status = make_counts(), self.gauges.engine()
         counts += self._counts
         for reason, number in status.fallbacks.items():
             counts["warptok_fallbacks_total"][reason,] += number
@@ -262,10 +262,10 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         counts = self.counts()
         for name, rows in counts.items():
-            yield _counted(name, rows)
+            yield _make_counter(name, rows)
         values = self._values()
         for name in READ:
-            yield _gauge(name, values.get(name, []))
+            yield _make_gauge(name, values.get(name, []))
 
     def _values(self) -> dict[str, list[tuple[Labels, float]]]:
         """Read all gauges: label values and number."""
@@ -301,12 +301,12 @@ class Metrics(Collector):
         return values
 
 
-def new_counts() -> Counts:
+def make_counts() -> Counts:
     """Make counts of COUNTED, all zero."""
     return Counts({name: family.bounds for name, family in COUNTED.items()})
 
 
-def _counted(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
+def _make_counter(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
     """Make a counter or a histogram with its samples."""
     documentation, labels, bounds = COUNTED[name]
     if not bounds:
@@ -320,7 +320,7 @@ def _counted(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
     return histogram
 
 
-def _gauge(name: str, rows: list[tuple[Labels, float]]) -> Metric:
+def _make_gauge(name: str, rows: list[tuple[Labels, float]]) -> Metric:
     """Make a gauge, which has no samples if it has no value."""
     gauge = GaugeMetricFamily(name, READ[name].documentation, labels=READ[name].labels)
     for values, number in rows:

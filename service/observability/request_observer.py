@@ -59,11 +59,11 @@ class RequestObserver:
             self.add_serialize_time(call, times.head - times.finished)
         if call.is_gone:
             status = CLIENT_CLOSED
-            metrics.cancelled()
+            metrics.count_cancelled()
         else:
-            metrics.requests(route, status, seconds)
+            metrics.count_answer(route, status, seconds)
         if call.refusal:
-            metrics.rejected(call.refusal)
+            metrics.count_rejected(call.refusal)
         if self.tracer is not None:
             self.tracer.record(call, route, status)
         if self.access_log:

@@ -200,7 +200,7 @@ async def find_entry(service: Service, name: str) -> LoadedVocabulary:
     Raises:
         ServiceError: there is no such vocabulary, or it cannot be loaded.
     """
-    return service.registry.entries.get(name) or await service.registry.loaded(name)
+    return service.registry.entries.get(name) or await service.registry.get_loaded(name)
 
 
 def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:

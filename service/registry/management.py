@@ -152,7 +152,7 @@ class VocabularyManager:
         Raises:
             ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
-        entry = await self.registry.loaded(name)
+        entry = await self.registry.get_loaded(name)
         await asyncio.to_thread(self.engine.load, entry.vocabulary)
         await self._notify_processes()
 

@@ -93,7 +93,7 @@ class Registry:
         """
         return find_known(self.known, name)
 
-    async def loaded(self, name: str) -> LoadedVocabulary:
+    async def get_loaded(self, name: str) -> LoadedVocabulary:
         """Find a vocabulary and load it if needed, once for all requests that wait for it.
 
         Raises:
@@ -112,7 +112,7 @@ class Registry:
             return await asyncio.shield(task)
         except VocabularyError as error:
             if self.known.get(name) is not known:  # Deleted or replaced while it was read.
-                return await self.loaded(name)
+                return await self.get_loaded(name)
             raise NotReady(f"{name} cannot be loaded: {error}", "/vocabulary") from error
 
     def load(self, known: RegisteredVocabulary) -> LoadedVocabulary:

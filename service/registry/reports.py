@@ -74,25 +74,25 @@ class VerifyResponse(BaseModel):
 
 def report(registry: VocabularyView, known: RegisteredVocabulary) -> VocabularyReport:
     """Describe one vocabulary."""
-    made = _named(known)
+    made = _describe_name(known)
     entry = registry.entries.get(known.name)
     if entry is None:
         made.error = registry.failures.get(known.name, "")
         made.state = "failed" if made.error else "unloaded"
         return made
-    _fill(made, entry, registry.residency(entry))
+    _add_loaded(made, entry, registry.residency(entry))
     return made
 
 
 def report_put(registry: VocabularyView, entry: LoadedVocabulary) -> VocabularyReport:
     """Describe the vocabulary that was put under a name, even if it was replaced since."""
     uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
-    made = _named(registry.known.get(entry.name, uploaded))
-    _fill(made, entry, registry.residency(entry))
+    made = _describe_name(registry.known.get(entry.name, uploaded))
+    _add_loaded(made, entry, registry.residency(entry))
     return made
 
 
-def _named(known: RegisteredVocabulary) -> VocabularyReport:
+def _describe_name(known: RegisteredVocabulary) -> VocabularyReport:
     return VocabularyReport(
         name=known.name,
         state="unloaded",
@@ -102,7 +102,7 @@ def _named(known: RegisteredVocabulary) -> VocabularyReport:
     )
 
 
-def _fill(report: VocabularyReport, entry: LoadedVocabulary, residency: Residency) -> None:
+def _add_loaded(report: VocabularyReport, entry: LoadedVocabulary, residency: Residency) -> None:
     vocabulary = entry.vocabulary
     report.state = "loaded"
     report.digest = vocabulary.digest

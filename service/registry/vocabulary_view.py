@@ -41,7 +41,7 @@ class VocabularyView(Protocol):
             ServiceError: no vocabulary has this name.
         """
 
-    async def loaded(self, name: str) -> LoadedVocabulary:
+    async def get_loaded(self, name: str) -> LoadedVocabulary:
         """Find a vocabulary and load it if needed.
 
         Raises:

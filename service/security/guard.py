@@ -60,7 +60,7 @@ class Guard:
             self._keys = read_keys(path) if path is not None else []
         except ValueError as error:
             raise ValueError(f"WARPTOK_API_KEYS_FILE: {error}") from error
-        self._changed = self._modified()
+        self._changed = self._read_modified()
         self.limits = Limits()
         self.generation = 0
         self._set_limits()
@@ -105,7 +105,7 @@ class Guard:
 
     def refresh(self) -> None:
         """Read the file again if it has changed; a damaged file changes nothing."""
-        if self._path is None or (modified := self._modified()) == self._changed:
+        if self._path is None or (modified := self._read_modified()) == self._changed:
             return
         self._changed = modified
         try:
@@ -117,7 +117,7 @@ class Guard:
             self.generation += 1
             logger.info("%d keys were read", len(self._keys))
 
-    def _modified(self) -> tuple[int, int]:
+    def _read_modified(self) -> tuple[int, int]:
         if self._path is None:
             return 0, 0
         try:

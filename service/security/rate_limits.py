@@ -100,7 +100,7 @@ class Limits:
         if bucket is None:
             return
         if wait_s := bucket.wait_s(1):
-            raise _limited("requests_per_s", bucket.rate, wait_s)
+            raise _make_refusal("requests_per_s", bucket.rate, wait_s)
         bucket.level -= 1
         self._add_usage(client, 1, 0)
 
@@ -108,7 +108,7 @@ class Limits:
         """Raise RateLimited if the client's bucket of bytes is empty."""
         bucket = self._bytes.get(client)
         if bucket is not None and (wait_s := bucket.wait_s(1)):
-            raise _limited("bytes_per_s", bucket.rate, wait_s)
+            raise _make_refusal("bytes_per_s", bucket.rate, wait_s)
 
     def charge(self, client: str, num_bytes: int) -> None:
         """Take the weight of a request out of its client's bucket."""
@@ -135,5 +135,5 @@ class Limits:
                 bucket.level -= num_bytes
 
 
-def _limited(name: str, rate: float, wait_s: float) -> RateLimited:
+def _make_refusal(name: str, rate: float, wait_s: float) -> RateLimited:
     return RateLimited(f"the key's {name} is {rate:g}; try again", "", math.ceil(wait_s))

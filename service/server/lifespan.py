@@ -70,7 +70,7 @@ async def preload(service: Service, names: list[str]) -> None:
     async def load_next() -> None:
         name = waiting.pop(0)
         try:
-            await service.registry.loaded(name)
+            await service.registry.get_loaded(name)
         except ServiceError:
             pass  # The registry has logged it.
         except Exception as error:
@@ -107,7 +107,7 @@ async def watch_loop_and_keys(service: Service) -> None:
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
-        service.metrics.loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
+        service.metrics.add_loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
         service.guard.refresh()
 
 

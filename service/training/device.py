@@ -13,7 +13,7 @@ from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
 from gpu.training.merger import merger_on
-from service.training.device_selftest import SelfTestFailed, open_tested
+from service.training.device_selftest import SelfTestFailed, open_and_test
 from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import CpuMerger, Ids, MakeMerger, Merger
@@ -74,7 +74,7 @@ def choose_merger(name: DeviceName, report: Report, memory_share: float = 1.0) -
         elif name != "cpu":
             selftest: Literal["", "passed"] = ""
             try:
-                device = open_tested(open_cuda)
+                device = open_and_test(open_cuda)
                 selftest = "passed"
                 merger = merger_on(device, memory_share)(layout, options, first, lengths)
             except (*NO_GPU, OutOfMemory, VocabularyError) as error:

@@ -24,7 +24,7 @@ class SelfTestFailed(RuntimeError):
     """A GPU fails or learns other merges than the processor; the message says which."""
 
 
-def open_tested(open_device: Callable[[], Device]) -> Device:
+def open_and_test(open_device: Callable[[], Device]) -> Device:
     """Open a device and test it: learn random letters and repeats, plain and with motifs.
 
     Raises:

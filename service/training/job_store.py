@@ -107,7 +107,7 @@ class JobStore:
             job.started_at = now
         if state in ENDED:
             job.ended_at = now
-            self._metrics.training_ended(state, job.metrics.seconds)
+            self._metrics.count_training(state, job.metrics.seconds)
         logger.info("training job %s is %s%s", job.id, state, f" ({error.code})" if error else "")
         self.write(job)
         if state in ENDED:

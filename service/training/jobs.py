@@ -123,7 +123,7 @@ class TrainingJobs:
             raise Draining("the service is stopping")
         num_jobs = self._num_uploads + self.store.num_unended
         if num_jobs >= self._settings.max_training_jobs:
-            self._metrics.rejected(TooManyJobs.code)
+            self._metrics.count_rejected(TooManyJobs.code)
             message = f"{num_jobs} training jobs wait, run or were interrupted"
             raise TooManyJobs(f"{message} (max_training_jobs); cancel one, or come again")
         with disk_errors():

@@ -203,7 +203,7 @@ def test_every_panel_has_data_over_real_load() -> None:
                 samples = samples_of((await client.get("/metrics")).text)
             empty = {t for t, shown in SHOWN.items() if not have_data(shown, samples)}
             assert empty == {"Requests that came, and that went"}  # For nobody has left.
-            app.service.metrics.cancelled()
+            app.service.metrics.count_cancelled()
             samples = samples_of(app.service.metrics.exposition()[0].decode())
             assert have_data(SHOWN["Requests that came, and that went"], samples)
 

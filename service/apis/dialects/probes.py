@@ -77,7 +77,7 @@ async def info(service: ServiceDep) -> dict[str, Any]:
 async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Response:
     """Answer with tokenizer_config.json as vLLM does, or with the vocabulary's own tokens."""
     name = model or service.settings.default_vocabulary
-    entry = await service.registry.loaded(name)
+    entry = await service.registry.get_loaded(name)
     roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
     answer: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None}
     for role in ROLES:

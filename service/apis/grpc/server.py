@@ -252,7 +252,7 @@ class GrpcServer:
         call = read_call(pairs)
         call.timeout_s = context.time_remaining()
         REQUEST_ID.set(call.request_id.decode())
-        self.service.metrics.received()
+        self.service.metrics.count_received()
         try:
             self._admit(call, path, find_key(pairs))
             yield call

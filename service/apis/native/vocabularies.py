@@ -62,7 +62,7 @@ async def get_vocabulary(
     if format not in formats.FORMATS:
         known = ", ".join(formats.FORMATS)
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
-    entry = await service.registry.loaded(name)
+    entry = await service.registry.get_loaded(name)
     files = await asyncio.to_thread(formats.write_vocabulary, entry.vocabulary, format)
     if len(files) > 1:
         files = {f"{name}.zip": _zip(files)}
@@ -153,7 +153,7 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
         options = VerifyRequest.model_validate_json(body or b"{}")
     except ValidationError as error:
         raise invalid_body(error) from error
-    entry = await service.registry.loaded(name)
+    entry = await service.registry.get_loaded(name)
     limit = service.settings.max_samples
     num_texts = options.samples if options.texts is None else len(options.texts)
     if num_texts > limit:

@@ -143,7 +143,7 @@ async def stream_infer(
             response = await model_infer(oip, replace(call, timeout_s=None), request)
         except Exception as error:
             refusal = as_service_error(error)
-            oip.service.metrics.rejected(refusal.code)
+            oip.service.metrics.count_rejected(refusal.code)
             message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
             failed = pb.ModelInferResponse(id=request.id, model_name=request.model_name)
             yield pb.ModelStreamInferResponse(error_message=message, infer_response=failed)

@@ -203,7 +203,8 @@ def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) ->
 def _longest_row(batch: Batch) -> int:
     """Measure the longest row, in bytes, or in characters if the rows are strings."""
     if batch.has_texts:
-        return max(map(len, batch.texts()[0]), default=0)
+        texts, _ = batch.texts()
+        return max(map(len, texts), default=0)
     return int(np.diff(batch.offsets).max(initial=0))
 
 

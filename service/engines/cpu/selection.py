@@ -118,8 +118,10 @@ def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder
 
     texts = make_test_texts(vocabulary)
     try:
-        rows = [_alone(encoder, text) for text in texts]
-        wrong = [t for t, row in zip(texts, rows, strict=True) if _batched(encoder, t) != row]
+        rows = [_encode_alone(encoder, text) for text in texts]
+        wrong = [
+            t for t, row in zip(texts, rows, strict=True) if _encode_as_batch(encoder, t) != row
+        ]
         for row in rows:
             decode(row, False)
     except BaseException as error:  # For example without [UNK]; a Rust panic is no Exception.
@@ -153,10 +155,10 @@ def _check_added(tokenizer: Tokenizer) -> None:
         seen[normalized] = token.content
 
 
-def _batched(encoder: TokenizersEncoder, text: str) -> list[int]:
+def _encode_as_batch(encoder: TokenizersEncoder, text: str) -> list[int]:
     (encoding,) = encoder.tokenizer(False).encode_batch_fast([text], add_special_tokens=False)
     return list(encoding.ids)
 
 
-def _alone(encoder: TokenizersEncoder, text: str) -> list[int]:
+def _encode_alone(encoder: TokenizersEncoder, text: str) -> list[int]:
     return list(encoder.tokenizer(False).encode(text, add_special_tokens=False).ids)

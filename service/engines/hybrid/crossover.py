@@ -61,10 +61,10 @@ def measure_crossover(
     last_s = 0.0
     for size in SIZES:
         if used_s + 2 * last_s > budget_s:  # The next size takes about twice as long.
-            if crossover == NEVER and _try(small, large, _batch_of(text, SIZES[-1])).is_won:
+            if crossover == NEVER and _try(small, large, _make_batch(text, SIZES[-1])).is_won:
                 crossover = SIZES[-1]
             break
-        trial = _try(small, large, _batch_of(text, size))
+        trial = _try(small, large, _make_batch(text, size))
         if trial.is_won and crossover != NEVER:
             break
         crossover = size if trial.is_won else NEVER
@@ -101,7 +101,7 @@ def _try(
     return _Trial(is_won, perf_counter() - begin)
 
 
-def _batch_of(text: str, size: int) -> Batch:
+def _make_batch(text: str, size: int) -> Batch:
     """Make a batch of about `size` bytes, in rows of ROW_CHARACTERS."""
     text = text * (size // len(text) + 1)
     return Batch([text[i : min(i + ROW_CHARACTERS, size)] for i in range(0, size, ROW_CHARACTERS)])

@@ -283,7 +283,7 @@ class FastPathProtocol(HttpToolsProtocol):
             work, inline.render = inline.operation.plan(service, call, entry, request)
         except ServiceError:
             return False
-        service.metrics.received()
+        service.metrics.count_received()
         work.future = inline
         try:
             if inline.client:  # Only keys have rates.
@@ -319,7 +319,7 @@ class FastPathProtocol(HttpToolsProtocol):
         """Close the connection; refuse its call before if only the body has not come."""
         cycle: Any = self.cycle
         if not self.in_head:
-            self.service.metrics.received()
+            self.service.metrics.count_received()
             cycle.set_exception(make_body_timeout(self.service.settings.stream_idle_timeout_s))
         self.transport.close()
 

@@ -48,7 +48,7 @@ def make_texts_message(operation: str, digest: str, batch: Batch) -> Message:
         "are_texts": batch.has_texts,
     }
     if batch.has_texts:
-        texts = batch.texts()[0]
+        texts, _ = batch.texts()
         data = np.frombuffer("".join(texts).encode("utf-8", SURROGATES), np.uint8)
         sizes: NDArray[Any] = np.fromiter(map(len, texts), np.int64, len(texts))
     else:

@@ -86,7 +86,7 @@ def test_an_upload_evicts_vocabularies_and_their_next_use_loads_them(tmp_path, c
         assert "unloaded second" in caplog.text
         state = {sample.name: sample.state for sample in samples(registry)}
         assert state["second"] == "unloaded"
-        assert (await registry.loaded("second")).vocabulary.digest == SECOND.digest
+        assert (await registry.get_loaded("second")).vocabulary.digest == SECOND.digest
         assert registry.entries.keys() == {"first", "second"}
 
     run(scenario)
@@ -189,12 +189,12 @@ def test_memory_is_measured_without_uploads_and_their_next_use_loads_them():
 
     async def scenario():
         registry = Held.registry
-        await registry.loaded("hyenadna")
+        await registry.get_loaded("hyenadna")
         registry.put("mine", SECOND, replace=False)
         registry.engine.load(THIRD)  # As a request that was accepted before its vocabulary left.
         await asyncio.to_thread(measured, Held)
         assert registry.entries.keys() == {"hyenadna"}
         assert registry.engine.loaded == {registry.entries["hyenadna"].vocabulary.digest}
-        assert (await registry.loaded("mine")).vocabulary.digest == SECOND.digest
+        assert (await registry.get_loaded("mine")).vocabulary.digest == SECOND.digest
 
     run(scenario)

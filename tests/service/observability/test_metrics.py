@@ -17,17 +17,17 @@ from tests.support.data_files import ROOT
 
 def filled() -> Metrics:
     metrics = Metrics("1.2.3", max_batch_bytes=1000)
-    metrics.requests("/v1/encode", 200, 0.003)
-    metrics.requests("/v1/encode", 200, 0.5)
-    metrics.requests("/v1/encode", 422, 100.0)
-    metrics.stage("queue", 0.001)
-    metrics.batch("cpu", "encode", 3, 700, 150, 0.002)
-    metrics.batch("cpu", "encode", 1, 50, 10, 0.004)
-    metrics.rows_refused(["not_utf8"])
-    metrics.rejected("queue_full")
-    metrics.cancelled()
-    metrics.loop_lag(0.004)
-    metrics.training_ended("finished", 90.0)
+    metrics.count_answer("/v1/encode", 200, 0.003)
+    metrics.count_answer("/v1/encode", 200, 0.5)
+    metrics.count_answer("/v1/encode", 422, 100.0)
+    metrics.add_stage_time("queue", 0.001)
+    metrics.count_batch("cpu", "encode", 3, 700, 150, 0.002)
+    metrics.count_batch("cpu", "encode", 1, 50, 10, 0.004)
+    metrics.count_refused_rows(["not_utf8"])
+    metrics.count_rejected("queue_full")
+    metrics.count_cancelled()
+    metrics.add_loop_lag(0.004)
+    metrics.count_training("finished", 90.0)
     sample = VocabularySample("gpt2", "sha256:x", "bpe", "loaded", "cpu", "fastokens", 40, 1)
     metrics.gauges = Gauges(
         queue=lambda: (12, 3),
@@ -131,7 +131,7 @@ def test_counting_a_request_costs_next_to_nothing():
         return thread_time() - begin
 
     def count() -> None:
-        metrics.requests("/v1/encode", 200, 0.001)
+        metrics.count_answer("/v1/encode", 200, 0.001)
 
     # Beside what this machine takes for a little Python, not in microseconds of another one.
     yardstick_s = min(seconds(lambda: dict.fromkeys(names)) for _ in range(3))

@@ -42,14 +42,14 @@ def test_every_built_in_is_known_and_loaded_on_first_use_once():
         loads = []
         load = registry.engine.load
         registry.engine.load = lambda v, pinned: (loads.append(v), load(v, pinned))[1]
-        entries = await asyncio.gather(*(registry.loaded("hyenadna") for _ in range(20)))
+        entries = await asyncio.gather(*(registry.get_loaded("hyenadna") for _ in range(20)))
         assert len(loads) == 1
         assert all(entry is entries[0] for entry in entries)
         assert registry.entries["hyenadna"].vocabulary.digest == builtin.load("hyenadna").digest
         with pytest.raises(UnknownVocabulary, match="hyenadna"):
-            await registry.loaded("hyenadnb")
+            await registry.get_loaded("hyenadnb")
         with pytest.raises(UnknownVocabulary, match="near names are gpt2"):
-            await registry.loaded("GPT2")
+            await registry.get_loaded("GPT2")
 
     run(scenario)
     assert set(make().known) == set(builtin.BUILTINS)
@@ -112,7 +112,7 @@ def test_uploads_survive_a_restart_and_a_deletion_too(tmp_path):
     registry.delete("gone")
     again = make(store_dir=tmp_path)
     assert "gone" not in again.known
-    assert asyncio.run(again.loaded("kept")).vocabulary.digest == SECOND.digest
+    assert asyncio.run(again.get_loaded("kept")).vocabulary.digest == SECOND.digest
     assert [path.name for path in tmp_path.iterdir()] == ["kept.vocabulary"]
 
 
@@ -123,12 +123,12 @@ def test_a_damaged_file_is_reported_and_the_others_work(tmp_path, caplog):
     (tmp_path / "bad.vocabulary").write_bytes(data[: len(data) // 2])
     (tmp_path / "gpt2.vocabulary").write_bytes(data)
     again = make(store_dir=tmp_path)
-    assert asyncio.run(again.loaded("good")).vocabulary.digest == FIRST.digest
+    assert asyncio.run(again.get_loaded("good")).vocabulary.digest == FIRST.digest
     with pytest.raises(Exception, match="bad cannot be loaded"):
-        asyncio.run(again.loaded("bad"))
+        asyncio.run(again.get_loaded("bad"))
     assert "bad" in again.failures
     assert "gpt2.vocabulary is not used" in caplog.text
-    assert asyncio.run(again.loaded("gpt2")).vocabulary.digest == builtin.load("gpt2").digest
+    assert asyncio.run(again.get_loaded("gpt2")).vocabulary.digest == builtin.load("gpt2").digest
 
 
 @pytest.mark.parametrize("since", ["deleted", "replaced"])
@@ -155,10 +155,10 @@ def test_a_name_that_changes_while_it_is_read_is_read_again(tmp_path, caplog, si
     forget()
     if since == "deleted":
         with pytest.raises(UnknownVocabulary):
-            asyncio.run(registry.loaded("mine"))
+            asyncio.run(registry.get_loaded("mine"))
         registry.put("mine", FIRST, replace=False)
     else:
-        assert asyncio.run(registry.loaded("mine")).vocabulary == SECOND
+        assert asyncio.run(registry.get_loaded("mine")).vocabulary == SECOND
     assert not registry.failures
     assert "cannot be loaded" not in caplog.text
     forget()
@@ -269,6 +269,6 @@ def test_unloading_keeps_the_name_and_the_next_use_loads_again():
         registry.put("mine", FIRST, replace=False)
         registry.unload("mine")
         assert "mine" not in registry.entries
-        assert (await registry.loaded("mine")).vocabulary.digest == FIRST.digest
+        assert (await registry.get_loaded("mine")).vocabulary.digest == FIRST.digest
 
     run(scenario)

@@ -96,7 +96,7 @@ def test_a_text_whose_deadline_passed_is_freed_with_its_answer(no_collector, mon
     async def scenario():
         engine = FakeEngine()
         async with serving(engine, inline_batch_bytes=0) as (client, service):
-            await service.registry.loaded("evo_bytes")
+            await service.registry.get_loaded("evo_bytes")
             engine.gate.clear()
             first = asyncio.ensure_future(client.post(path, content=b"AC", headers=octets))
             await until(lambda: engine.batches)

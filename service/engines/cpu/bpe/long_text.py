@@ -269,14 +269,16 @@ def _sizes(batch: Batch) -> NDArray[np.int64]:
     """Measure each row, int64[B], in bytes, or in characters if the rows are strings."""
     if not batch.has_texts:
         return np.diff(batch.offsets)
-    return np.fromiter(map(len, batch.texts()[0]), np.int64, len(batch))
+    texts, _ = batch.texts()
+    return np.fromiter(map(len, texts), np.int64, len(batch))
 
 
 def _row_array(batch: Batch, row: int, take: Take) -> Bytes:
     """Return a row as uint8[N]; convert a string in parts, as no other thread runs during one."""
     if not batch.has_texts:
         return batch.data[batch.offsets[row] : batch.offsets[row + 1]]
-    text = batch.texts()[0][row]
+    texts, _ = batch.texts()
+    text = texts[row]
     data = GrowableArray(np.dtype(np.uint8), take)
     for begin in range(0, len(text), PART_CHARACTERS):
         end = min(begin + PART_CHARACTERS, len(text))
