@@ -83,7 +83,7 @@ def test_an_upload_evicts_vocabularies_and_their_next_use_loads_them(tmp_path, c
         # The default vocabulary stays although it is the oldest.
         assert registry.entries.keys() == {"first", "third"}
         assert engine.loaded == {FIRST.digest, THIRD.digest}
-        assert "unloaded second" in caplog.text
+        assert "evicted second" in caplog.text
         state = {sample.name: sample.state for sample in samples(registry)}
         assert state["second"] == "unloaded"
         assert (await registry.get_loaded("second")).vocabulary.digest == SECOND.digest
