@@ -1,4 +1,4 @@
-"""The bulk calls of the GPU engine on one text, with what is right; `bus` times them."""
+"""The bulk calls of the GPU engine on one text, with the expected results; `bus` times them."""
 
 from __future__ import annotations
 

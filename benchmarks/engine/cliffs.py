@@ -1,4 +1,4 @@
-"""Texts on which a slow way would show: one piece of megabytes, and such a text among others."""
+"""Texts on which a slow path would show: a piece of megabytes, alone and among other texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seconds from a process's start to its first exact answer, the kernels compiled before or not."""
+"""Times a fresh process until its first exact ids, with and without compiled kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All engines side by side: on each corpus, and on batches as a service meets them.
+"""Times all engines on each corpus, and on batches as a service gets them.
 
 First calls apart from warm ones, which are taken in turns. Calls go through several different
 batches of a shape, because some libraries remember what they saw.

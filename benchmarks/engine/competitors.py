@@ -1,4 +1,4 @@
-"""All engines that are compared: our own and the libraries, each called as its authors advise.
+"""The compared engines: our own and other libraries, each called as its authors advise.
 
 What an engine likes as input (strings, a list of bytes, pinned memory) is made before anything is
 timed; its ids are taken as it gives them. A library that is not installed is absent, and the

@@ -1,4 +1,4 @@
-"""A fresh process's first answer on the GPU; prints ids and the time of each step as JSON.
+"""Encodes on the GPU in a fresh process; prints the ids and the time of each step as JSON.
 
     python -m benchmarks.engine.first_call VOCABULARY [--emulate]
 

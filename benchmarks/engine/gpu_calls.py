@@ -1,4 +1,4 @@
-"""What the benchmark asks of the GPU engine, in one place: a change of the engine ends here.
+"""All calls of the GPU engine by the benchmarks, so that a change of the engine ends here.
 
 Each way is a function that does the work once and one that gives the ids of the last time, so that
 what is timed is what is proved. Knows no corpus and no result.

@@ -1,4 +1,4 @@
-"""Text that repeats a long period, with tokens that repeat it too: which pieces are merged whole.
+"""Times texts of a long period with tokens of the same period, whose pieces are merged whole.
 
     python -m benchmarks.engine.long_periods --out FILE.json
 

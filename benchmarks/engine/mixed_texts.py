@@ -1,4 +1,4 @@
-"""Real and random text mixed, in rows of every length, as much as one wants to compare.
+"""Makes any amount of mixed real and random text, in rows of every length, for comparisons.
 
 Knows no engine; of vocabularies only the bytes of some tokens.
 """

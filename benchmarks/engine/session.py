@@ -1,6 +1,6 @@
-"""What all blocks of one run share: sizes, vocabularies, texts, the engine, the proofs.
+"""The state that all blocks of one run share: sizes, vocabularies, texts, engine, proofs.
 
-A block says which ids must be proved before it begins, and then gives its rows of the results.
+A block lists the ids that must be compared before it begins, and returns rows of the results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts made to be slow: patterns on which some level of cutting works hardest.
+"""Texts made to be slow: patterns on which some stage of splitting works hardest.
 
 The same bytes on every machine. Knows no engine.
 """

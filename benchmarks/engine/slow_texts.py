@@ -1,4 +1,4 @@
-"""A hunt for slow texts: which of those made to be slow are under 5 GB/s, and in which kernels.
+"""Times texts made to be slow; reports those under 5 GB/s and the kernels that they spend it in.
 
     python -m benchmarks.engine.slow_texts --data FOLDER --out FILE.json
 

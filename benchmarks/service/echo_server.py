@@ -25,7 +25,7 @@ buffers: dict[int, bytearray] = {}
 
 
 class Echo(asyncio.BufferedProtocol):
-    """One connection: a number, so many bytes, and the same bytes back; then it is closed."""
+    """A connection that receives a number, then so many bytes, sends them back and closes."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Clients of benchmarks/service/frontends.py: a process on each core that the service leaves.
+"""Clients of benchmarks/service/frontends.py: a process on each core that the service does not use.
 
 All begin at the same time of the machine's clock. Bodies come from a file, which is read once.
 """

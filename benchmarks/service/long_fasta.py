@@ -1,4 +1,4 @@
-"""FASTA of any length through POST /v1/encode/fasta: made while it is sent, and nothing is kept.
+"""Sends FASTA of any length, made while it is sent, through POST /v1/encode/fasta.
 
     python -m benchmarks.service.long_fasta --gigabytes 10                          # whole records
     python -m benchmarks.service.long_fasta --gigabytes 10 --window 512 --vocabulary mtdna6

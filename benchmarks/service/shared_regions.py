@@ -1,4 +1,4 @@
-"""Text in shared memory to ids in shared memory, the host's and the device's, through the service.
+"""Times the service from text to ids in shared memory, of the host and of the device.
 
     python -m benchmarks.service.shared_regions --data FOLDER --out FILE.json --megabytes 1024
 

@@ -1,4 +1,4 @@
-"""Small requests with and without a training job beside them, in turn, on all cores there are.
+"""Times small requests with and without a training job beside them, in turn, on all cores.
 
     python -m benchmarks.service.training_job              # about two minutes, loopback only
 

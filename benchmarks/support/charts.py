@@ -1,4 +1,4 @@
-"""Charts on a page: bars in columns that share their rows, and lines over logarithmic axes.
+"""Draws charts on a page: columns of bars with shared rows, and lines over logarithmic axes.
 
 A chart knows figures and words, not what they are of.
 """

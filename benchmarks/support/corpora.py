@@ -1,4 +1,4 @@
-"""The texts that are timed: made from the data folder's files, the same bytes on every machine.
+"""Makes the timed texts from the data folder's files, the same bytes on every machine.
 
 Nothing is drawn from a library's generator, whose stream may change with its version. Knows no
 vocabulary and no engine.

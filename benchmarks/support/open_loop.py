@@ -1,4 +1,4 @@
-"""An open-loop HTTP/1.1 load over loopback: requests are due at times of their own, come what may.
+"""An open-loop HTTP/1.1 load over loopback: requests are sent at times drawn beforehand.
 
 A closed loop waits for a slow answer before it asks again, and so leaves out what a slow server
 would have done to others (coordinated omission). Here arrivals are a Poisson process drawn
@@ -176,11 +176,11 @@ async def arrivals(
     """Send a Poisson stream of requests and return their answers.
 
     Args:
-        client: who asks.
+        client: sends the requests.
         rate: requests a second, on average.
-        seconds: how long requests come; the last answers may take longer.
-        make: the next request.
-        chance: what times and requests are drawn from.
+        seconds: the time in which requests are due; the last answers may take longer.
+        make: makes the next request.
+        chance: the generator of times and requests.
     """
     answers: list[Answer] = []
     begin = perf_counter()

@@ -1,4 +1,4 @@
-"""The runs whose results are kept: the file, the command that repeats it, the machine.
+"""The runs whose results are kept: file, command and machine of each.
 
 A run is repeated with `--out benchmarks/results/FILE` behind its command; then `make docs`.
 """

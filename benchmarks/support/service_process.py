@@ -1,4 +1,4 @@
-"""The service as a process of its own on loopback, with settings, what it counts and its memory."""
+"""Runs the service as a process on loopback, and reads its metrics and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page that shapes and words are put on, and which becomes an SVG file.
+"""A page of shapes and words that is written as an SVG file.
 
 The page brings its own background and follows the reader's light or dark scheme, so that it can be
 read wherever it is shown. The file is the same for the same calls.

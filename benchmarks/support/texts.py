@@ -1,4 +1,4 @@
-"""Bytes in rows, and where they may be cut without changing ids.
+"""Texts as bytes in rows, with the places where they may be split without changing ids.
 
 Knows no corpus, no vocabulary and no engine.
 """

@@ -1,4 +1,4 @@
-"""Medians with their spread, of things that are timed in turns.
+"""Times calls in turns, and summarizes samples by medians and their spread.
 
 In turns (A B A B ...), so that a drift of the machine falls on all of them. Knows nothing of what
 is timed.

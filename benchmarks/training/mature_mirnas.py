@@ -1,4 +1,4 @@
-"""MirGeneDB's mature miRNAs: names taken apart, the two tasks of the GeneticBPE paper, and splits.
+"""Reads MirGeneDB's mature miRNAs; makes the two tasks of the GeneticBPE paper and their splits.
 
 Also the seeds that MirMachine lists for its families. Knows no tokenizer and no model.
 """

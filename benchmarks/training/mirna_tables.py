@@ -1,4 +1,4 @@
-"""The tables of the GeneticBPE paper from our document, the paper's figure behind each of ours.
+"""Writes the tables of the GeneticBPE paper with our figures, each followed by the paper's.
 
 A cell is "ours (paper)"; ours is mean ± standard deviation over the seeds. Knows only the document.
 """

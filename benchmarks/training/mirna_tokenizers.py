@@ -1,4 +1,4 @@
-"""The tokenizers that the GeneticBPE paper compares, made from one corpus, and what they do to it.
+"""Makes the tokenizers that the GeneticBPE paper compares from one corpus, and measures each on it.
 
 Each gives ids and the place of every token; the measures are `vocabularies.motifs.metrics`. Motifs
 are the seeds of the corpus itself, or those that MirMachine lists for its families.

@@ -1,4 +1,4 @@
-"""Train a stack of classifiers, Adam 3e-4 with early stopping, and measure each.
+"""Trains a stack of classifiers, by Adam 3e-4 with early stopping, and measures each.
 
 What the paper leaves open: batches of 128; a model's training ends when its accuracy on the
 validation part has not risen for a while, and its weights of the best epoch count.

@@ -1,4 +1,4 @@
-"""Learning vocabularies: the figures asked for, `tokenizers`' trainer beside it, and the growth.
+"""Times training: cases with a limit, beside `tokenizers`' trainer, and by the size of the corpus.
 
     python -m benchmarks.training.trainers --data FOLDER [--largest 64] [--out FILE]
     python -m benchmarks.training.trainers --data FOLDER --device cuda      # see trainers_gpu.py

@@ -1,4 +1,4 @@
-"""Learning on a GPU: every merge compared with the processor's, then the time up to 1 G bases.
+"""Compares every merge on a GPU with the processor's, then times trainings up to 1 G bases.
 
 Run by `python -m benchmarks.training.trainers --device cuda`. Seconds are of the whole call of
 `train`, from
@@ -133,7 +133,7 @@ def learn_on(
 
 
 def run(device: Device, corpora: dict[str, Corpus], plan: Plan = FULL) -> Row:
-    """Prove, then time; the document of results.
+    """Compare the merges, then time trainings; return the results.
 
     Raises:
         SystemExit: a merge differs; nothing is timed then.

@@ -1,4 +1,4 @@
-"""The benchmark of bulk calls beside PCIe runs, on an emulation, and proves before it times."""
+"""The benchmark of bulk calls beside PCIe runs on an emulation and compares ids before timing."""
 
 from __future__ import annotations
 

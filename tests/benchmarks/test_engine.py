@@ -1,4 +1,4 @@
-"""The GPU benchmark as a command, with tiny texts on the emulation: what it proves and says."""
+"""The GPU benchmark as a command, with tiny texts on an emulation: comparisons and results."""
 
 import json
 from dataclasses import replace

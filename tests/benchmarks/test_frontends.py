@@ -1,4 +1,4 @@
-"""The benchmark of several front ends: it proves and times them, and a wrong id ends it."""
+"""The benchmark of several front ends: it compares ids and times; a wrong id ends it."""
 
 from __future__ import annotations
 

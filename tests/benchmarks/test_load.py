@@ -1,4 +1,4 @@
-"""The open-loop load counts from when a request was due; the soak in short finds nothing lost."""
+"""The open-loop load counts latency from the due time; a short soak loses no request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long periods: the vocabularies are what their names say, and an id that differs ends the run."""
+"""The benchmark of long periods: vocabularies have the named merges, and a wrong id ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of shared memory: ids of every region are proved, and a wrong id ends it."""
+"""The benchmark of shared memory: it compares the ids of every region; a wrong id ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hunt for slow texts: what it makes, and that ids which differ end it."""
+"""The benchmark of slow texts: the texts that it makes, and that a wrong id ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of characters and k-mers runs, on an emulation, and proves before it times."""
+"""The benchmark of characters and k-mers runs on an emulation and compares before timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of learning on a GPU runs, on an emulation, and proves before it times."""
+"""The benchmark of training on a GPU runs on an emulation and compares before timing."""
 
 from __future__ import annotations
 

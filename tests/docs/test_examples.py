@@ -1,4 +1,4 @@
-"""Every command and every program of the documents does what the documents say.
+"""Every command and program in the documents gives the output that the documents show.
 
 A console block holds commands behind `$ ` and what they print; `...` stands for anything. A python
 block is a program; the comment behind a `print` is what it prints. Blocks that begin with

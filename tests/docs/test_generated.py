@@ -1,4 +1,4 @@
-"""The generated documents say what the code says."""
+"""The generated documents equal what `docs.generate` writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diagrams can be read, and name folders that are there."""
+"""The diagrams are readable, and the folders that they name exist."""
 
 from __future__ import annotations
 

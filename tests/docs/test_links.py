@@ -1,4 +1,4 @@
-"""Links between documents lead somewhere, and README.md is short."""
+"""Links between documents have targets, and README.md is short."""
 
 from __future__ import annotations
 

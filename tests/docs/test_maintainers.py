@@ -1,4 +1,4 @@
-"""What maintainers read is true of the tree: package maps, decision records, references in code."""
+"""Package maps, decision records and paths in docstrings match the files of the repository."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of what the benchmarks share and what their results become."""
+"""Tests of the benchmarks' shared modules, tables and pictures."""

@@ -1,4 +1,4 @@
-"""The page of figures says what the results say."""
+"""The page of figures equals the results."""
 
 from __future__ import annotations
 

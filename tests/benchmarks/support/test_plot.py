@@ -1,4 +1,4 @@
-"""The pictures say what the results say, and can be read."""
+"""The pictures equal the results, and their texts do not overlap."""
 
 from __future__ import annotations
 

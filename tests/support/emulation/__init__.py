@@ -1,4 +1,4 @@
-"""A GPU that is none: the kernels of gpu/cuda compiled as C++ by g++ and run on the CPU.
+"""An emulated GPU: the kernels of gpu/cuda compiled as C++ by g++ and run on the CPU.
 
 `device` is what the engine takes for a device: blocks run one after another, the threads of a block
 as fibers, all memory is the host's. `driver` is what the C++ extension calls instead of CUDA's

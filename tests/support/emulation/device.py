@@ -1,4 +1,4 @@
-"""A device without a GPU: the kernels compiled as C++, a block's threads as fibers, host memory."""
+"""An emulated device: kernels compiled as C++, a block's threads as fibers, host memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An emulated device whose streams do their work at any time, as a real one's may.
+"""An emulated device whose streams do their work at any time, as those of a real one may.
 
     stream 0    copy  copy       copy           what is queued runs when a stream is waited for,
     stream 1          └─ follow  kernel         or when chance says so, in each stream's order

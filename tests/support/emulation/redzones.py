@@ -1,4 +1,4 @@
-"""A device on which every field ends where the layout says, so that one that runs on is seen.
+"""A device with gaps between all fields, so that a write outside a field is detected.
 
 A batch has a workspace of exactly its size. Its fields, also those that share memory elsewhere, and
 the tables of vocabularies have gaps between them. An address sanitizer (compiled.EMULATION_FLAGS)

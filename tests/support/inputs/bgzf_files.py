@@ -1,4 +1,4 @@
-"""Block gzip as bgzip writes it."""
+"""Writes block gzip as bgzip does."""
 
 from __future__ import annotations
 

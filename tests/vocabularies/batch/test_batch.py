@@ -1,4 +1,4 @@
-"""A batch in parts, and whether it is a large one, in both of its forms."""
+"""Batches of strings and of bytes: their parts, and whether they have so many bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small vocabularies x random texts: what we write means what was read."""
+"""Random small vocabularies on random texts: a written file is read as the same vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistral's tekken.json: its ids beside tiktoken's, and what is wrong with a damaged one."""
+"""Mistral's tekken.json: its ids equal tiktoken's, and damaged files are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flat arrays of a vocabulary say what its Python objects say."""
+"""The flat arrays of a vocabulary equal its Python objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vocabulary value: checked when made, known by its digest, stored in one canonical form."""
+"""The vocabulary value: checked when made, identified by its digest, with one canonical form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Banks of motifs, their files, and where they lie in a corpus."""
+"""Banks of motifs, their files, and their spans in a corpus."""
 
 import json
 

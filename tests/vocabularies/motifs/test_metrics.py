@@ -1,4 +1,4 @@
-"""The metrics are their definitions, and what GeneticBPE's Proposition 3.4 says about them.
+"""The metrics equal their definitions, and obey or refute GeneticBPE's Proposition 3.4.
 
 The proposition: with mu > lambda the distortion never rises, and merging ends with the wanted
 compression after at most v - |A| merges. Below is where that holds and where it does not.

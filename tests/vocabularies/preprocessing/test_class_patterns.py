@@ -1,4 +1,4 @@
-"""Patterns of uploads: what Python's `re` cannot read, and what took all memory to look at."""
+"""Uploaded patterns that Python's `re` cannot read, or whose compilation took all memory."""
 
 from __future__ import annotations
 

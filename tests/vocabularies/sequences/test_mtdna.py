@@ -1,4 +1,4 @@
-"""The mtDNA tokenizer's own names: its document, its code's order, and the reference's ids."""
+"""The mtDNA tokenizer against its document, the order of its code, and the reference."""
 
 from __future__ import annotations
 
