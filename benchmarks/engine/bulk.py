@@ -121,7 +121,7 @@ def _host_of(session: Session, stream: _Stream, timed: Published) -> list[Row]:
 
 
 def _require_each(session: Session, timed: Published, text: Text, ids: Ids, times: int) -> None:
-    """Refuse a stream whose ids are not those of its text so many times over (Differs)."""
+    """Check that the ids of a stream are those of its text, `times` times (else Differs)."""
     once = ids[: len(ids) // times]
     session.proofs.require(timed, text, once)
     if len(once) * times != len(ids) or (ids.reshape(times, -1) != once).any():

@@ -108,9 +108,9 @@ def _others(_: int) -> Named:
 
 
 def slow_texts(size: int, tokens: Sequence[bytes], names: Collection[str] = ()) -> Iterator[Text]:
-    """Make texts of about `size` bytes, most of them one row; the chosen ones, or all.
+    """Make texts of about `size` bytes, most of one row: all, or those with these names.
 
-    `tokens` are a vocabulary's.
+    `tokens` are those of a vocabulary.
     """
     families: tuple[Callable[[int], Named], ...] = (_single, _odd, _behind, _periods, _others)
     for named in (*(family(size) for family in families), _tokens(size, tokens)):

@@ -1,4 +1,4 @@
-"""Random motif banks, vocabularies that cut at them, and texts full of their parts."""
+"""Draws random motif banks, vocabularies that split at them, and texts full of their parts."""
 
 from __future__ import annotations
 
