@@ -138,8 +138,8 @@ class SequenceIds:
         return self._start(batch, source, None)
 
     def _start(self, batch: Batch, source: IdSource, side: Any) -> PendingIds:
-        counts = self.count_ids(batch)
         """Start the look-up on the current stream, which is `side` unless that is None."""
+        counts = self.count_ids(batch)
         if source == "upstream" or self.discovery.rule is None:
             return PendingIds(batch, counts, ids=None, has_unknown=None, done=None)
         width = max(self.discovery.token_len or 0, int(counts.max(initial=0)))

@@ -1,10 +1,10 @@
-"""The host's side of the GPU engine in C++ (`native/`), and its faces in Python.
+"""Host code of the GPU engine in C++ (`native/`), with Python modules around it.
 
 `extensions` imports the two extensions. `copy_pool` copies by several threads, `fast_launch` makes
-the Launcher of a workspace, `arrays` says where arrays lie, and `split_points` finds where a row
-may be cut.
+the Launcher of a workspace, `arrays` returns the addresses of arrays, and `split_points` finds
+where a row may be split.
 
-`runtime` and everything above it call it. It knows no batch and no vocabulary. Without the
-extensions every module can be imported, and the first use of one raises DeviceUnavailable with
-what to install.
+`runtime` and all folders above it use these modules, which know nothing of batches and
+vocabularies. Without the extensions every module can be imported; the first use of an extension
+raises DeviceUnavailable, which says what to install.
 """

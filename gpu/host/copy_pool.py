@@ -1,7 +1,6 @@
-"""Copies from ordinary into pinned memory, by the threads of native/copy_pool.cpp.
+"""Copies from pageable into pinned memory by the threads of native/copy_pool.cpp.
 
-One thread copies 12 to 16 GB/s on the machines that were measured. Knows neither batches nor
-devices.
+One thread copies 12 to 16 GB/s on the machines that were measured.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Copy(Protocol):
-    """A copy that is under way; it has both arrays until it is forgotten."""
+    """A running copy; it holds references to both arrays."""
 
     @property
     def seconds(self) -> float:
-        """What it took, once it is complete."""
+        """The time it took; valid once it is complete."""
 
     def wait(self, num_bytes: int, /) -> None:
-        """Wait until the first bytes are there; the caller's thread takes part.
+        """Wait until the first bytes are copied; the caller's thread copies, too.
 
         Raises:
-            ValueError: of strings: they are not those that were measured.
+            ValueError: the strings are not those that were measured.
         """
 
 
 class CopyPool:
     """Threads that copy; they start with the first copy and end with `close`.
 
-    Between two copies they look for work for 0.2 ms, 0.4 where the last came so soon, and then
-    sleep, see thread_pool.hpp.
+    After a copy they poll for more work for 0.2 ms, or for 0.4 ms if copies follow each other
+    quickly, and then sleep; see thread_pool.hpp.
 
     Args:
-        num_threads: of its own, beside the one that waits; None: half of the cores, six at most.
+        num_threads: threads beside the one that waits; None: half of the cores, at most six.
     """
 
     def __init__(self, num_threads: int | None = None) -> None:
@@ -52,7 +51,7 @@ class CopyPool:
         self._pool = copy_pool.Pool(num_threads)
 
     def start(self, target: Bytes, source: Bytes) -> Copy:
-        """Begin to copy uint8[N] to the front of `target`; both stay as they are meanwhile."""
+        """Start to copy uint8[N] to the front of `target`; neither may change meanwhile."""
         return self._pool.start(target, source)
 
     def start_gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> Copy:
@@ -67,20 +66,20 @@ class CopyPool:
         return self._pool.gather(target, texts, offsets)
 
     def gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> None:
-        """The same, the caller's thread and these together; raises ValueError."""
+        """Copy strings as `start_gather` does, and wait; raises ValueError."""
         self.start_gather(texts, offsets, target).wait(len(target))
 
     def share(self, target: Bytes, source: Bytes) -> None:
-        """Copy uint8[N] to the front of `target`, the caller's thread and these together."""
+        """Copy uint8[N] to the front of `target`, and wait."""
         self.start(target, source).wait(len(source))
 
     def close(self) -> None:
-        """End the threads; copies under way are completed."""
+        """Complete running copies and end the threads."""
         self._pool.close()
 
 
 def usable_cores(quota: Path = QUOTA) -> int:
-    """Cores that this process may use at once: those it may run on, and its cgroup's share."""
+    """Return the number of cores of this process, by its affinity and its cgroup's quota."""
     cores = len(os.sched_getaffinity(0))
     try:
         allowed, period = quota.read_text().split()

@@ -1,7 +1,7 @@
-"""The C++ extensions of this folder, which the GPU engine needs.
+"""Imports the C++ extensions of this folder, which the GPU engine needs.
 
-An installation without a compiler has none. It can import all of gpu/, and encodes on the CPU: the
-first use of an extension that is not there says what to install.
+An installation without a compiler has no extensions. It can still import all of gpu/ and encode on
+the CPU; the first use of a missing extension raises an error that says what to install.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HOW = (
 
 
 class _NotBuilt:
-    """Stands where an extension is missing; every use of it raises DeviceUnavailable."""
+    """Stands in for a missing extension; every use of it raises DeviceUnavailable."""
 
     def __getattr__(self, name: str) -> _NotBuilt:
         if name.startswith("__"):
@@ -40,6 +40,10 @@ except ImportError:
 
 
 def check_extensions() -> None:
-    """Raises DeviceUnavailable where the extensions are not built."""
+    """Check that the extensions are built.
+
+    Raises:
+        DeviceUnavailable: they are not.
+    """
     if not are_built:
         raise DeviceUnavailable(HOW)

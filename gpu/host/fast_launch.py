@@ -1,7 +1,7 @@
-"""The host's side of a launch in C++: a workspace's Launcher, and what it returns.
+"""Makes the Launcher of a workspace, which encodes a small batch by one call of C++.
 
-A small batch is one call, from its text to the wait for its kernel (native/fast_launch.cpp). Python
-takes ten microseconds for the same, a third of what a text of 200 bytes takes altogether.
+The call copies the text, launches a kernel and waits for it (native/fast_launch.cpp). Python would
+take ten microseconds for this, a third of the whole time of a text of 200 bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from gpu.host._fast_launch import Driver, Launcher
 
 STAGED, IN_PLACE, COPIED = 0, 1, 2
-"""Where a kernel finds the text: in the workspace's pinned memory, where it lies, on the device."""
+"""Where a kernel reads the text: the workspace's pinned memory, the caller's, or the device's."""
 NOT_LAUNCHED, MORE_TO_DO = -1, -2
-"""What `Launcher.encode` returns instead of a number of ids.
+"""What `Launcher.encode` may return instead of a number of ids.
 
-The arrays are no rows from 0 to the text's end, one behind another, or of other kinds (others say
-which); or the kernel was launched, and its status says that there is more to do.
+NOT_LAUNCHED: the arrays have other dtypes, or the rows do not cover the text in order; other
+functions raise the error. MORE_TO_DO: the status of the kernel says that ids are not complete.
 """
 
 
@@ -37,7 +37,7 @@ def launcher_of(
     status: NDArray[Any],
     offsets: NDArray[Any],
 ) -> Launcher:
-    """The Launcher of a workspace: its stream's driver, its fields and its pinned arrays."""
+    """Make a workspace's Launcher from its stream's driver, its fields and its pinned arrays."""
     return fast_launch.Launcher(
         driver,
         WORD,

@@ -1,7 +1,6 @@
-"""Where a row may be cut: in front of a blank behind an ASCII letter.
+"""Finds borders at which a row may be split: in front of a blank that follows an ASCII letter.
 
-A pretoken ends there whatever is around it; `large.chunking` knows the rules of which that is not
-true.
+A pretoken always ends there. `large.chunking` excludes the pretokenizers for which it does not.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ NUM_LETTERS = 26
 
 
 def find_border(data: Bytes | SharedText, begin: int, end: int, from_end: bool) -> int | None:
-    """The first border begin <= place < end, or the last; None: there is none.
+    """Find the first or the last border with begin <= place < end; None if there is none.
 
     Args:
-        data: uint8[N], whose byte in front of `begin` is read, too.
+        data: uint8[N]; the byte in front of `begin` is read, too.
         begin: 1 or more.
         end: N or less.
-        from_end: the last one is wanted.
+        from_end: whether to find the last border.
     """
-    size = SEARCH_BYTES  # In English it is one of a few places.
+    size = SEARCH_BYTES  # In English, borders are a few bytes apart.
     while begin < end:
         low, high = (max(begin, end - size), end) if from_end else (begin, min(end, begin + size))
         found = _borders(data, low, high)
@@ -42,10 +41,10 @@ def find_border(data: Bytes | SharedText, begin: int, end: int, from_end: bool) 
 
 
 def _borders(data: Bytes | SharedText, begin: int, end: int) -> Int64s:
-    """All borders begin <= place < end."""
+    """Return all borders with begin <= place < end."""
     text = data[begin - 1 : end]  # Once: a shared one is copied.
     found = text[1:] == BLANK
-    if found.any():  # Megabytes of letters or digits without one are passed quickly.
+    if found.any():  # Text without blanks is searched quickly.
         found &= (text[:-1] | TO_LOWER) - LOWER_A < NUM_LETTERS
     places: Int64s = found.nonzero()[0]
     return places + begin

@@ -1,4 +1,4 @@
-"""A CUDA device through CuPy: is there one, what is it, and its memory.
+"""Implements the protocol Device for a CUDA device, with CuPy.
 
 The only module of the engine that imports CuPy.
 """
@@ -56,12 +56,12 @@ class CudaDevice:
         return self._functions.limits.runs(kernel)
 
     def prepare(self, modules: Iterable[str]) -> None:
-        """Compile modules of kernels side by side, unless they are."""
+        """Compile modules of kernels in parallel, unless they are compiled."""
         self._functions.prepare(modules)
 
     @property
     def info(self) -> DeviceInfo:
-        """What the device is."""
+        """The name, size and abilities of the device."""
         with self._current():
             properties = self._runtime.getDeviceProperties(self.number)
             free, total = self._runtime.memGetInfo()
@@ -72,11 +72,11 @@ class CudaDevice:
 
     @property
     def page_locked_bytes(self) -> int:
-        """Memory of the host that is page-locked here now."""
+        """The bytes of host memory that are page-locked through this device now."""
         return sum(list(self._page_locked.values()))
 
     def allocate(self, num_bytes: int) -> int:
-        """Device memory; its address. Raises OutOfMemory where there is not so much."""
+        """Allocate device memory and return its address; raises OutOfMemory."""
         with self._current():
             try:
                 return int(self._runtime.malloc(num_bytes))
@@ -84,12 +84,12 @@ class CudaDevice:
                 raise OutOfMemory(f"{num_bytes} bytes of device memory: {error}") from error
 
     def free(self, address: int) -> None:
-        """Give device memory back."""
+        """Free device memory."""
         with self._current():
             self._runtime.free(address)
 
     def allocate_pinned(self, num_bytes: int) -> Bytes:
-        """Host memory that the device reaches under the same address."""
+        """Allocate host memory that the device accesses at the same address; raises OutOfMemory."""
         with self._current():
             try:
                 memory = self._cupy.cuda.PinnedMemory(num_bytes)
@@ -101,11 +101,11 @@ class CudaDevice:
         return array
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Give pinned host memory back: CuPy does, when no array has it as its base any more."""
+        """Forget pinned host memory; CuPy frees it with the last array that refers to it."""
         del self._page_locked[memory.ctypes.data]
 
     def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array is one piece of pinned memory, by its address, whoever pinned it."""
+        """Whether an array is contiguous and in pinned memory, whichever library pinned it."""
         if not memory.flags.c_contiguous:
             return False
         first, num_bytes = address_of(memory), max(1, memory.nbytes)
@@ -115,7 +115,7 @@ class CudaDevice:
         return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
 
     def pin(self, address: int, num_bytes: int) -> None:
-        """Page-lock host memory. Raises OutOfMemory where it cannot be page-locked."""
+        """Page-lock allocated host memory; raises OutOfMemory."""
         with self._current():
             try:
                 self._runtime.hostRegister(address, num_bytes, 0)
@@ -124,23 +124,23 @@ class CudaDevice:
         self._page_locked[address] = num_bytes
 
     def unpin(self, address: int) -> None:
-        """Let it be ordinary memory again."""
+        """End the page lock of host memory."""
         with self._current():
             self._runtime.hostUnregister(address)
         del self._page_locked[address]
 
     def wait_for(self, stream: int) -> None:
-        """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
+        """Wait for a stream of another library, as `__cuda_array_interface__` numbers it."""
         with self._current():
             self._runtime.streamSynchronize(stream)
 
     def array(self, memory: Any) -> Any:
-        """An array with `__dlpack__` of what has `__cuda_array_interface__`; nothing is copied."""
+        """Return an array with `__dlpack__` for the memory of a `__cuda_array_interface__`."""
         with self._current():
             return self._cupy.asarray(memory)
 
     def open_shared(self, handle: bytes) -> int:
-        """The address here of another process's memory. Raises BadHandle, see Device."""
+        """Open device memory of another process by its handle; raises BadHandle."""
         with self._current():
             try:
                 return int(self._runtime.ipcOpenMemHandle(handle))
@@ -148,11 +148,11 @@ class CudaDevice:
                 raise BadHandle(f"the device does not know the handle: {error}") from error
 
     def close_shared(self, address: int) -> None:
-        """Let go of it."""
+        """Close memory that `open_shared` opened."""
         with self._current():
             self._runtime.ipcCloseMemHandle(address)
 
     def stream(self) -> Stream:
-        """A new stream."""
+        """Make a stream."""
         with self._current():
             return CudaStream(self._cupy, self._functions)

@@ -1,4 +1,4 @@
-"""A CUDA stream through CuPy, and the driver that C++ launches its kernels with."""
+"""Implements the protocol Stream for a CUDA stream, with CuPy and the driver API."""
 
 from __future__ import annotations
 
@@ -25,61 +25,61 @@ class CudaStream:
         self.driver = driver_of(self._pointer)
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
-        """Copy from host memory, pinned if the copy is to overlap, or from the device's."""
+        """Queue a copy to the device; see Stream."""
         runtime = self._runtime
         runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyDefault, self._pointer)
 
     def copy_out(self, to: int, device: int, num_bytes: int) -> None:
-        """Copy to host memory, or to other memory of the device."""
+        """Queue a copy from the device, to host memory or other device memory."""
         runtime = self._runtime
         runtime.memcpyAsync(to, device, num_bytes, runtime.memcpyDefault, self._pointer)
 
     def clear(self, device: int, num_bytes: int) -> None:
-        """Fill with zeros."""
+        """Queue filling device memory with zeros."""
         self._runtime.memsetAsync(device, 0, num_bytes, self._pointer)
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `catalog.KERNELS` on the Job at an address; see Stream."""
+        """Queue a kernel of `catalog.KERNELS` on the Job at an address; see Stream."""
         self.driver.launch(self._functions[kernel], blocks, job)
 
     def kernel(self, name: str) -> LaunchSpec:
-        """How a kernel is launched; it is compiled."""
+        """Return how C++ launches a kernel, which is compiled first if need be."""
         return self._functions[name]
 
     def begin_capture(self) -> None:
-        """What follows is recorded and not run."""
+        """Start to record work instead of queueing it."""
         self.stream.begin_capture()
 
     def end_capture(self) -> Any:
-        """The recording, for `replay`."""
+        """End the recording and return it, for `replay`."""
         return self.stream.end_capture()
 
     def replay(self, recording: Any) -> None:
-        """Run a recording."""
+        """Queue the work of a recording."""
         recording.launch(self.stream)
 
     def follow(self, other: CudaStream) -> None:
-        """What is queued from now on begins when all that `other` has so far is done."""
+        """Let work that is queued from now on wait for all work in `other` so far."""
         other._so_far.record(other.stream)
         self.stream.wait_event(other._so_far)
 
     def synchronize(self) -> None:
-        """Wait until everything so far is done."""
+        """Wait until all queued work is done."""
         self.stream.synchronize()
 
     def mark(self) -> Any:
-        """A point of time between what was queued before and after."""
+        """Record an event between the work queued before and after."""
         event = self._event()
         event.record(self.stream)
         return event
 
     def seconds(self, begin: Any, end: Any) -> float:
-        """Time between two marks, once the later one is done."""
+        """Return the time between two marks; the later one must be done."""
         return float(self._elapsed_ms(begin, end)) / 1000
 
 
 def driver_of(stream: int) -> Driver:
-    """CUDA's driver as C++ calls it, for a stream of the current context.
+    """Return the driver object with which C++ launches on a stream of the current context.
 
     Raises:
         DeviceUnavailable: the driver is older than CUDA 11.8, or there is no current context.

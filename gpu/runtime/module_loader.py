@@ -1,4 +1,4 @@
-"""Kernels as a device's functions: compiled when they are first asked for, kept for ever."""
+"""Compiles the kernels of a device when they are first used, and keeps them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpu.host._fast_launch import LaunchSpec
 
 DEPENDENT = "text", "split", "merge"
-"""Modules whose kernels are put on the device while the one before them in their stream still runs.
+"""Modules whose kernels may start while the kernel before them in their stream is still running.
 
 CUDA calls that a programmatic dependent launch. Such a kernel waits itself for the one before it
 (`wait_for_kernel_before` in cuda/common/platform.cuh): only its launch comes early.
@@ -30,7 +30,7 @@ SHARED_BYTES = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 
 
 class Functions(dict[str, "LaunchSpec"]):
-    """The kernels of a device by name, each with how it is launched.
+    """The launch specifications of a device's kernels, by name.
 
     A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
     that is recorded was launched before, so that nothing is compiled while a stream records.
@@ -90,7 +90,7 @@ class Functions(dict[str, "LaunchSpec"]):
         self._modules.append(compiled)
 
     def _launch_spec(self, function: Any, kernel: Kernel) -> LaunchSpec:
-        """Return how a kernel is launched, and let it have the shared memory that it asks for."""
+        """Return the launch specification of a kernel, and allow its dynamic shared memory."""
         shape, driver = launch_shape(kernel, self.limits), self._cupy.cuda.driver
         assert shape is not None
         if shape.shared_bytes:
@@ -114,7 +114,7 @@ class Functions(dict[str, "LaunchSpec"]):
 
 
 def limits_of(cupy: Any, number: int) -> DeviceLimits:
-    """Return what a device gives to a launch."""
+    """Return the limits of a device for launches."""
     capability = cupy.cuda.Device(number).compute_capability
     shared_bytes = cupy.cuda.runtime.deviceGetAttribute(SHARED_BYTES, number)
     return DeviceLimits((int(capability[:-1]), int(capability[-1])), int(shared_bytes))
@@ -122,5 +122,5 @@ def limits_of(cupy: Any, number: int) -> DeviceLimits:
 
 @functools.cache
 def functions_of(cupy: Any, number: int) -> Functions:
-    """Those of a device."""
+    """Return the kernels of a device, which are made once in a process."""
     return Functions(cupy, number)

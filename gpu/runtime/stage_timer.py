@@ -1,15 +1,15 @@
-"""How long a batch is in each stage: one in so many is timed, by events between its kernels.
+"""Measures the time of each stage for one batch in TIMED_EVERY, by events between kernels.
 
-A batch that is timed launches its kernels one by one instead of as a recording; all others pay a
-comparison. Stages have the names of the service's metrics:
+The kernels of a timed batch are launched one by one instead of as a recording. Stages have the
+names of the service's metrics:
 
-    stage            into pinned memory, by the host
-    copy_to_device   and what kernels count in cleared
-    pretokenize      hard bits, special tokens, start bits, cuts; letters of DNA
+    stage            the host copies text to pinned memory
+    copy_to_device   the batch is copied to the device, and counters are cleared
+    pretokenize      hard bits, special tokens, start bits and splits; packing of DNA letters
     merge            the ids of pieces
-    compact          ids one after another; frames
-    copy_to_host     the report, and the ids
-    fused            a small batch, all of it one launch
+    compact          ids one after another, and frames
+    copy_to_host     the report and the ids are copied
+    fused            a small batch in one launch
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEPT = 4096
 
 
 class Clock:
-    """Marks on the stream of one batch; read once all of it is done."""
+    """The clock of one timed batch, which marks its stream between stages."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -35,14 +35,14 @@ class Clock:
         self._on_host: list[tuple[str, float]] = []
 
     def enter(self, stage: str) -> None:
-        """What is queued from now on is of a stage."""
+        """Count work that is queued from now on under a stage."""
         if stage != self._stage:
             mark = self._stream.mark()
             self._end(mark)
             self._stage, self._begin = stage, mark
 
     def leave(self) -> None:
-        """What is queued from now on is of no stage: the host may wait meanwhile."""
+        """Count work that is queued from now on under no stage, as the host may wait meanwhile."""
         if self._stage:
             self._end(self._stream.mark())
             self._stage = ""
@@ -52,28 +52,28 @@ class Clock:
             self._spans.append((self._stage, self._begin, mark))
 
     def add(self, stage: str, seconds: float) -> None:
-        """Time that the host took."""
+        """Add time of the host to a stage."""
         self._on_host.append((stage, seconds))
 
     def read(self) -> dict[str, float]:
-        """Seconds in each stage; everything on the stream must be done."""
+        """Return the seconds of each stage; all work on the stream must be done."""
         seconds: dict[str, float] = {}
         for stage, begin, end in self._spans:
             seconds[stage] = seconds.get(stage, 0.0) + self._stream.seconds(begin, end)
-        for stage, taken in self._on_host:
-            seconds[stage] = seconds.get(stage, 0.0) + taken
+        for stage, duration in self._on_host:
+            seconds[stage] = seconds.get(stage, 0.0) + duration
         return seconds
 
 
 class StageTimes:
-    """Which batches are timed, and what was measured; several threads may call at once.
+    """Chooses the batches that are timed, and stores their times; thread-safe.
 
     Args:
-        every: so many batches have one that is timed, the last of them.
+        every: the last one of so many batches is timed.
 
     Attributes:
-        num_untimed: batches before the next one that is timed. A batch that needs no clock takes
-            one off; two threads may take off the same one, and the next is timed later.
+        num_untimed: batches before the next one that is timed. A batch without a clock decrements
+            it; two threads may do so at once, and the next batch is timed later.
     """
 
     def __init__(self, every: int = TIMED_EVERY) -> None:
@@ -86,7 +86,7 @@ class StageTimes:
         self.num_untimed = every - 1
 
     def clock(self, stream: Stream) -> Clock | None:
-        """For the next batch; None where it is not timed."""
+        """Return the clock of the next batch; None if it is not timed."""
         if self.num_untimed > 0:
             self.num_untimed -= 1
             return None
@@ -94,12 +94,12 @@ class StageTimes:
         return Clock(stream)
 
     def add(self, clock: Clock) -> None:
-        """Keep what a clock says of a batch that is done."""
+        """Store the times of a batch that is done."""
         self._measured.extend(clock.read().items())
 
     def take(self) -> list[tuple[str, float]]:
-        """Stage and seconds of what was measured since the last call, KEPT at most."""
-        taken = []
+        """Return the stages and seconds measured since the last call, at most KEPT."""
+        measured = []
         while self._measured:
-            taken.append(self._measured.popleft())
-        return taken
+            measured.append(self._measured.popleft())
+        return measured

@@ -1,4 +1,4 @@
-// Functions of `gpu.host._copy_pool` that need no threads: where an array lies, and where rows begin.
+// Functions of `gpu.host._copy_pool` that need no threads: addresses of arrays, and checked copies of offsets.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// An array's own `ctypes` takes a microsecond to say so.
+// NumPy's `array.ctypes` takes a microsecond for this.
 PyObject* address_of(PyObject*, PyObject* array) {
     Py_buffer view;
     if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO) < 0) return nullptr;
@@ -20,7 +20,7 @@ PyObject* address_of(PyObject*, PyObject* array) {
     return address;
 }
 
-// None; the number of the first row that ends before it begins. NumPy needs three microseconds to see such.
+// Copies offsets. Returns the number of the first row that ends before it begins, or None.
 PyObject* put_begins(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_buffer to, from;
     if (!has_arguments(given, 2) || PyObject_GetBuffer(arguments[0], &to, PyBUF_WRITABLE) < 0) return nullptr;

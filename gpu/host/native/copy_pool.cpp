@@ -1,15 +1,15 @@
-// Copies by threads that are still awake when the next copy comes; see thread_pool.hpp.
+// Copies by a pool of threads; see thread_pool.hpp.
 //
 //     pool = Pool(num_threads)
 //     copy = pool.start(target, source)             begins to copy source to the front of target
 //     copy = pool.gather(target, texts, offsets)    the same for strings that were measured, see string_job.hpp
-//     copy.wait(num_bytes)                          until the first num_bytes are there
+//     copy.wait(num_bytes)                          waits until the first num_bytes are copied
 //     copy.seconds                                  from its beginning to its last piece
 //     pool.close()                                  ends the threads; what has begun is completed
-//     address_of(array)                             where its first item lies
-//     put_begins(to, begins)                        copies int64s; None, or the first row that falls
+//     address_of(array)                             the address of its first item
+//     put_begins(to, begins)                        copies int64s; returns None, or the first row that descends
 //
-// A child of fork completes by itself what had begun, and makes threads of its own for the rest.
+// A child of fork completes running copies by itself, and makes threads of its own for later ones.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -29,7 +29,7 @@ struct Pool {
     Threads* threads;  // Null before the first copy.
 };
 
-// Holds what it copies as long as threads use them.
+// Holds references to source and target as long as threads use them.
 struct Copy {
     PyObject_HEAD
     Threads* threads;
@@ -106,11 +106,11 @@ PyObject* start(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     return begin(pool, copy, new BytesJob(copy->target.buf, copy->source.buf, static_cast<size_t>(copy->source.len)));
 }
 
-// The strings themselves are looked at by the threads.
+// The threads check the strings themselves.
 PyObject* gather(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     Copy* copy = has_arguments(given, 3) ? new_copy(arguments[0]) : nullptr;
     if (!copy) return nullptr;
-    copy->texts = PySequence_Tuple(arguments[1]);  // They stay, whatever becomes of a list.
+    copy->texts = PySequence_Tuple(arguments[1]);  // Keeps the strings even if a list changes.
     if (!copy->texts || PyObject_GetBuffer(arguments[2], &copy->source, PyBUF_SIMPLE) < 0) {
         Py_DECREF(copy);
         return nullptr;
@@ -123,7 +123,7 @@ PyObject* gather(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     return begin(pool, copy, new StringsJob(copy->target.buf, copy->texts, begins));
 }
 
-// The first bytes are there when it returns. The interpreter's lock is not needed.
+// Waits until the first bytes are copied. Does not need the interpreter's lock.
 void finish(Copy* copy, size_t num_bytes) {
     CopyJob* job = copy->job;
     size_t pieces = std::min(job->num_pieces, staging::pieces_of(num_bytes, job->piece_bytes));
@@ -175,12 +175,12 @@ PyMethodDef pool_methods[] = {
 
 PyMethodDef copy_methods[] = {
     {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(wait)), METH_O,
-     "wait(num_bytes, /): until the first bytes are there."},
+     "wait(num_bytes, /): waits until the first bytes are copied."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef copy_fields[] = {
-    {"seconds", reinterpret_cast<getter>(seconds), nullptr, "What it took so far.", nullptr},
+    {"seconds", reinterpret_cast<getter>(seconds), nullptr, "The time from its beginning to its last piece so far.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -204,9 +204,9 @@ PyType_Spec copy_spec{"gpu.host._copy_pool.Copy", sizeof(Copy), 0, COPY_FLAGS, c
 
 PyMethodDef functions[] = {
     {"address_of", reinterpret_cast<PyCFunction>(address_of), METH_O,
-     "address_of(array, /): where its first item lies."},
+     "address_of(array, /): returns the address of the first item."},
     {"put_begins", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(put_begins)), METH_FASTCALL,
-     "put_begins(to, begins, /): copies int64s; None, or the number of the first that is above the next."},
+     "put_begins(to, begins, /): copies int64s; returns None, or the number of the first that is above the next."},
     {nullptr, nullptr, 0, nullptr},
 };
 

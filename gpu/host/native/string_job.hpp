@@ -1,12 +1,12 @@
-// Strings that are copied as UTF-8 by threads which do not hold the interpreter's lock.
+// Copies strings as UTF-8 by threads that do not hold the interpreter's lock.
 //
-//     texts    "It's"  ""  "北京"       a tuple: they stay, and never change
+//     texts    "It's"  ""  "北京"       a tuple keeps them; strings never change
 //     begins   0       4   4     10
 //     target   I t ' s E5 8C 97 E4 BA AC
 //
-// An ASCII string is its own UTF-8. CPython makes that of another when it is asked for its size, and
-// keeps it with the string: whoever measures strings has done all that needs the lock. What was not
-// measured, or is no string, is found while it is copied.
+// An ASCII string is its own UTF-8. For other strings, CPython makes the UTF-8 when its size is queried, and keeps it
+// with the string. So after measuring, nothing needs the lock. Objects that were not measured, or are not strings, are
+// detected while they are copied.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

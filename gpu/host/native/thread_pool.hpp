@@ -1,13 +1,12 @@
-// Threads that copy and are still awake when the next copy comes. They do other work in pieces, too,
-// and know nothing of Python.
+// A pool of threads that copy in pieces, and that poll for a while for the next copy. Independent of Python.
 //
-//     target    | piece 0  | piece 1  | piece 2     | piece 3  |
-//     taken by    thread 0   thread 1   who waits     thread 0
+//     target       | piece 0  | piece 1  | piece 2        | piece 3  |
+//     copied by      thread 0   thread 1   waiting thread   thread 0
 //
-// Pieces are taken in their order, by the threads and by whoever waits for them. A thread without
-// work looks for some for SPIN, where the last came within LONG_SPIN of what was before it for so long, and
-// then sleeps: on a virtual machine it takes 0.1 ms to wake, as long as one thread takes for 1.3 MB. No
-// signal reaches the threads. A child of fork has none.
+// Pieces are copied in order, by the threads of the pool and by the thread that waits for the copy. A thread without
+// work polls for SPIN, or for LONG_SPIN if the last job came within LONG_SPIN of the one before, and then sleeps. On a
+// virtual machine it takes 0.1 ms to wake up, in which one thread copies 1.3 MB. Signals are blocked in the threads. The
+// threads do not exist in a child of fork.
 #pragma once
 
 #include <pthread.h>
@@ -31,9 +30,9 @@ namespace staging {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds SPIN{200}, LONG_SPIN{400};
-constexpr int LOOKS = 32;  // Between two looks at the clock.
+constexpr int POLLS = 32;  // Between two reads of the clock.
 constexpr size_t PIECE_BYTES = 1 << 17, SMALL_PIECE_BYTES = 1 << 15;
-constexpr size_t SMALL_BYTES = 1 << 19;  // Of copies that go in small pieces, so that there are enough for all.
+constexpr size_t SMALL_BYTES = 1 << 19;  // Up to here, copies have small pieces, so that each thread gets some.
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -43,14 +42,14 @@ inline void pause() {
 #endif
 }
 
-// Whether something is so before the time is over.
+// Polls until a condition is true; returns false if it is not within the time.
 template <typename Condition>
-bool spin_until(Condition is_so, Clock::duration longest = SPIN) {
+bool spin_until(Condition is_true, Clock::duration longest = SPIN) {
     Clock::time_point end = Clock::now() + longest;
     do {
-        for (int i = 0; i < LOOKS; i++, pause())
-            if (is_so()) return true;
-        std::this_thread::yield();  // To whoever has something to do on this core.
+        for (int i = 0; i < POLLS; i++, pause())
+            if (is_true()) return true;
+        std::this_thread::yield();  // Other threads may need this core.
     } while (Clock::now() < end);
     return false;
 }
@@ -59,15 +58,14 @@ inline size_t pieces_of(size_t num_bytes, size_t piece_bytes = PIECE_BYTES) {
     return (num_bytes + piece_bytes - 1) / piece_bytes;
 }
 
-// Of a copy of so many bytes.
+// The size of the pieces of a copy.
 inline size_t piece_bytes_of(size_t num_bytes) { return num_bytes <= SMALL_BYTES ? SMALL_PIECE_BYTES : PIECE_BYTES; }
 
-// What is done in pieces, by any thread each. Whoever has done one says so last of all, and lets go
-// of the job.
+// Work in pieces, each done by any thread. Marking a piece as done is the last access of its thread to the job.
 class Job {
    public:
     const size_t num_pieces;
-    size_t next = 0;  // The first piece that nobody has taken.
+    size_t next = 0;  // The first piece that no thread has started.
 
     explicit Job(size_t pieces) : num_pieces(pieces), is_done_(pieces) {}
     virtual ~Job() = default;
@@ -91,29 +89,29 @@ class Job {
 struct CopyJob : Job {
     char* const target;
     const size_t num_bytes, piece_bytes;
-    std::atomic<bool> is_wrong{false};  // What was to be copied is something else; the target is not complete.
+    std::atomic<bool> is_wrong{false};  // The source is not what was measured; the target is incomplete.
 
     CopyJob(void* to, size_t size)
         : Job(pieces_of(size, piece_bytes_of(size))), target(static_cast<char*>(to)), num_bytes(size),
           piece_bytes(piece_bytes_of(size)) {}
 
-    // From its beginning to its last piece so far.
-    double seconds() const { return std::chrono::duration<double>(Clock::duration(taken_)).count(); }
+    // The time from its beginning to its last piece so far.
+    double seconds() const { return std::chrono::duration<double>(Clock::duration(duration_)).count(); }
 
    private:
     void work(size_t piece) final {
         size_t first = piece * piece_bytes;
         copy(first, std::min(first + piece_bytes, num_bytes));
-        taken_.store((Clock::now() - begin_).count());
+        duration_.store((Clock::now() - begin_).count());
     }
-    // What belongs at first <= place < end of the target.
+    // Copies the bytes first <= place < end of the target.
     virtual void copy(size_t first, size_t end) = 0;
 
     const Clock::time_point begin_ = Clock::now();
-    std::atomic<Clock::rep> taken_{0};
+    std::atomic<Clock::rep> duration_{0};
 };
 
-// Copies bytes that lie in one piece.
+// Copies contiguous bytes.
 struct BytesJob final : CopyJob {
     const char* const source;
 
@@ -123,7 +121,7 @@ struct BytesJob final : CopyJob {
     void copy(size_t first, size_t end) override { std::memcpy(target + first, source + first, end - first); }
 };
 
-// The threads of one process and what they have to do. Never freed: copies may know them for longer.
+// The threads of one process and their jobs. Never freed, because copies may refer to them for longer.
 class Threads {
    public:
     explicit Threads(int num_threads) {
@@ -136,7 +134,7 @@ class Threads {
                 pthread_setname_np(threads_.back().native_handle(), ("staging-" + std::to_string(i)).c_str());
             }
         } catch (const std::system_error&) {
-            // There may be no more threads: those that are there do, and whoever waits.
+            // The process may have no more threads; those that exist, and waiting threads, do the work.
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
@@ -155,7 +153,7 @@ class Threads {
         if (sleep) awake_.notify_all();
     }
 
-    // Returns when the first pieces of a job are done; does those that nobody has taken.
+    // Returns when the first pieces of a job are done; does those that no thread has started.
     void finish(Job* job, size_t pieces) {
         for (size_t piece; take(job, pieces, &piece);) run(job, piece);
         if (spin_until([&] { return job->has(pieces); })) return;
@@ -202,7 +200,7 @@ class Threads {
         done_.notify_all();
     }
 
-    // A piece of a job below `pieces`; false where all are taken.
+    // Gets a piece of a job below `pieces`; false if all are started.
     bool take(Job* job, size_t pieces, size_t* piece) {
         std::lock_guard<std::mutex> lock(mutex_);
         if (job->next >= pieces) return false;
@@ -210,7 +208,7 @@ class Threads {
         return true;
     }
 
-    // A piece of the first job; false where there is none.
+    // Gets a piece of the first job; false if there is none.
     bool take_any(Job** job, size_t* piece) {
         std::lock_guard<std::mutex> lock(mutex_);
         if (jobs_.empty()) return false;
@@ -228,10 +226,10 @@ class Threads {
     }
 
     const pid_t process_ = getpid();
-    std::mutex mutex_;  // Of all that is not atomic, and of every job's `next`.
+    std::mutex mutex_;  // Guards all members that are not atomic, and `next` of every job.
     std::condition_variable awake_, done_;
-    std::deque<Job*> jobs_;  // Those of which a piece is left to take.
-    Clock::time_point idle_since_{};  // When the last piece was taken.
+    std::deque<Job*> jobs_;  // The jobs with pieces that no thread has started.
+    Clock::time_point idle_since_{};  // When the last piece was started.
     std::atomic<bool> has_jobs_{false}, is_closing_{false};
     std::atomic<bool> is_busy_{false};  // The last job came soon behind the one before it.
     std::atomic<int> num_waiting_{0};
