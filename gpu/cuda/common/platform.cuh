@@ -220,8 +220,8 @@ DEVICE uint32_t upper_bits(const uint32_t* words) {
     return bits;
 }
 
-// Starts to copy sixteen bytes to shared memory; devices before sm_80 copy them at once. end_copies closes a group of such copies of a thread; wait_for_copies
-// waits until at most GROUPS groups of the thread are unfinished.
+// Starts to copy sixteen bytes to shared memory; devices before sm_80 copy them at once. end_copies closes a group of
+// such copies of a thread; wait_for_copies waits until at most GROUPS groups of the thread are unfinished.
 DEVICE void copy_to_shared(void* to, const void* from) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
     uint32_t place = static_cast<uint32_t>(__cvta_generic_to_shared(to));

@@ -18,7 +18,8 @@ DYNAMIC_SHARED(memory);
 // Needs: nothing on the device but the vocabulary; grid_arrivals as the launch before left it.
 // Ensures: host_ids and host_offsets are the answer, or STATUS_FALLBACK of host_status is not 0.
 KERNEL __launch_bounds__(BASES_THREADS, 1) encode_bases(GRID_CONSTANT const Job job) {
-    encode_parts<false>(job, *reinterpret_cast<BasesShared<false>*>(memory), blockIdx.x, gridDim.x);
+    auto& shared = *reinterpret_cast<BasesShared<EndingTable::IN_PLACE>*>(memory);
+    encode_parts<EndingTable::IN_PLACE>(job, shared, blockIdx.x, gridDim.x);
 }
 
 // The same with ending_last in shared memory: host_text, text, host_row_begins, tables -> host_ids, host_offsets,
@@ -26,5 +27,6 @@ KERNEL __launch_bounds__(BASES_THREADS, 1) encode_bases(GRID_CONSTANT const Job 
 // Needs: what encode_bases needs.
 // Ensures: what encode_bases ensures.
 KERNEL __launch_bounds__(BASES_THREADS, 1) encode_bases_copied(GRID_CONSTANT const Job job) {
-    encode_parts<true>(job, *reinterpret_cast<BasesShared<true>*>(memory), blockIdx.x, gridDim.x);
+    auto& shared = *reinterpret_cast<BasesShared<EndingTable::COPIED>*>(memory);
+    encode_parts<EndingTable::COPIED>(job, shared, blockIdx.x, gridDim.x);
 }

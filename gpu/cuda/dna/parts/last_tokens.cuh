@@ -1,15 +1,14 @@
-// The last token at every place of a view, of all places of a round at a time.
+// Finds the last token at every place of a view, for all places of a round at the same time.
 //
-// What the latest letters leave (dna/windows/suffix_tables.cuh) is one token, or two, or a list. Whether the first of
-// two is the last token, the last token of the place where it begins tells; if that is one of two as well, both mostly
-// tell the same, so that no place has to wait. Those that do wait for earlier places alone, so that none waits for
-// ever.
+// The latest letters (dna/windows/suffix_state.cuh) leave one token, or two, or a list. The first of two is the last
+// token if it may follow the last token of the place where it begins. If that is one of two as well, mostly both give
+// the same answer, so that the place need not wait. A place waits only for earlier ones, so that none waits for ever.
 //
-// Places are asked for while others are noted, on purpose: a place's classes are one word, and whoever still reads the
-// two that were there before answers as right as who reads the one that is left, or asks again. A tool that looks for
-// races names these reads of `ask` and the writes of `note_last`, and nothing else.
+// Places are read while other threads write them, on purpose. A place's classes are one word: a thread that still reads
+// the two classes finds what holds for both of them, or waits and tries again. A race checker reports the reads of
+// `may_begin` beside the writes of `note_last`, and nothing else.
 //
-//     place   left by letters        asks                the pairs ca-t, a-t and g-t
+//     place   the letters leave      depends on          compatible pairs: ca-t, a-t and g-t
 //     4       ca or a                place 2
 //     5       t or gt                place 4             t may follow ca and a: it is t, whatever place 4 is
 #pragma once
@@ -18,18 +17,18 @@
 
 namespace warptok::dna {
 
-constexpr uint32_t MOST_ASKED = 4096;      // Times that a thread asks in a round.
+constexpr uint32_t MOST_TRIES = 4096;      // Tries of a thread in a round, at most.
 constexpr uint32_t MOST_LISTED_PAIRS = 1024;  // Listed places of a view that are directly behind listed ones.
 
-// A place where the last token is one of two: its number in the round | letters of the first one << 12 | its right
-// class << 16. The letters of the second one are in `lengths` until it is known.
+// A queued place, whose last token is one of two: its number in the round | letters of the first token << QUEUED_LENGTH
+// | right class of the first token << QUEUED_RIGHT. `lengths` has the letters of the second one until it is resolved.
 constexpr uint32_t QUEUED_LENGTH = 12, QUEUED_RIGHT = 16, NOT_QUEUED = 0xFFFFFFFF;
 static_assert(ROUND <= 1 << QUEUED_LENGTH, "places of a round have so many bits");
 
-// Asks for a place where the last token is one of two; false where it waits.
-DEVICE bool ask_either(const Job& job, PartShared& shared, uint32_t first, uint32_t queued) {
+// Finds the last token of a queued place; false where it waits.
+DEVICE bool resolve_either(const Job& job, PartShared& shared, uint32_t first, uint32_t queued) {
     uint32_t place = first + 1 + queued % ROUND, length = queued >> QUEUED_LENGTH & 15;
-    uint32_t answer = ask(job, shared, first, place - length, queued >> QUEUED_RIGHT);
+    uint32_t answer = may_begin(job, shared, first, place - length, queued >> QUEUED_RIGHT);
     if (answer == WAITS) return false;
     if (answer == NEVER) {
         length_at(shared, place) = NEVER_KNOWN;
@@ -40,7 +39,7 @@ DEVICE bool ask_either(const Job& job, PartShared& shared, uint32_t first, uint3
     return true;
 }
 
-// A place near a mixed letter is listed; of another no letters are looked at that may be near one.
+// Makes a place near a mixed letter a listed one. At other places only letters count that are not near one.
 DEVICE void note_near_mixed(const Endings& endings, const PartShared& shared, uint32_t place, uint32_t& behind,
                             Remaining& remaining) {
     uint32_t bases = bases_behind(shared, place);
@@ -50,7 +49,7 @@ DEVICE void note_near_mixed(const Endings& endings, const PartShared& shared, ui
     behind = is_near ? 0 : bases - endings.tail;
 }
 
-// What the letters of a thread's places leave: BASES_THREADS apart, `place` the first one.
+// Looks up what the latest letters leave at a thread's places, which are BASES_THREADS apart from `place` on.
 DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uint32_t place, Remaining* remaining) {
     uint32_t codes[LETTERS_A_THREAD], behind[LETTERS_A_THREAD];
 #pragma unroll
@@ -76,28 +75,29 @@ DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uin
     }
 }
 
-// Notes what letters leave at a place; returns what is to be queued where that is one of two, else NOT_QUEUED.
-DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, uint32_t place, Remaining left,
-                          uint32_t k, bool& is_listed) {
+// Notes what the latest letters leave at a place; returns its entry of the queue if these are two tokens, else
+// NOT_QUEUED.
+DEVICE uint32_t note_remaining(PartShared& shared, const View& view, uint32_t first, uint32_t place,
+                               Remaining remaining, uint32_t k, bool& is_listed) {
     is_listed = false;
     if (place > view.size) return NOT_QUEUED;
     bool is_letter = shared.lengths[place] < GAP_LENGTH, is_border = is_certain(shared, place);
     bool is_early = view.begin && place < EARLY && letters_behind(shared, place) >= k;
-    bool is_open = left.is_open() && !is_early, is_either = left.is_either() && !is_early;
-    uint32_t classes = left.x & 0xFFFF;
-    uint32_t length = is_either ? left.y >> 20 & 15 : left.is_open() ? 0 : left.first_length();
-    classes |= (is_either ? left.y : left.x) << 16;
+    bool is_open = remaining.is_open() && !is_early, is_either = remaining.is_either() && !is_early;
+    uint32_t classes = remaining.x & 0xFFFF;
+    uint32_t length = is_either ? remaining.y >> 20 & 15 : remaining.is_open() ? 0 : remaining.first_length();
+    classes |= (is_either ? remaining.y : remaining.x) << 16;
     if (is_letter) shared.lengths[place] = static_cast<uint8_t>(is_early ? NEVER_KNOWN : length);
     if (is_early) classes = NO_CLASSES;
     if (!is_letter || is_border) classes = 0;
     is_listed = is_letter && is_open;
-    if (is_listed) classes = IS_LISTED | (is_border ? IS_AT_BORDER : 0) | left.x >> 2 * BEFORE_LETTERS;
+    if (is_listed) classes = IS_LISTED | (is_border ? IS_AT_BORDER : 0) | remaining.x >> 2 * BEFORE_LETTERS;
     classes_at(shared, first, place) = classes;
     if (!is_letter || !is_either) return NOT_QUEUED;
-    return (place - first - 1) | left.first_length() << QUEUED_LENGTH | left.x >> 16 << QUEUED_RIGHT;
+    return (place - first - 1) | remaining.first_length() << QUEUED_LENGTH | remaining.x >> 16 << QUEUED_RIGHT;
 }
 
-// Queues places of a warp's lanes. All lanes call it.
+// Queues the places of a warp's lanes. All lanes call it.
 DEVICE void queue_places(PartShared& shared, const uint32_t* queued) {
     uint32_t votes[LETTERS_A_THREAD], count = 0, lane = threadIdx.x & 31, begin = 0;
 #pragma unroll
@@ -112,7 +112,7 @@ DEVICE void queue_places(PartShared& shared, const uint32_t* queued) {
     }
 }
 
-// The place in front of a round's letters: of the round before, or of the view.
+// Notes the place in front of a round's letters, unless the round before has.
 DEVICE void note_first(PartShared& shared, uint32_t first) {
     if (is_certain(shared, first)) {
         classes_at(shared, first, first) = 0;
@@ -122,7 +122,7 @@ DEVICE void note_first(PartShared& shared, uint32_t first) {
     }
 }
 
-// Keeps of a round what the next one asks for, and empties the queues.
+// Keeps the classes of a round that the next one reads, and empties the queue.
 DEVICE void begin_round(PartShared& shared) {
     if (threadIdx.x <= PAD) shared.classes[threadIdx.x] = shared.classes[ROUND + threadIdx.x];
     if (threadIdx.x == 0) shared.num_queued = 0;
@@ -131,30 +131,30 @@ DEVICE void begin_round(PartShared& shared) {
 // Leaves a view where too many neighbours are listed, as in poly-A behind other letters of its row: each waits for the
 // one in front of it.
 // A warp calls it.
-DEVICE void leave_many_listed_pairs(PartShared& shared) {
+DEVICE void fail_many_listed_pairs(PartShared& shared) {
     uint32_t count = 0, lane = threadIdx.x & 31;
     for (uint32_t i = lane; i < ROUND / 32; i += 32) count += count_bits(shared.listed[i] & shared.listed[i] << 1);
     count = __reduce_add_sync(ALL_LANES, count);
     if (lane == 0) shared.num_listed_pairs += count;
-    if (lane == 0 && shared.num_listed_pairs > MOST_LISTED_PAIRS) shared.is_left = IS_OTHER;
+    if (lane == 0 && shared.num_listed_pairs > MOST_LISTED_PAIRS) shared.failure = NOT_ENCODED;
 }
 
-// Asks until all queued and listed places are known. The lanes of a warp stay together.
-DEVICE void ask_queues(const Job& job, PartShared& shared, uint32_t first) {
+// Resolves all queued and listed places, or makes the part fail. The lanes of a warp stay together.
+DEVICE void resolve_queues(const Job& job, PartShared& shared, uint32_t first) {
     uint32_t queued = shared.num_queued;
     ListedPlaces listed(shared, (BASES_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
-    if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.is_left = IS_OTHER;
-    if (!shared.has_mixed && threadIdx.x < 32) leave_many_listed_pairs(shared);
+    if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.failure = NOT_ENCODED;
+    if (!shared.has_mixed && threadIdx.x < 32) fail_many_listed_pairs(shared);
     uint32_t waiting = (1u << (queued + BASES_THREADS - 1 - threadIdx.x) / BASES_THREADS) - 1;
-    for (uint32_t asked = 0; listed.any() || __any_sync(ALL_LANES, waiting != 0); asked++) {
-        if (asked > MOST_ASKED) shared.is_left = IS_OTHER;
-        if (__any_sync(ALL_LANES, *const_cast<volatile uint32_t*>(&shared.is_left) != 0)) return;
+    for (uint32_t tries = 0; listed.any() || __any_sync(ALL_LANES, waiting != 0); tries++) {
+        if (tries > MOST_TRIES) shared.failure = NOT_ENCODED;
+        if (__any_sync(ALL_LANES, *const_cast<volatile uint32_t*>(&shared.failure) != 0)) return;
         for (uint32_t bits = waiting; bits; bits &= bits - 1) {
             uint32_t queued_here = shared.queue[threadIdx.x + BASES_THREADS * lowest_bit(bits)];
-            if (ask_either(job, shared, first, queued_here)) waiting &= ~(bits & (0 - bits));
+            if (resolve_either(job, shared, first, queued_here)) waiting &= ~(bits & (0 - bits));
         }
         __syncwarp();
-        listed.ask(job, shared, first);
+        listed.resolve(job, shared, first);
         give_way();
     }
 }
@@ -162,20 +162,20 @@ DEVICE void ask_queues(const Job& job, PartShared& shared, uint32_t first) {
 // The last tokens of the round that begins with letter `first`. The whole block calls it.
 DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared, const View& view, uint32_t first) {
     uint32_t place = first + 1 + threadIdx.x;
-    Remaining left[LETTERS_A_THREAD];
-    look_places_up(endings, shared, place, left);
+    Remaining remaining[LETTERS_A_THREAD];
+    look_places_up(endings, shared, place, remaining);
     uint32_t queued[LETTERS_A_THREAD];
 #pragma unroll
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
         bool is_listed;
-        queued[i] = note_left(shared, view, first, place + i * BASES_THREADS, left[i], endings.k, is_listed);
+        queued[i] = note_remaining(shared, view, first, place + i * BASES_THREADS, remaining[i], endings.k, is_listed);
         uint32_t votes = __ballot_sync(ALL_LANES, is_listed);
         if (threadIdx.x % 32 == 0) shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
     }
     queue_places(shared, queued);
     if (threadIdx.x == 0) note_first(shared, first);
-    if (__syncthreads_or(has_repeat(shared, first))) settle_repeats(job, shared, view, first);
-    ask_queues(job, shared, first);
+    if (__syncthreads_or(has_repeat(shared, first))) resolve_repeats(job, shared, view, first);
+    resolve_queues(job, shared, first);
 }
 
 }  // namespace warptok::dna

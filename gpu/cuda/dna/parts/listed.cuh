@@ -1,31 +1,35 @@
-// Places where letters leave more than two tokens, which are listed: a warp asks for all of them at a time.
+// Last tokens of places where the latest letters leave more than two tokens, which are listed. A warp tests the tokens
+// of a list together.
+//
+//     list of "ca"     aca  ca  a      lane 0, 1, 2: the one that may follow the last token where it begins is the last
 #pragma once
 #include "dna/parts/mixed_letters.cuh"
 
 namespace warptok::dna {
 
-constexpr uint32_t MOST_WAITING = 4;       // Places of a warp that wait at a time; behind them most do.
+constexpr uint32_t MOST_WAITING = 4;       // Places of a warp that wait at a time; those behind them mostly wait, too.
 
-// Where letters repeat, neighbours are listed, each of which waits for one of those in front. A batch with many such
-// places in a round is left to other kernels at once: to wait for them would take longer.
-constexpr uint32_t MANY_LISTED = 5;        // Of 32 neighbours: these are dense.
-constexpr uint32_t MOST_DENSE = 48;        // Of the 128 such in a round.
+// Where letters repeat, neighbouring places are listed, each of which waits for one in front of it. A part with many
+// such places in a round fails at once, as waiting for them takes longer than the other kernels do.
+constexpr uint32_t MANY_LISTED = 5;        // Listed places among 32 neighbours from which on these are dense.
+constexpr uint32_t MOST_DENSE = 48;        // Dense neighbourhoods in a round, of 128.
 
-// Asks for one of the tokens that are listed.
-DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, uint32_t place, uint2 token) {
+// Whether a listed token may end at a place: MAY_NOT, MAY, WAITS or NEVER.
+DEVICE uint32_t test_token(const Job& job, PartShared& shared, uint32_t first, uint32_t place, uint2 token) {
     uint32_t length = token.y & 0xFF, key = token.y >> 8;
     if (has_certain(shared, place, length) || length > bases_behind(shared, place)) return MAY_NOT;
     if (length > place) return NEVER;      // Nothing is known of what is in front of the view.
     if (key && !begin_alike(key_before(shared, place), job.dna.ending_keys[key - 1], length)) return MAY_NOT;
-    return ask(job, shared, first, place - length, token.x >> 16);
+    return may_begin(job, shared, first, place - length, token.x >> 16);
 }
 
-// Asks for a place where tokens are listed, the lanes of a warp for 32 of them at a time. One that may end there is
-// right, whatever others wait for, as exactly one may; the last one is if no other is. False where it waits. A list has
-// two tokens or more, so that the lanes vote, and all have read the place's classes, before its last token is noted.
-DEVICE_NOINLINE bool ask_listed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
+// Finds the last token of a place where tokens are listed; the lanes of a warp test 32 of them at a time. False where
+// it waits. Exactly one token of the list may end there: so one that may is right, whatever others wait for, and the
+// last one of the list is right if no other may. A list has two tokens or more, so that the lanes vote, and all have
+// read the place's classes, before its last token is noted.
+DEVICE_NOINLINE bool resolve_listed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     uint32_t number = classes_at(shared, first, place) & ~(IS_LISTED | IS_AT_BORDER), lane = threadIdx.x & 31;
-    if (number == NEAR_MIXED) return ask_near_mixed(job, shared, first, place);
+    if (number == NEAR_MIXED) return resolve_near_mixed(job, shared, first, place);
     uint32_t item = __ldg(job.dna.ending_begins + number), last = __ldg(job.dna.ending_begins + number + 1) - 1;
     bool waits = false, is_never = false;
     for (; item < last; item += 32) {
@@ -33,7 +37,7 @@ DEVICE_NOINLINE bool ask_listed(const Job& job, PartShared& shared, uint32_t fir
         uint32_t answer = MAY_NOT;
         if (item + lane < last) {
             token = __ldg(job.dna.ending_listed + item + lane);
-            answer = ask_token(job, shared, first, place, token);
+            answer = test_token(job, shared, first, place, token);
         }
         bool is_found = __any_sync(ALL_LANES, answer == MAY);
         if (answer == MAY) note_last(shared, first, place, token.x & 0xFFFF, token.y & 0xFF);
@@ -48,12 +52,12 @@ DEVICE_NOINLINE bool ask_listed(const Job& job, PartShared& shared, uint32_t fir
     return true;
 }
 
-// The places of a round where tokens are listed, of which a warp takes one of 32 neighbours. Where letters repeat they
-// wait for those some letters in front, so that neighbours are asked for at a time, and the first ones first.
+// The listed places of a round that a warp resolves: one of each 32 neighbours, so that neighbours, which may wait for
+// each other, are resolved at the same time, the first ones first.
 struct ListedPlaces {
-    uint32_t number;                       // Of the warp.
-    uint32_t dense;                        // How often many of 32 neighbours are listed.
-    uint32_t bits[LETTERS_A_THREAD];       // Of every 32nd place, which of them are left.
+    uint32_t number;                       // The number of the warp, and of its place among 32.
+    uint32_t dense;                        // Neighbourhoods of 32 places of which MANY_LISTED or more are listed.
+    uint32_t bits[LETTERS_A_THREAD];       // Bits of every 32nd place: it is not resolved yet.
 
     // All lanes call it.
     DEVICE_METHOD ListedPlaces(const PartShared& shared, uint32_t number) : number(number), dense(0) {
@@ -66,20 +70,20 @@ struct ListedPlaces {
     }
 
     DEVICE_METHOD uint32_t any() const {
-        uint32_t left = 0;
+        uint32_t remaining = 0;
 #pragma unroll
-        for (uint32_t group = 0; group < LETTERS_A_THREAD; group++) left |= bits[group];
-        return left;
+        for (uint32_t group = 0; group < LETTERS_A_THREAD; group++) remaining |= bits[group];
+        return remaining;
     }
 
-    // Asks for one after the other, until some wait.
-    DEVICE_METHOD void ask(const Job& job, PartShared& shared, uint32_t first) {
+    // Resolves one place after the other, until MOST_WAITING wait.
+    DEVICE_METHOD void resolve(const Job& job, PartShared& shared, uint32_t first) {
         uint32_t waiting = 0;
 #pragma unroll
         for (uint32_t group = 0; group < LETTERS_A_THREAD; group++) {
-            for (uint32_t left = bits[group]; left && waiting < MOST_WAITING; left &= left - 1) {
-                uint32_t place = first + 1 + BASES_THREADS * group + 32 * lowest_bit(left) + number;
-                if (ask_listed(job, shared, first, place)) bits[group] &= ~(left & (0 - left));
+            for (uint32_t rest = bits[group]; rest && waiting < MOST_WAITING; rest &= rest - 1) {
+                uint32_t place = first + 1 + BASES_THREADS * group + 32 * lowest_bit(rest) + number;
+                if (resolve_listed(job, shared, first, place)) bits[group] &= ~(rest & (0 - rest));
                 else waiting++;
             }
         }

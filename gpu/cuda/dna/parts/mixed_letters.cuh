@@ -1,8 +1,8 @@
-// The letter that merges and is no base (GENA-LM's N), in a part of the text.
+// Last tokens near a mixed letter: one that merges and is no base (GENA-LM's N).
 //
-// What letters leave is known of texts of bases alone. Behind a mixed letter the last token of fewer than k letters,
-// and of as many more as a token has bases behind such a letter, is looked for among all tokens: a lane tries bases of
-// each length, or one of the mixed tokens, which are few.
+// The tables by which letters decide the last token (dna/windows/suffix_state.cuh) know bases only. At places fewer
+// than k + bases_tail bases behind a mixed letter all tokens are tested: each lane tests the bases of one length, or
+// one of the tokens with mixed letters, which are few.
 //
 //     text          A C N C C A G T .          tokens NC NCC, k = 3
 //     near              1 1 1 1 1 1            0 to 4 bases behind the N
@@ -11,7 +11,7 @@
 
 namespace warptok::dna {
 
-constexpr uint32_t NEAR_MIXED = (1u << 28) - 1;  // In the place of a list's number.
+constexpr uint32_t NEAR_MIXED = (1u << 28) - 1;  // Instead of a list's number.
 
 // Bases at the end of the letters before a place, BEHIND_FAR where more than 63 or all of them are.
 DEVICE uint32_t bases_behind(const PartShared& shared, uint32_t place) {
@@ -28,11 +28,11 @@ DEVICE uint32_t id_of_short(const Job& job, const PartShared& shared, uint32_t p
     return __ldg(job.dna.dna_spelled + first + (codes_before(shared, place) >> (32 - 2 * length)));
 }
 
-// A token with mixed letters: its letters, the last one's bits the highest; and the id, the number of letters << 16
-// and the bits of mixed ones << 32.
+// A token with mixed letters is two words: its letters, two bits each, the last one highest; and the id | the number of
+// letters << 16 | bits of the mixed ones << 32.
 DEVICE uint32_t length_of_mixed(ulonglong2 token) { return token.y >> 16 & 0xFF; }
 
-// Whether the letters before a place end with it.
+// Whether the letters before a place end with such a token.
 DEVICE bool ends_with_mixed(const PartShared& shared, uint32_t place, ulonglong2 token) {
     uint32_t length = length_of_mixed(token), mixed = bits_before(shared.mixed, place + 1);
     uint64_t differ = (key_before(shared, place).high ^ token.x) >> (64 - 2 * length);
@@ -49,7 +49,8 @@ DEVICE_NOINLINE uint32_t id_of_mixed(const Job& job, const PartShared& shared, u
     return 0;
 }
 
-// The token that a lane tries near a mixed letter: of `number` the first 32 are bases of each length.
+// The token of a number that is tested near a mixed letter: numbers below 32 are the bases of each length, the others
+// tokens with mixed letters. NO_TOKEN where the letters do not end with it.
 DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t place, uint64_t number) {
     if (number < 32) {
         uint32_t length = static_cast<uint32_t>(number) + 1;
@@ -61,8 +62,8 @@ DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t pl
     return ends_with_mixed(shared, place, token) ? token.y & 0xFFFF : NO_TOKEN;
 }
 
-// Asks for a place near a mixed letter. Exactly one token may end there. False where it waits.
-DEVICE_NOINLINE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
+// Finds the last token of a place near a mixed letter: exactly one token may end there. False where it waits.
+DEVICE_NOINLINE bool resolve_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     bool waits = false;
     for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_bases_mixed;
          number += 32) {
@@ -70,7 +71,7 @@ DEVICE_NOINLINE bool ask_near_mixed(const Job& job, PartShared& shared, uint32_t
         uint64_t record = token == NO_TOKEN ? 0 : job.dna.dna_tokens[token];
         uint32_t length = length_of(record);
         if (token != NO_TOKEN && !has_certain(shared, place, length))
-            answer = length > place ? NEVER : ask(job, shared, first, place - length, right_class(record));
+            answer = length > place ? NEVER : may_begin(job, shared, first, place - length, right_class(record));
         waits |= __any_sync(ALL_LANES, answer == WAITS);
         bool is_found = __any_sync(ALL_LANES, answer == MAY);
         if (answer == MAY) note_last(shared, first, place, left_class(record), length);

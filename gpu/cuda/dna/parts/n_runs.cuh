@@ -1,9 +1,9 @@
-// The letter that runs are replaced of where they are long, or that merges and is no base (GENA-LM's N is both), in a
-// part of the text.
+// Letters of BASES_MIXED in a part: the letter whose long runs are replaced, and the letter that merges and is no base.
+// GENA-LM's N is both.
 //
-// A letter of a long run is a gap, of which the first one has the run's id; others are mixed letters. Where a run goes
-// on in letters that are not there yet the text is read for as many as are long, but for those behind the view, which
-// no place of the part depends on.
+// Letters of a long run are gaps, the first of which has the run's id. Other letters of BASES_MIXED are mixed letters.
+// Where a run goes on behind the round, run_length letters of the text are read at most; those behind the view do not
+// matter, as no place of the part depends on them.
 //
 //     text          A N N N N|N N A            rounds of five letters, runs of five are long
 //     run_before              4
@@ -15,7 +15,7 @@ namespace warptok::dna {
 
 DEVICE bool is_run_letter(const Job& job, uint8_t letter) { return job.dna.run_length && letter == job.dna.run_letter; }
 
-// The same of a letter of the view that is there.
+// The same of a letter of the view that is packed.
 DEVICE bool is_run_letter(const Job& job, const PartShared& shared, uint32_t letter) {
     return job.dna.run_length && shared.lengths[letter + 1] == (GAP_LENGTH | job.dna.run_letter);
 }
@@ -24,7 +24,7 @@ DEVICE const uint8_t* text_of(const Job& job, const View& view) {
     return (job.host.host_text ? job.host.host_text : job.batch.text) + view.begin;
 }
 
-// Letters of the run directly in front of a view; no more than are long.
+// Letters of the run directly in front of a view, run_length at most.
 DEVICE uint32_t run_before_view(const Job& job, const PartShared& shared, const View& view) {
     uint64_t row_begin = shared.first_row ? job.rows.row_begins[shared.first_row - 1] : 0;
     uint64_t most = view.begin - row_begin;
@@ -60,8 +60,8 @@ DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View&
     return behind;
 }
 
-// Settles what such letters are of the round that begins with letter `first`. The whole block calls it.
-DEVICE_NOINLINE void settle_mixed(const Job& job, PartShared& shared, View view, uint32_t first) {
+// Decides what letters of BASES_MIXED are in the round that begins with letter `first`. The whole block calls it.
+DEVICE_NOINLINE void resolve_mixed(const Job& job, PartShared& shared, View view, uint32_t first) {
     uint32_t letter = first + LETTERS_A_THREAD * threadIdx.x, in_run = 0, begins = 0, mixed = 0, run = 0;
     uint32_t end = min_of(first + ROUND, view.size);
     for (uint32_t i = 0; i < LETTERS_A_THREAD && letter + i < end; i++) {
@@ -88,9 +88,9 @@ DEVICE_NOINLINE void settle_mixed(const Job& job, PartShared& shared, View view,
         }
     }
     if (mixed) shared.has_mixed = 1;
-    if (mixed && !job.parts.num_bases_mixed) shared.is_left = IS_OTHER;
+    if (mixed && !job.parts.num_bases_mixed) shared.failure = NOT_ENCODED;
     if (letter < end && end <= letter + LETTERS_A_THREAD) shared.run_end = end, shared.run_before = run;
-    if (threadIdx.x == 0) shared.is_unsettled = 0;
+    if (threadIdx.x == 0) shared.has_unresolved = 0;
     __syncthreads();
 }
 

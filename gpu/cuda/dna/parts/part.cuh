@@ -1,15 +1,15 @@
-// Byte-pair encoding of bases in one launch: a text is cut into *parts*, of which a block takes one.
+// Byte-pair encoding of bases in one launch: a text is divided into *parts*, each of which one block encodes.
 //
-// A part is encoded with the LEAD letters in front of it and the LOOK letters behind it, which together are
-// its *view*. Places are those of the view: place p has p of its letters in front of it. No block waits for
-// the path of another one (docs/internals/dna-bpe.md, Parts).
+// A block reads its part, the LEAD letters in front of it and the LOOK letters behind it; together these are the part's
+// *view*. Places are places of the view: place p has p of its letters in front of it. No block waits for the path of
+// another one (docs/internals/dna-bpe.md, Parts). Text and last tokens are handled in rounds of ROUND letters.
 //
 //     text     . . . . . . . . . . . . . . . . . .
 //     view       . . . . . . . . . . .                   letters 0 .. size - 1
 //     part           . . . . . . .                       letters lead .. end - 1
 //
-// Letters are bases or gaps. A part that has others, or that more than the view's letters decide on, is left to
-// other kernels, as then is the whole batch.
+// Letters are bases or gaps. A part *fails* if it has other letters, or if its view does not decide its path; then the
+// kernels of dna/ encode the whole batch.
 #pragma once
 #include "dna/windows/suffix_tables.cuh"
 #include "batch/rows.cuh"
@@ -17,43 +17,45 @@
 
 namespace warptok::dna {
 
-constexpr uint32_t BASES_THREADS = 1024;   // Of a block, one a multiprocessor.
-constexpr uint32_t LETTERS_A_THREAD = 4;   // Of a round.
-constexpr uint32_t ROUND = LETTERS_A_THREAD * BASES_THREADS;
+constexpr uint32_t BASES_THREADS = 1024;   // Threads of a block; one block a multiprocessor.
+constexpr uint32_t LETTERS_A_THREAD = 4;   // Letters of a thread in a round.
+constexpr uint32_t ROUND = LETTERS_A_THREAD * BASES_THREADS;  // Letters of a round.
 constexpr uint32_t VIEW = 5 * ROUND;       // Letters of a view, at most.
-constexpr uint32_t LEAD = 256;
-constexpr uint32_t LONG_LEAD = 2048;       // Where a lead is too short.
-constexpr uint32_t LOOK = 64;
+constexpr uint32_t LEAD = 256;             // Letters of a view in front of its part,
+constexpr uint32_t LONG_LEAD = 2048;       // and where these were too few.
+constexpr uint32_t LOOK = 64;              // Letters of a view behind its part.
 constexpr uint32_t SEGMENT = 16;           // Letters whose path a thread finds.
 constexpr uint32_t MOST_PART = SEGMENT * BASES_THREADS;
 constexpr uint32_t LEAST_PART = 256;
 constexpr uint32_t PART_STEP = 128;        // A part has a multiple of so many letters.
 constexpr uint32_t FALLBACK_PART = 1;      // A part cannot be encoded here: the kernels of dna/ encode the batch.
-// Places of a view of which nothing is known: more than letters are looked at.
-constexpr uint32_t EARLY = 20;
-constexpr uint32_t PAD = 64;               // Places in front of a view, or of a round, that may be asked for.
+constexpr uint32_t EARLY = 20;             // Places at a view's begin of which nothing is known; more than MOST_LOOKED.
+constexpr uint32_t PAD = 64;               // Places in front of a view, or of a round, that may be read.
 static_assert(LEAD >= MAX_LETTERS && LEAST_PART >= LEAD, "tokens that end in a part begin in its view");
 static_assert(MOST_PART + LONG_LEAD + LOOK <= VIEW, "a part fits into a view");
 
-constexpr uint32_t BASES_GAP = 4;          // bases_classes: below it are codes of bases. A gap with an id,
-constexpr uint32_t BASES_OTHER = 5;        // what other kernels know,
-constexpr uint32_t BASES_DROPPED = 6;      // a gap without an id,
-constexpr uint32_t BASES_MIXED = 7;        // a letter whose runs are replaced, or that merges (dna/parts/n_runs.cuh).
+// Values of bases_classes; those below are codes of bases.
+constexpr uint32_t BASES_GAP = 4;          // A gap with an id.
+constexpr uint32_t BASES_OTHER = 5;        // A letter that only other kernels know.
+constexpr uint32_t BASES_DROPPED = 6;      // A gap without an id.
+constexpr uint32_t BASES_MIXED = 7;        // A letter whose runs are replaced, or that merges (dna/parts/n_runs.cuh).
 
-// Classes of a place whose last token is one of more than two: this bit and the number of a list; the other bit where
-// its border is certain, as whatever begins there asks for no more.
+// The classes of a place whose last token is one of more than two are IS_LISTED | the number of a list. IS_AT_BORDER is
+// set, too, where its border is certain: any token may begin there, whatever the last token is.
 constexpr uint32_t IS_LISTED = 1u << 31, IS_AT_BORDER = 1u << 30;
 constexpr uint32_t NO_CLASSES = ~IS_AT_BORDER;
-constexpr uint32_t LEFT_CLASSES = 1 << 15;  // So many leave the bit alone.
+constexpr uint32_t LEFT_CLASSES = 1 << 15;  // Left classes that a vocabulary may have, so that IS_LISTED is free.
 
-constexpr uint32_t GAP_LENGTH = 0x80;      // A length with this bit is a gap's, the rest its letter, but for two that
-constexpr uint32_t RUN_BEGINS = 0x9F;      // are BASES_OTHER: a run that is replaced begins here;
-constexpr uint32_t NEVER_KNOWN = 0xFF;     // the view does not tell.
+// The length of a gap is GAP_LENGTH | its letter. Two values that would be letters of BASES_OTHER say more:
+constexpr uint32_t GAP_LENGTH = 0x80;
+constexpr uint32_t RUN_BEGINS = 0x9F;      // A run that is replaced begins here.
+constexpr uint32_t NEVER_KNOWN = 0xFF;     // The view does not decide the last token.
 
-constexpr uint32_t RUN_UNKNOWN = 0xFFFFFFFF;  // Letters of a run in front of a view.
+constexpr uint32_t RUN_UNKNOWN = 0xFFFFFFFF;  // Of run_before: the run may begin in front of the view.
 
-constexpr uint32_t IS_LOST = 1;            // The path comes by a place whose last token the view does not tell;
-constexpr uint32_t IS_OTHER = 2;           // there is more that a part does not know.
+// Why a part fails:
+constexpr uint32_t NEEDS_LONG_LEAD = 1;    // its path comes by a place that is NEVER_KNOWN;
+constexpr uint32_t NOT_ENCODED = 2;        // anything else, which a longer lead does not change.
 
 constexpr uint32_t REPEAT_FRONT = ROUND;   // Letters in front of a view that may repeat: fewer than these.
 
@@ -74,41 +76,43 @@ struct RepeatState {
     DEVICE_METHOD bool has_period() const { return has_period4() || has_period3(); }
 };
 
-// Everything about a part but the tables.
+// What a block knows of its part, without tables.
 struct PartShared {
-    uint8_t text[2][ROUND];                // Of a round, and of the next one; by turns.
-    uint64_t barriers[2];                  // Of these.
-    uint32_t classes[PAD + ROUND + 1];     // Left classes of the two tokens that may be the last one, or of it, twice;
-                                           // 0 at certain borders. From PAD places in front of the round on.
-    uint32_t queue[ROUND];                 // Places where one of two is, see dna/parts/last_tokens.cuh.
+    uint8_t text[2][ROUND];                // The text of a round and of the next one, by turns.
+    uint64_t barriers[2];                  // The barriers of their copies.
+    // From PAD places in front of the round on: the left classes of the two tokens of which one is the last one, or of
+    // the last one, twice. 0 at certain borders.
+    uint32_t classes[PAD + ROUND + 1];
+    uint32_t queue[ROUND];                 // Places whose last token is one of two, see dna/parts/last_tokens.cuh.
     uint32_t listed[ROUND / 32];           // Bits of places where tokens are listed.
-    uint32_t num_queued;
+    uint32_t num_queued;                   // Entries of `queue`.
     uint32_t num_listed_pairs;             // Listed places of the view that are directly behind listed ones.
     RepeatState repeat;                    // Of the letters in front of letter `repeat_end`, which is
     uint32_t repeat_end;                   // 0 where no repeat goes on in front of a round.
     uint32_t run_end, run_before;          // Letters of a run in front of letter `run_end`, see dna/parts/n_runs.cuh.
-    uint32_t is_unsettled;                 // Whether a round has BASES_MIXED,
-    uint32_t has_mixed;                    // and the view letters that merge.
-    uint8_t lengths[VIEW + 16];            // Of the last token at each place.
-    uint32_t codes[VIEW / 16 + 2];         // Sixteen letters a word, those of PAD / 4 places in front.
-    uint32_t certain[VIEW / 32 + 4];       // Bits of places, those of PAD in front.
-    uint32_t mixed[VIEW / 32 + 4];         // The same of those behind a mixed letter.
-    uint32_t ends[BASES_THREADS];          // Bits of places behind a segment's first: a piece with an id ends here.
+    uint32_t has_unresolved;               // Not 0: the round has letters of BASES_MIXED.
+    uint32_t has_mixed;                    // Not 0: the view has mixed letters, which merge.
+    uint8_t lengths[VIEW + 16];            // The letters of the last token at each place, or GAP_LENGTH.
+    uint32_t codes[VIEW / 16 + 2];         // Two bits a letter, behind those of sixteen letters in front of the view.
+    uint32_t certain[VIEW / 32 + 4];       // Bits of places, behind PAD others: the border there is certain.
+    uint32_t mixed[VIEW / 32 + 4];         // Bits of places, behind PAD others: the letter in front is mixed.
+    uint32_t ends[BASES_THREADS];          // Bits of places behind a segment's first: a piece with an id ends there.
     uint32_t before[BASES_THREADS];        // Pieces that end before a segment.
-    uint32_t exits[BASES_THREADS];         // Where a segment's path leaves it.
+    uint32_t exits[BASES_THREADS];         // The place where a segment's path leaves it.
     uint32_t scratch[BASES_THREADS / 32 + 1];
-    uint32_t is_left;                      // IS_LOST, IS_OTHER; not 0: left to other kernels.
-    uint64_t first_row, rows_behind;       // That begins in the view, and behind it.
-    uint64_t ids_before;
+    uint32_t failure;                      // NEEDS_LONG_LEAD, NOT_ENCODED; 0: the part has not failed.
+    uint64_t first_row, rows_behind;       // The first row that begins in the view, and the first one behind it.
+    uint64_t ids_before;                   // Ids of all parts in front.
     uint8_t letters[256];                  // bases_classes
 };
 
 struct View {
-    uint64_t begin;                        // In the text.
-    uint32_t number, lead, end, size;
+    uint64_t begin;                        // The byte of the batch that it begins with.
+    uint32_t number;                       // The number of its part.
+    uint32_t lead, end, size;              // Places: the part's begin, the part's end, the view's end.
 };
 
-// Letters of a part where as many blocks as can be have one.
+// Letters of a part, so that as many blocks as possible have one.
 DEVICE uint32_t part_size(const Job& job, uint32_t num_blocks) {
     uint64_t size = ((job.batch.num_bytes + num_blocks - 1) / num_blocks + PART_STEP - 1) / PART_STEP * PART_STEP;
     return size < LEAST_PART ? LEAST_PART : size < MOST_PART ? static_cast<uint32_t>(size) : MOST_PART;
@@ -126,13 +130,13 @@ DEVICE View view_of(const Job& job, uint32_t part, uint32_t part_size, uint32_t 
     return {begin - lead, part, lead, end, static_cast<uint32_t>(rest < end + LOOK ? rest : end + LOOK)};
 }
 
-// Asks for the letters of a round that begins with letter `first`, if there are any, from where the batch lies: by
-// sixteen bytes that begin at a multiple of as many, and so lie in one page, whatever ends among them.
-DEVICE void ask_for_text(const Job& job, PartShared& shared, TextCopies& copies, const View& view, uint32_t first) {
+// Starts to copy the letters of the round that begins with letter `first`, if there are any, from where the batch lies.
+// It copies whole vectors of sixteen bytes, each of which lies in one page, so that it may read behind the text's end.
+DEVICE void start_text_copy(const Job& job, PartShared& shared, TextCopies& copies, const View& view, uint32_t first) {
     if (first >= view.size) return;
     const uint8_t* text = job.host.host_text ? job.host.host_text : job.batch.text;
     uint32_t bytes = (min_of(view.size - first, ROUND) + 15) / 16 * 16;
-    copies.ask(shared.text[copies.started % 2], text + view.begin + first, bytes);
+    copies.start(shared.text[copies.started % 2], text + view.begin + first, bytes);
 }
 
 DEVICE void set_bit(uint32_t* bits, uint32_t place) { atomicOr(bits + (place + PAD) / 32, 1u << place % 32); }
@@ -143,7 +147,7 @@ DEVICE bool is_certain(const PartShared& shared, uint32_t place) {
     return shared.certain[(place + PAD) / 32] >> place % 32 & 1;
 }
 
-// Bits of the 32 places before one, the last one's the highest; of those before the first one none is set.
+// Bits of the 32 places before one, the last one highest; no bit is set for places in front of the first one.
 DEVICE uint32_t bits_before(const uint32_t* bits, uint32_t place) {
     const uint32_t* words = bits + (place + PAD) / 32;
     return shift_right(words[-1], words[0], place % 32);
@@ -169,10 +173,10 @@ DEVICE LongKey key_before(const PartShared& shared, uint32_t place) {
     return {codes[0] << 32 | codes[1], codes[2] << 32 | codes[3]};
 }
 
-// Packs a thread's letters of the round that begins with letter `first`, whose text is taken.
+// Packs a thread's letters of the round that begins with letter `first`, whose text has arrived.
 DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View& view, uint32_t first) {
     uint32_t place = first + LETTERS_A_THREAD * threadIdx.x, codes = 0;
-    uint32_t word = reinterpret_cast<const uint32_t*>(shared.text[(copies.taken - 1) % 2])[threadIdx.x];
+    uint32_t word = reinterpret_cast<const uint32_t*>(shared.text[(copies.finished - 1) % 2])[threadIdx.x];
 #pragma unroll
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
         uint32_t letter = byte_of(word, i), type = shared.letters[letter];
@@ -180,9 +184,9 @@ DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View&
         codes |= (type & 3) << 2 * i;
         shared.lengths[place + i + 1] = static_cast<uint8_t>(is_gap ? GAP_LENGTH | letter : 0);
         if (!is_gap) continue;
-        if (type == BASES_OTHER) shared.is_left = IS_OTHER;
+        if (type == BASES_OTHER) shared.failure = NOT_ENCODED;
         if (type == BASES_MIXED) {
-            shared.is_unsettled = 1;       // Its borders are set when its run is known.
+            shared.has_unresolved = 1;     // resolve_mixed sets its borders.
             continue;
         }
         set_certain(shared, place + i);
@@ -191,7 +195,7 @@ DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View&
     reinterpret_cast<uint8_t*>(shared.codes + 1)[place / 4] = static_cast<uint8_t>(codes);
 }
 
-// Nothing is known of a view but where rows begin. The whole block calls it.
+// Clears all that is known of a view, and notes where rows begin. The whole block calls it.
 DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += BASES_THREADS) shared.certain[i] = shared.mixed[i] = 0;
     if (threadIdx.x < 64) {
@@ -201,7 +205,7 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     }
     if (threadIdx.x == 0) {
         shared.codes[0] = shared.num_listed_pairs = shared.repeat_end = 0;
-        shared.is_left = shared.is_unsettled = shared.has_mixed = 0;
+        shared.failure = shared.has_unresolved = shared.has_mixed = 0;
     }
     __syncthreads();
     if (threadIdx.x == 0 && view.begin == 0) set_certain(shared, 0);

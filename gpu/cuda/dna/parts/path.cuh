@@ -1,10 +1,10 @@
-// The path of a part, from the lengths of the last tokens, and how many ids it has.
+// Finds the path of a part, from the lengths of the last tokens, and how many ids it has.
 //
-// The last tokens lead from any place back to the begin of the row, and two ways that meet are one from
-// there on: mostly a few letters in front of where they began. A thread goes back from some letters behind its
-// segment, and where it comes in the next thread must have left its own: else it begins anew where that one did.
-// Then all these ways are one, which comes from the text's end if the parts' ways meet (docs/internals/dna-bpe.md,
-// Parts).
+// Last tokens lead from any place back to the begin of its row. Two paths that meet are one from there on, mostly a few
+// letters in front of where they began. A part is divided into segments, a thread each. A thread begins NEAR letters
+// behind its segment and goes back. The place where its path enters the segment must be the place where the path of the
+// next segment leaves; where it is not, the thread begins anew at that place. Then all segments have one path. If also
+// the paths of neighbouring parts meet, it is the path from the text's end (docs/internals/dna-bpe.md, Parts).
 //
 //     segment 1        . . . . .|. . . . .          from the right: comes in at 6
 //     segment 2                 |. . . . .|. . .    leaves at 6, comes in at 10
@@ -14,13 +14,14 @@
 
 namespace warptok::dna {
 
-constexpr uint64_t PART_THERE = 1ull << 63;  // A state: ids | letters behind where the path comes in << 32;
-constexpr uint64_t PART_LEFT = 1ull << 62; // what is not there, as the batch is left to other kernels.
+// The state of a part: PART_THERE | ids | letters of the part behind where its path comes in << 32, or PART_FAILED.
+constexpr uint64_t PART_THERE = 1ull << 63;
+constexpr uint64_t PART_FAILED = 1ull << 62;
 
-constexpr uint32_t NEAR = 16;              // Letters behind a segment that a way begins at;
-constexpr uint32_t MOST_AGAIN = 32;        // and times that ways which do not meet are begun anew.
+constexpr uint32_t NEAR = 16;              // Letters behind a segment where its path is begun.
+constexpr uint32_t MOST_AGAIN = 32;        // How often a path is begun anew, at most.
 
-// The place where the last token of another one begins.
+// The place where the last token of a place begins.
 DEVICE uint32_t place_before(const PartShared& shared, uint32_t place) {
     uint32_t length = shared.lengths[place];
     return place - (length < GAP_LENGTH ? length : 1);
@@ -32,20 +33,20 @@ DEVICE bool has_id(const PartShared& shared, uint32_t length) {
 
 // A part of the path that one thread finds.
 struct Segment {
-    uint32_t begin, end;
-    uint32_t entry;                        // Where the path comes in,
-    uint32_t exit;                         // and where it leaves.
-    uint32_t ends;                         // Bits of places behind the first one: a piece with an id ends here.
-    bool is_lost;
+    uint32_t begin, end;                   // Its places.
+    uint32_t entry;                        // The place where the path comes in,
+    uint32_t exit;                         // and the place where it leaves.
+    uint32_t ends;                         // Bits of places behind the first one: a piece with an id ends there.
+    bool is_unknown;                       // The path comes by a place that is NEVER_KNOWN.
 };
 
 DEVICE void find_path(const PartShared& shared, Segment& segment) {
     uint32_t place = segment.entry;
     segment.ends = 0;
-    segment.is_lost = false;
+    segment.is_unknown = false;
     while (place > segment.begin) {
         uint32_t length = shared.lengths[place];
-        segment.is_lost |= length == NEVER_KNOWN;
+        segment.is_unknown |= length == NEVER_KNOWN;
         if (has_id(shared, length)) segment.ends |= 1u << (place - segment.begin - 1);
         place -= length < GAP_LENGTH ? length : 1;
     }
@@ -59,7 +60,7 @@ DEVICE Segment segment_of(const PartShared& shared, const View& view, uint32_t n
     return {begin, end, entry, 0, 0, false};
 }
 
-// Ids of a part; its path is found. `entry` is where it comes in. The whole block calls it.
+// Finds the path of a part; returns how many ids it has. `entry` is where the path comes in. The whole block calls it.
 DEVICE uint32_t find_paths(PartShared& shared, const View& view, uint32_t& entry) {
     uint32_t number = threadIdx.x, segments = (view.end - view.lead + SEGMENT - 1) / SEGMENT, total;
     bool is_one = number < segments, is_new = is_one;
@@ -71,10 +72,10 @@ DEVICE uint32_t find_paths(PartShared& shared, const View& view, uint32_t& entry
         __syncthreads();
         is_new = number + 1 < segments && shared.exits[number + 1] != segment.entry;
         if (is_new) segment.entry = shared.exits[number + 1];
-        if (is_new && times == MOST_AGAIN) shared.is_left = IS_OTHER;
+        if (is_new && times == MOST_AGAIN) shared.failure = NOT_ENCODED;
         if (times == MOST_AGAIN) is_new = false;
     }
-    if (segment.is_lost) atomicOr(&shared.is_left, IS_LOST);
+    if (segment.is_unknown) atomicOr(&shared.failure, NEEDS_LONG_LEAD);
     uint32_t before = sum_before<BASES_THREADS>(count_bits(segment.ends), shared.scratch, total);
     shared.before[number] = before;
     shared.ends[number] = segment.ends;
@@ -84,24 +85,25 @@ DEVICE uint32_t find_paths(PartShared& shared, const View& view, uint32_t& entry
     return total;
 }
 
-// Tells all parts behind how many ids a part has, and where its path comes in.
+// Publishes how many ids a part has, and where its path comes in.
 DEVICE void publish_part(const Job& job, const PartShared& shared, const View& view, uint32_t ids, uint32_t entry) {
-    uint64_t state = PART_THERE | (shared.is_left ? PART_LEFT : static_cast<uint64_t>(entry) << 32 | ids);
+    uint64_t state = PART_THERE | (shared.failure ? PART_FAILED : static_cast<uint64_t>(entry) << 32 | ids);
     if (threadIdx.x == 0) store_volatile(job.parts.part_states + view.number, state);
 }
 
-// Adds up the ids of all parts in front; notes where these are left or do not meet. The whole block calls it.
+// Adds up the ids of all parts in front. The part fails if one of these has failed, or does not meet the next one. The
+// whole block calls it.
 DEVICE void add_parts_before(const Job& job, PartShared& shared, const View& view) {
     uint32_t sum = 0, total;
-    bool is_left = false;
+    bool has_failed = false;
     for (uint32_t part = threadIdx.x; part < view.number; part += BASES_THREADS) {
         uint64_t state = 0;
         for (; !state; give_way()) state = load_volatile(job.parts.part_states + part);
         bool meets = part + 1 < view.number || view.lead - shared.exits[0] == (state >> 32 & 0xFF);
-        is_left |= state & PART_LEFT || !meets;
+        has_failed |= state & PART_FAILED || !meets;
         sum += static_cast<uint32_t>(state);
     }
-    if (is_left) shared.is_left = IS_OTHER;
+    if (has_failed) shared.failure = NOT_ENCODED;
     sum_before<BASES_THREADS>(sum, shared.scratch, total);
     if (threadIdx.x == 0) shared.ids_before = total;
     __syncthreads();

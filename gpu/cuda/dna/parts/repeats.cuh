@@ -60,8 +60,8 @@ DEVICE FourLetters four_letters(const PartShared& shared, uint32_t letter) {
     return {letter + REPEAT_FRONT, codes[-1] | static_cast<uint32_t>(codes[0]) << 8, borders, mixed};
 }
 
-// Takes the next four letters, a word of the text.
-DEVICE void take_word(const PartShared& shared, uint32_t word, FourLetters& four) {
+// Appends the next four letters, a word of the text.
+DEVICE void append_word(const PartShared& shared, uint32_t word, FourLetters& four) {
     four.codes >>= 8;
     four.others = 0;
     for (uint32_t i = 0; i < 4; i++) {
@@ -111,8 +111,8 @@ DEVICE RepeatState state_before_view(const Job& job, PartShared& shared, const V
     const uint32_t* words = reinterpret_cast<const uint32_t*>(text_of(job, view)) - from / 4;
     FourLetters four = {REPEAT_FRONT - from, 0, 0, 0};
     RepeatState own = {begin, 0, 0}, all;
-    if (from < letters) take_word(shared, words[-1], four);
-    if (from < letters + LETTERS_A_THREAD) take_word(shared, words[0], four);
+    if (from < letters) append_word(shared, words[-1], four);
+    if (from < letters + LETTERS_A_THREAD) append_word(shared, words[0], four);
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++)
         if (four.number + i >= begin) own = four.behind(own, i);
     if (threadIdx.x == 0) shared.codes[0] = four.codes << 16;
@@ -139,11 +139,11 @@ DEVICE uint32_t last_of_repeat(const Job& job, uint32_t latest, uint32_t length,
     return period ? __ldg(row + REPEAT_LENGTHS - period + (length - REPEAT_LENGTHS) % period) : 0;
 }
 
-// Notes the last tokens of places in repeats of the round that begins with letter `first`, which are listed no more; to
-// ask for queued ones finds the same tokens. The whole block calls it. A view by reference would lie in memory for all
-// that calls it, which cost normal batches 4 %.
-DEVICE_NOINLINE void settle_repeats(const Job& job, PartShared& shared, View view, uint32_t first) {
-    uint32_t own = LETTERS_A_THREAD * threadIdx.x, settled = 0;
+// Notes the last tokens of places in repeats of the round that begins with letter `first`, which are then listed no
+// more; resolving queued ones finds the same tokens. The whole block calls it. A view by reference would lie in memory
+// for all that calls it, which cost normal batches 4 %.
+DEVICE_NOINLINE void resolve_repeats(const Job& job, PartShared& shared, View view, uint32_t first) {
+    uint32_t own = LETTERS_A_THREAD * threadIdx.x, resolved = 0;
     RepeatState state = state_before_round(job, shared, view, first), of_four = {0, 0, 0}, of_round;
     FourLetters four = four_letters(shared, first + own);
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) of_four = four.behind(of_four, i);
@@ -158,9 +158,9 @@ DEVICE_NOINLINE void settle_repeats(const Job& job, PartShared& shared, View vie
         uint32_t last = last_of_repeat(job, four.codes << (22 - 2 * i), length, state.has_period4());
         if (!last) continue;
         note_last(shared, first, place, last & 0xFFFF, last >> 16);
-        settled |= 1u << i;
+        resolved |= 1u << i;
     }
-    if (settled) atomicAnd(shared.listed + own / 32, ~(settled << own % 32));
+    if (resolved) atomicAnd(shared.listed + own / 32, ~(resolved << own % 32));
     __syncthreads();
 }
 

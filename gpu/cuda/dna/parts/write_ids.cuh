@@ -1,11 +1,19 @@
-// The ids of a part, and where those of its rows begin, to where the host wants them.
+// Encodes parts: writes the ids of a part, and where those of its rows begin, to where the host reads them.
+//
+//     copy the text of the view      round by round   async_load.cuh, part.cuh, n_runs.cuh
+//     find last tokens               round by round   last_tokens.cuh, listed.cuh, mixed_letters.cuh, repeats.cuh
+//     find the path, count its ids                    path.cuh
+//     wait for the parts in front, write the ids      here
+//
+// Invariant: a part writes ids only if no part in front of it has failed, so that the ids of all parts are side by
+// side.
 #pragma once
 #include "dna/parts/path.cuh"
 
 namespace warptok::dna {
 
-// The slot of bases_ids that the search for a token of more than dna_k letters begins at is the upper bits of its
-// hash; its tag the lower half, which no two tokens share.
+// The hash of a token of more than dna_k letters. Its upper bits are the slot of bases_ids where the search begins, its
+// lower half is the tag, which no two tokens share.
 DEVICE uint64_t hash_of_token(const Job& job, LongKey key, uint32_t length) {
     uint64_t high = length < 32 ? key.high >> (64 - 2 * length) : key.high;
     uint64_t low = length <= 32 ? 0 : key.low >> (128 - 2 * length);
@@ -45,13 +53,13 @@ DEVICE void list_pieces(const Job& job, const PartShared& shared, const View& vi
         pieces[i] |= id_of_piece(job, shared, pieces[i]) << 16;
 }
 
-// Ids of the answer in front of a row's own, where `pieces` are in front of it in the batch.
+// Ids of the answer in front of a row's own ids, where `pieces` pieces are in front of the row in the batch.
 DEVICE uint64_t ids_before_row(const Job& job, uint64_t row, uint64_t pieces) {
     return job.launch.framed ? pieces + row * (job.frame.num_prefix + job.frame.num_suffix) + job.frame.num_prefix
                              : pieces;
 }
 
-// The row that a part's piece is of; it ends at a place.
+// The row of the piece that ends at a place.
 DEVICE uint64_t row_of_piece(const Job& job, const PartShared& shared, const View& view, uint32_t place) {
     uint64_t first = shared.first_row ? shared.first_row - 1 : 0;
     return first + last_not_behind(job.rows.row_begins + first, shared.rows_behind - first, view.begin + place - 1);
@@ -70,7 +78,7 @@ DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& v
     }
 }
 
-// Begin tokens of a row and end tokens of the one before it, where the batch has `pieces` in front of it.
+// Writes the begin tokens of a row and the end tokens of the row before it; `pieces` pieces are in front of the row.
 template <class Id> DEVICE void write_frame(const Job& job, uint64_t row, uint64_t pieces) {
     Id* ids = reinterpret_cast<Id*>(job.host.host_ids) + ids_before_row(job, row, pieces) - job.frame.num_prefix;
     for (uint64_t i = 0; i < job.frame.num_prefix && row < job.batch.num_rows; i++)
@@ -79,8 +87,8 @@ template <class Id> DEVICE void write_frame(const Job& job, uint64_t row, uint64
     for (uint64_t i = 0; i < job.frame.num_suffix && row; i++) ids[i] = static_cast<Id>(job.frame.suffix[i]);
 }
 
-// Where the ids of the rows begin that begin behind a part's first place, up to its end; those of the text's begin in
-// the first part.
+// Writes where the ids of rows begin: of the rows that begin behind a part's first place, up to its end. The first part
+// has those at the text's begin, too.
 template <class Id>
 DEVICE void write_rows(const Job& job, const PartShared& shared, const View& view, uint32_t count) {
     for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BASES_THREADS) {
@@ -102,58 +110,60 @@ DEVICE void write_bases(const Job& job, const PartShared& shared, const View& vi
     write_rows<Id>(job, shared, view, count);
 }
 
-// The tables that a block copies, and what it lists its pieces in, which is later.
-template <bool COPIED>
+// Whether a block copies ending_last to shared memory.
+enum class EndingTable { IN_PLACE, COPIED };
+
+template <EndingTable TABLE>
 struct BasesShared {
     union {
-        uint2 last[COPIED ? 1 << 2 * COPIED_K : 1];
-        uint32_t pieces[MOST_PART];
+        uint2 last[TABLE == EndingTable::COPIED ? 1 << 2 * COPIED_K : 1];  // ending_last, while last tokens are found.
+        uint32_t pieces[MOST_PART];        // The part's pieces, while their ids are written.
     };
     PartShared part;
 };
 constexpr uint32_t BASES_SHARED = 217 * 1024;
-static_assert(sizeof(BasesShared<true>) <= BASES_SHARED, "launches ask for so much");
+static_assert(sizeof(BasesShared<EndingTable::COPIED>) <= BASES_SHARED, "launches ask for so much");
 
-// The path of a view whose first letters are asked for: its ids, if nothing of it is left. `entry` is where the path
-// comes in. The whole block calls it.
+// Finds the path of a view, the copy of whose first letters is started; returns how many ids it has, 0 if the part has
+// failed. `entry` is where the path comes in. The whole block calls it.
 DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& part, TextCopies& copies,
                           const View& view, uint32_t& entry) {
-    ask_for_text(job, part, copies, view, ROUND);
+    start_text_copy(job, part, copies, view, ROUND);
     begin_view(job, part, view);
-    for (uint32_t first = 0; first < view.size && !part.is_left; first += ROUND) {
-        copies.take();
+    for (uint32_t first = 0; first < view.size && !part.failure; first += ROUND) {
+        copies.wait();
         __syncthreads();
         pack_bases(part, copies, view, first);
         begin_round(part);
         __syncthreads();
-        ask_for_text(job, part, copies, view, first + 2 * ROUND);
-        if (part.is_unsettled) settle_mixed(job, part, view, first);
-        if (!part.is_left) find_last(job, endings, part, view, first);
+        start_text_copy(job, part, copies, view, first + 2 * ROUND);
+        if (part.has_unresolved) resolve_mixed(job, part, view, first);
+        if (!part.failure) find_last(job, endings, part, view, first);
         __syncthreads();
     }
-    while (copies.taken < copies.started) copies.take();
-    return part.is_left ? 0 : find_paths(part, view, entry);
+    while (copies.finished < copies.started) copies.wait();
+    return part.failure ? 0 : find_paths(part, view, entry);
 }
 
-// A part whose first letters are asked for.
-template <bool COPIED>
-DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies& copies, View view,
+// Encodes a part, the copy of whose first letters is started.
+template <EndingTable TABLE>
+DEVICE void encode_part(const Job& job, BasesShared<TABLE>& shared, TextCopies& copies, View view,
                         uint32_t part_size) {
     PartShared& part = shared.part;
-    Endings endings(job, COPIED ? shared.last : job.dna.ending_last);
+    Endings endings(job, TABLE == EndingTable::COPIED ? shared.last : job.dna.ending_last);
     uint32_t entry = 0, count = 0;
     for (uint32_t lead = LEAD;; lead = LONG_LEAD) {
         count = find_part(job, endings, part, copies, view, entry);
-        if (part.is_left != IS_LOST || lead == LONG_LEAD) break;
+        if (part.failure != NEEDS_LONG_LEAD || lead == LONG_LEAD) break;
         view = view_of(job, view.number, part_size, LONG_LEAD);
         __syncthreads();
-        ask_for_text(job, part, copies, view, 0);
+        start_text_copy(job, part, copies, view, 0);
     }
     publish_part(job, part, view, count, entry);
-    if (!part.is_left) list_pieces(job, part, view, shared.pieces, count);
+    if (!part.failure) list_pieces(job, part, view, shared.pieces, count);
     __syncthreads();
     add_parts_before(job, part, view);
-    if (part.is_left) {
+    if (part.failure) {
         job.host.host_status[STATUS_FALLBACK] = FALLBACK_PART;
         return;
     }
@@ -162,10 +172,10 @@ DEVICE void encode_part(const Job& job, BasesShared<COPIED>& shared, TextCopies&
     else write_bases<int32_t>(job, part, view, shared.pieces, count);
 }
 
-// From the text to the answer, both in memory that the device reaches. Rows and the first letters are on their way
-// while tables are copied; rows first, as all wait for them.
-template <bool COPIED>
-DEVICE void encode_parts(const Job& job, BasesShared<COPIED>& shared, uint32_t block, uint32_t num_blocks) {
+// Encodes a batch from its text to the answer, both in memory that the device reaches. Rows and the first letters are
+// loaded while tables are copied; rows first, as all blocks wait for them.
+template <EndingTable TABLE>
+DEVICE void encode_parts(const Job& job, BasesShared<TABLE>& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t size = part_size(job, num_blocks), parts = num_parts(job, size);
     uint64_t first = static_cast<uint64_t>(block) * BASES_THREADS + threadIdx.x, stride = num_blocks * BASES_THREADS;
     int64_t* row_begins = const_cast<int64_t*>(job.rows.row_begins);
@@ -173,8 +183,8 @@ DEVICE void encode_parts(const Job& job, BasesShared<COPIED>& shared, uint32_t b
     TextCopies copies = {shared.part.barriers, 0, 0};
     copies.begin();
     __syncthreads();
-    if (block < parts) ask_for_text(job, shared.part, copies, view_of(job, block, size), 0);
-    if (COPIED) copy_last(job, shared.last);
+    if (block < parts) start_text_copy(job, shared.part, copies, view_of(job, block, size), 0);
+    if (TABLE == EndingTable::COPIED) copy_last(job, shared.last);
     if (threadIdx.x < 256) shared.part.letters[threadIdx.x] = __ldg(job.parts.bases_classes + threadIdx.x);
     for (uint64_t part = first; part < parts; part += stride) job.parts.part_states[part] = 0;
     if (first <= job.batch.num_rows) row_begins[first] = begin;
@@ -184,10 +194,10 @@ DEVICE void encode_parts(const Job& job, BasesShared<COPIED>& shared, uint32_t b
     for (uint32_t part = block; part < parts; part += num_blocks) {
         View view = view_of(job, part, size);
         if (part != block) {
-            ask_for_text(job, shared.part, copies, view, 0);
-            if (COPIED) copy_last(job, shared.last);
+            start_text_copy(job, shared.part, copies, view, 0);
+            if (TABLE == EndingTable::COPIED) copy_last(job, shared.last);
         }
-        encode_part<COPIED>(job, shared, copies, view, size);
+        encode_part<TABLE>(job, shared, copies, view, size);
         __syncthreads();
     }
 }

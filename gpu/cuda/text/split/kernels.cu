@@ -42,10 +42,9 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
     find_long_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-// A warp per window, which lies in merged_ids; WindowsShared is dynamic shared memory: text, long_pieces, window_counts,
-// tables -> merged_ids.
-// Needs: find_long.
-// Ensures: each window has the boundaries of the encoding of its bytes.
+// A warp per window, which lies in merged_ids; WindowsShared is dynamic shared memory: text, long_pieces,
+// window_counts, tables -> merged_ids. Needs: find_long. Ensures: each window has the boundaries of the encoding of its
+// bytes.
 KERNEL __launch_bounds__(MERGE_THREADS, MERGE_BLOCKS) windows(const Job* job) {
     wait_for_kernel_before();
     windows_stage(*job, *reinterpret_cast<WindowsShared*>(memory), blockIdx.x, gridDim.x);
