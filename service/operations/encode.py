@@ -68,7 +68,7 @@ def has_no_options(request: EncodeRequest | EncodeBatchRequest | CountRequest) -
 
 
 def is_short(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
-    """Return whether an answer has only ids and their numbers, at most MAX_IDS of them."""
+    """Return whether an answer has only ids and their numbers, at most MAX_IDS ids and rows."""
     encoded, begin, end = result.output, result.begin, result.end
     if not has_no_options(request) or encoded.errors:
         return False

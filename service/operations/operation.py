@@ -211,7 +211,7 @@ def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:
 
 
 def find_deadline(service: Service, call: Call) -> float:
-    """Return the perf_counter time after which the client expects no answer any more."""
+    """Return the perf_counter time at which a request times out."""
     limit = service.settings.request_timeout_ms / 1000
     return perf_counter() + (limit if call.timeout_s is None else min(call.timeout_s, limit))
 

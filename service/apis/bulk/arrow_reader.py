@@ -131,7 +131,10 @@ class _File:
             raise failure
 
     def _checked_read(self, num_bytes: int) -> Any:
-        """Read bytes, and check the start of the body, which Arrow would read as a huge length."""
+        """Read bytes; raise BadBody if the body does not begin as an Arrow stream does.
+
+        Arrow would read the first bytes of another body as a huge length.
+        """
         data = self._read(num_bytes)
         if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
             raise BadBody("the body is no Arrow stream: it does not begin with FF FF FF FF", "body")

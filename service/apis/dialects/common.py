@@ -135,7 +135,7 @@ async def encode_texts(
     A text with more than `max_length` ids loses its first ones, except the begin tokens.
 
     Raises:
-        ServiceError: a text is refused.
+        ServiceError: there are too many texts, or one is refused.
     """
     check_rows(request.service, len(texts), where)
     options = EncodeOptions(

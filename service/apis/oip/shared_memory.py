@@ -79,7 +79,7 @@ class SystemRegion:
         """Write an array's bytes from the byte `offset` of the region on.
 
         Raises:
-            InvalidRequest: the array has more than `max_bytes`, or these are not in the region.
+            InvalidRequest: the array has more than `max_bytes`, or the region ends before them.
         """
         check_bounds(self, offset, max_bytes)
         view, size = view_bytes(data, max_bytes, self.name).data, 0
@@ -133,7 +133,7 @@ class CudaRegion:
         """Write an array's bytes from the byte `offset` of the region on.
 
         Raises:
-            InvalidRequest: the array has more than `max_bytes`, or these are not in the region.
+            InvalidRequest: the array has more than `max_bytes`, or the region ends before them.
         """
         check_bounds(self, offset, max_bytes)
         self.memory.write(offset, view_bytes(data, max_bytes, self.name))

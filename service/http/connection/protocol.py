@@ -111,7 +111,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     Attributes:
         in_head: a request's head has begun and not ended.
-        head_bytes: the bytes that have come since the data in which that head began.
+        head_bytes: the bytes that came after the data in which that head began.
         between_messages: the last request that began has ended.
         waiting_since: the loop's time at the end of the last answer.
     """
