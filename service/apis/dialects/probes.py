@@ -15,7 +15,7 @@ from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])
 FILE_KEYS = ("vocab_file", "merges_file")  # Keys of tokenizer_config.json that are left out.
-NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
+NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "Not ready."}}
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
