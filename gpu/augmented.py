@@ -27,7 +27,7 @@ def encode_augmented(
     """Augment the rows on the device and encode them; row i has the number first_row + i.
 
     Raises:
-        ValueError: a row asks for spans.
+        ValueError: the options of a row request spans.
         NotCovered: the vocabulary is of text, or a character may split a k-mer.
         OutOfMemory: the batch does not fit into memory.
     """

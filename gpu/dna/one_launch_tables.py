@@ -1,4 +1,4 @@
-"""Vocabularies whose DNA batches are one launch: tables of the kernels in cuda/dna/parts/.
+"""Makes the tables of cuda/dna/parts/, whose kernels encode a small DNA batch in one launch.
 
 NumPy only.
 """
@@ -28,21 +28,22 @@ RUN_BEGINS = constant("RUN_BEGINS") - constant("GAP_LENGTH")
 LETTER_MIXED, LETTER_GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
 LETTER_DROPPED, MAX_LETTERS = constant("LETTER_DROPPED"), constant("MAX_LETTERS")
 FIRST_FACTOR, GOLDEN = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15
-SPARE_BITS = 2  # Of a slot's number, beyond those that the tokens need.
+SPARE_BITS = 2  # The hash table has four slots for each token, or more.
 BEFORE_LETTERS, EARLY = constant("BEFORE_LETTERS"), constant("EARLY")
-MOST_MIXED = 32  # Letters of a token with mixed ones.
+MOST_MIXED = 32  # The most letters of a mixed token.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bases:
-    """What the kernels read.
+    """The tables of a vocabulary for batches of bases.
 
     Attributes:
-        classes: uint8[256], the code of a base or one of BASES_*.
-        ids: uint32[slots, 2], a hash table of tokens of many letters: tag, id + 1; zeros are empty.
-        factor: of its hash function.
-        mixed: uint64[..., 2], tokens with mixed letters, see cuda/dna/parts/mixed_letters.cuh.
-        tail: bases at most behind the last such letter of a token.
+        classes: uint8[256], the code of a base, or one of BASES_*.
+        ids: uint32[slots, 2], a hash table of tokens of more than k letters: tag, id + 1; empty
+            slots are zeros.
+        factor: the factor of its hash function.
+        mixed: uint64[..., 2], the mixed tokens, see cuda/dna/parts/mixed_letters.cuh.
+        tail: the most bases behind the last other letter of a mixed token.
         repeats: uint32[256 + 64, REPEAT_LENGTHS], see repeat_table.repeat_table.
     """
 
@@ -54,7 +55,7 @@ class Bases:
     repeats: UInt32s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {
             "bases_classes": self.classes,
             "bases_ids": self.ids,
@@ -63,7 +64,7 @@ class Bases:
         }
 
     def numbers(self) -> dict[str, int]:
-        """By Job field."""
+        """Return the tables by Job field."""
         return {
             "bases_shift": 65 - len(self.ids).bit_length(),
             "bases_factor": self.factor,
@@ -81,10 +82,16 @@ def bases_of(
     endings: Endings,
     pairs: Pairs,
 ) -> Bases | None:
-    """The tables; `ids` are those of tokens with their letters, of which more than `k` are many.
+    """Make the tables; return None if a special token or a motif may consist of bases alone.
 
-    Tokens with mixed letters are among `ids` and not among `codes`. None where bases alone may be a
-    special token or a motif.
+    Args:
+        vocabulary: the vocabulary.
+        letters: the tables of its letters.
+        codes: the letters of each token of bases.
+        ids: the ids of these tokens and of mixed ones.
+        k: the most letters of a token that is looked up by its letters, not by hash.
+        endings: the tables of last tokens.
+        pairs: the relation of compatible tokens.
     """
     signs = [
         _sign(token.content.encode(), letters)
@@ -115,22 +122,22 @@ def bases_of(
 def _mixed_letter(
     letters: Letters, tokens: list[bytes], k: int, endings: Endings
 ) -> tuple[int | None, int]:
-    """The only letter that merges and is no base, and the bases at most behind it in a token.
+    """Return the only other letter that merges, and the most bases behind it in a token.
 
-    None where there are several or it is none that runs are of; or where tables of bases do not
-    tell what follows soon behind it.
+    The letter is None if there are several, if runs of another letter are replaced, or if the
+    kernels could not tell the tokens that follow soon after it.
     """
     found = np.flatnonzero(letters.classes == LETTER_MIXED).tolist()
     if len(found) != 1 or (letters.steps.run_length and letters.steps.run_letter != found[0]):
         return None, 0
     tail = max(len(token) - 1 - token.rindex(found[0]) for token in tokens)
-    looked = endings.k + BEFORE_LETTERS * endings.levels
-    are_told = endings.k + tail <= k + 1 and looked + tail <= EARLY
-    return (found[0] if are_told and max(map(len, tokens)) <= MOST_MIXED else None), tail
+    most_letters = endings.k + BEFORE_LETTERS * endings.levels
+    is_decidable = endings.k + tail <= k + 1 and most_letters + tail <= EARLY
+    return (found[0] if is_decidable and max(map(len, tokens)) <= MOST_MIXED else None), tail
 
 
 def _spelled(token: bytes, token_id: int, letters: Letters) -> tuple[int, int]:
-    """A row of `mixed`."""
+    """Return the row of a mixed token in `Bases.mixed`."""
     codes = mask = 0
     for place, letter in enumerate(reversed(token)):
         is_mixed = letter not in letters.bases
@@ -141,12 +148,12 @@ def _spelled(token: bytes, token_id: int, letters: Letters) -> tuple[int, int]:
 
 
 def _sign(content: bytes, letters: Letters) -> int | None:
-    """A byte by which a special token is known to be near; None where all are bases."""
+    """Return a byte of a special token that is not a base; None if there is none."""
     return next((byte for byte in content if byte not in letters.bases), None)
 
 
 def _table(tokens: list[list[int]], ids: list[int]) -> tuple[UInt32s, int]:
-    """Where tokens lie by their hashes, whose lower halves all differ, and the factor of these."""
+    """Return the hash table of tokens and the factor of its hashes, whose lower halves differ."""
     bits = len(tokens).bit_length() + SPARE_BITS
     numbers = [sum(code << 2 * i for i, code in enumerate(each)) for each in tokens]
     for step in count():
@@ -164,7 +171,7 @@ def _table(tokens: list[list[int]], ids: list[int]) -> tuple[UInt32s, int]:
 
 
 def _hash(number: int, length: int, factor: int) -> int:
-    """The hash of letters, as hash_of_token in cuda/dna/parts/write_ids.cuh has it."""
+    """Hash letters as hash_of_token of cuda/dna/parts/write_ids.cuh does."""
     most = (1 << 64) - 1
     high, low = number, 0
     if length > 32:  # The latest 32 letters, and those before.

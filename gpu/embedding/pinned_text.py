@@ -56,7 +56,7 @@ class TextPiece(NamedTuple):
     """Locates a piece of text in pinned memory.
 
     Attributes:
-        address: where the piece lies.
+        address: the address of its first byte.
         begin: its first byte, counted from the begin of the text.
         end: the byte behind its last one.
     """
@@ -95,7 +95,7 @@ class TextMemory:
         return memory
 
     def pieces(self, data: Bytes, held: list[Bytes]) -> Iterator[TextPiece]:
-        """Yield the pieces of text in pinned memory, each as soon as it lies there.
+        """Yield the pieces of text in pinned memory, each as soon as it is there.
 
         Pinned text is one piece. Other text is copied into new memory by the copy pool. The memory
         is appended to `held`; the caller keeps it until the device has read all pieces.

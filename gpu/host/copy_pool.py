@@ -55,13 +55,13 @@ class CopyPool:
         return self._pool.start(target, source)
 
     def start_gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> Copy:
-        """Begin to copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say.
+        """Start to copy the UTF-8 of strings to the places int64[B + 1] `offsets` in `target`.
 
-        The strings must have been measured (`join_texts`): nobody looks at all of
-        them before the threads do. Where they were not, or are others, `wait` raises ValueError.
+        The strings must have been measured (`join_texts`), because only the threads check them.
+        If they are not those that were measured, `wait` raises ValueError.
 
         Raises:
-            ValueError: the offsets are no such, or end behind the target.
+            ValueError: the offsets do not fit the strings, or end behind the target.
         """
         return self._pool.gather(target, texts, offsets)
 

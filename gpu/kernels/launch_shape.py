@@ -55,11 +55,11 @@ L4, L40S, RTX 30 to 50; A100 and A30; H100, H200 and B200."""
 
 @dataclass(frozen=True, slots=True)
 class LaunchShape:
-    """The shape of a block.
+    """The threads and the dynamic shared memory of a block.
 
     Attributes:
-        threads: its threads.
-        shared_bytes: the dynamic shared memory that it asks for.
+        threads: the number of threads.
+        shared_bytes: the bytes of dynamic shared memory.
     """
 
     threads: int

@@ -26,7 +26,7 @@ NO_LETTERS = 0x06
 
 
 def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
-    """Return the fields for k-mers, with the letters' codes; `four_letters` is 0 if none apply."""
+    """Return the fields for k-mers; `four_letters` is 0 if the alphabet does not allow it."""
     letters, is_upper = model.letters.encode(), model.case == "upper"
     slots = {letter >> 1 & 3: letter for letter in letters}
     any_case = letters + letters.lower() if is_upper else letters

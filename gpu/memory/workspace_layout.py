@@ -62,7 +62,7 @@ class Layout:
 
 
 def _cleared(n: int, rows: int) -> dict[str, int]:
-    """Fields of every family that are zero before a batch begins."""
+    """Return the fields of every family that are zero before a batch begins."""
     return {
         "status": 64,
         "hard": n // 8 + 16,
@@ -75,7 +75,7 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
 
 
 def _scratch(n: int, rows: int) -> dict[str, int]:
-    """The other fields of every family."""
+    """Return the other fields of every family."""
     tiles = n // TILE
     return {
         "text": n + TEXT_PADDING,

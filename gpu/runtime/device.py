@@ -25,7 +25,7 @@ class DeviceInfo:
     Attributes:
         name, driver: as the driver says.
         processors: multiprocessors.
-        total_bytes, free_bytes: of its memory, when asked.
+        total_bytes, free_bytes: the size of its memory, and what was free when this was made.
     """
 
     name: str

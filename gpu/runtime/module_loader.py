@@ -23,7 +23,7 @@ CUDA calls that a programmatic dependent launch. Such a kernel waits itself for 
 (`wait_for_kernel_before` in cuda/common/platform.cuh): only its launch comes early.
 """
 DEPENDENT_DRIVER = 12030  # The least driver that records dependent launches.
-MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
+MAX_CLUSTER = 8  # The blocks of a cluster on every device with clusters; more need an attribute.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 SHARED_BYTES = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
@@ -32,8 +32,8 @@ SHARED_BYTES = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 class Functions(dict[str, "LaunchSpec"]):
     """The launch specifications of a device's kernels, by name.
 
-    A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
-    that is recorded was launched before, so that nothing is compiled while a stream records.
+    A module is compiled when one of its kernels is first used; CuPy keeps the machine code on disk.
+    A kernel is launched once before it is recorded, so nothing is compiled while a stream records.
     """
 
     def __init__(self, cupy: Any, number: int) -> None:

@@ -153,9 +153,9 @@ class SmallCall:
         checked(workspace)
 
     def kernel_to_try(self, fused: str) -> str:
-        """Return the fused kernel that is tried for this batch, or "".
+        """Return the fused kernel to try for this batch: `fused`, or "" if it would fall back.
 
-        Counts down the batches for which the kernel of bases is skipped.
+        A batch that skips the kernel of bases is counted in `Resident.bases_skips`.
         """
         resident, options = self.resident, self.options
         if not fused or fused != self.family.bases:

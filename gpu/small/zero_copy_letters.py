@@ -1,6 +1,6 @@
 """Looks up the ids of characters by kernels that read text over PCIe.
 
-An id depends on its letter alone, so text is divided into pieces anywhere, whatever its rows:
+An id depends on its letter alone, so text may be divided into pieces at any place:
 
     short pinned text  one launch reads all of it over PCIe
     long pinned text   pieces are copied to the device, and a launch reads each there

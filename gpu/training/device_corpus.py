@@ -77,7 +77,7 @@ def build_corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) ->
 def compute_corpus_sizes(arrays: Arrays, num_tiles: int) -> dict[str, int]:
     """Compute the bytes of each field for the job, the corpus and the scratch of a merge.
 
-    Tokens and places lie there twice: before and behind a merge.
+    There are two copies of tokens and places: before and after a merge.
     """
     sizes = {name: sum(array.nbytes for array in parts) for name, parts in arrays.items()}
     sizes["tokens"] += 2 * READ_BEHIND
