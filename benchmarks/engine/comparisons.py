@@ -99,8 +99,8 @@ class Comparison:
     ) -> list[Row]:
         """Compare all engines; `where` is put into each row.
 
-        With copies those from and to pinned memory say what copies of as many bytes take, both
-        ways at once.
+        With `with_copies`, engines from and to pinned memory are timed beside copies of as many
+        bytes, both ways at once.
         """
         results: list[Row] = []
         warm: dict[str, Run] = {}

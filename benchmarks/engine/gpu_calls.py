@@ -57,7 +57,7 @@ class _DeviceMemory:
         self.address = device.allocate(num_bytes)
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Keep the memory, which nobody closes."""
+        """Keep the memory open: it is never closed."""
         return nullcontext()
 
     def read(self, offset: int, out: Bytes) -> None:

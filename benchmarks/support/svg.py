@@ -67,7 +67,7 @@ class Page:
     """A page of a fixed width that grows downwards.
 
     Attributes:
-        bottom: where the next thing may begin; whoever draws moves it.
+        bottom: where the next shape may begin; each drawing function moves it.
     """
 
     def __init__(self, width: int) -> None:

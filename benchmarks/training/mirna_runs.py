@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How every cell is trained, and of which commit: cells of another plan are not taken over."""
+    """How every cell is trained, and at which commit; cells of another plan are trained anew."""
 
     commit: str
     device: str

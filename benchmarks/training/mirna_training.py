@@ -56,7 +56,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Accuracy of each test asked for, predictions of the first, and how many epochs it took."""
+    """The accuracy of each test, the predictions of the first, and the number of epochs."""
 
     accuracies: tuple[float, ...]
     predictions: Ints

@@ -382,7 +382,7 @@ def _join_natively(
     offsets = np.empty(len(listed) + 1, np.int64)
     if copy is None:
         by.measure(listed, offsets)
-    else:  # The copy runs later: a tuple keeps the measured strings, whoever changes the list.
+    else:  # The copy runs later: a tuple keeps the measured strings if the list is changed.
         listed = by.hold(listed, offsets)
     num_bytes = int(offsets[-1])
     data = memory(num_bytes) if memory is not None and num_bytes >= LARGE_BYTES else None
