@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpu.errors import DeviceUnavailable
@@ -21,7 +22,8 @@ class CudaStream:
         self._runtime = cupy.cuda.runtime
         self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
         self._so_far = cupy.cuda.Event(disable_timing=True)
-        self._functions, self._pointer = functions, self.stream.ptr
+        self.kernels: Mapping[str, LaunchSpec] = functions
+        self._pointer = self.stream.ptr
         self.driver = driver_of(self._pointer)
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
@@ -40,11 +42,7 @@ class CudaStream:
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         """Queue a kernel of `catalog.KERNELS` on the Job at an address; see Stream."""
-        self.driver.launch(self._functions[kernel], blocks, job)
-
-    def kernel(self, name: str) -> LaunchSpec:
-        """Return how C++ launches a kernel, which is compiled first if need be."""
-        return self._functions[name]
+        self.driver.launch(self.kernels[kernel], blocks, job)
 
     def begin_capture(self) -> None:
         """Start to record work instead of queueing it."""

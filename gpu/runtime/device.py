@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -40,12 +40,11 @@ class Stream(Protocol):
 
     Attributes:
         driver: the driver object with which C++ launches kernels on the stream.
+        kernels: how C++ launches each kernel of `catalog.KERNELS`; the first look-up compiles it.
     """
 
     driver: Driver
-
-    def kernel(self, name: str) -> LaunchSpec:
-        """Return how C++ launches a kernel of `catalog.KERNELS`."""
+    kernels: Mapping[str, LaunchSpec]
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Queue a copy to the device, from device memory or host memory.

@@ -220,7 +220,7 @@ def encode(
         if id_dtype is not np.int32:
             ids = ids.view(id_dtype)
         num_ids = workspace.launcher.encode(
-            workspace.stream.kernel(kernel),
+            workspace.stream.kernels[kernel],
             FAST_BLOCKS[kernel],
             data,
             STAGED,
@@ -304,7 +304,7 @@ def _encode_to(
     if workspace.resident is not resident:
         set_fields(workspace, resident)
     num_ids = workspace.launcher.encode(
-        workspace.stream.kernel(launch.kernel),
+        workspace.stream.kernels[launch.kernel],
         blocks_of(launch.kernel, launch.size, resources.processors),
         data,
         launch.source,

@@ -61,6 +61,16 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
     return loaded
 
 
+class EmulatedKernels(dict[str, "LaunchSpec"]):
+    """How C++ launches the kernels on a device."""
+
+    def __init__(self, device: EmulatedDevice) -> None:
+        self.device = device
+
+    def __missing__(self, name: str) -> LaunchSpec:
+        return kernel_of(name, self.device.limits)
+
+
 class EmulatedStream:
     """Does everything at once; see gpu.runtime.device.Stream."""
 
@@ -68,6 +78,7 @@ class EmulatedStream:
 
     def __init__(self, device: EmulatedDevice) -> None:
         self.device = device
+        self.kernels = EmulatedKernels(device)
         self.driver, self._driver_calls = driver_of(self)
         self.recording: list[tuple[str, tuple[Any, ...]]] | None = None
 
@@ -101,9 +112,6 @@ class EmulatedStream:
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         self._do("launch", kernel, blocks, job)
-
-    def kernel(self, name: str) -> LaunchSpec:
-        return kernel_of(name, self.device.limits)
 
     def begin_capture(self) -> None:
         self.recording = []
