@@ -1,11 +1,14 @@
-// Puts the ids of all tiles one after another, and says where each row's begin.
+// Writes the ids of all tiles one after another, and where those of each row begin.
 //
-// Three passes: a warp counts the ids of a tile, unless others have (text/lookup/tile_counts.cuh), one block adds the
-// counts up, a warp writes a tile's ids. Warps and not blocks: nothing waits for its neighbours, and
-// sixty-four warps of a multiprocessor are in different places of their tiles.
+// There are three passes: a warp counts the ids of a tile, unless earlier stages have (text/lookup/tile_counts.cuh);
+// one block adds the counts up; a warp writes the ids of a tile. Each tile has a warp and not a block, so that no warp
+// waits for another one.
 //
-// Invariant: what is before a unit is the sum of the ids of all units in front of it, so that units are written in any
-// order.
+//     records of a tile   a    b    miss of three ids c d e
+//     tile_counts         1  + 1  + 3 = 5
+//     ids                 a    b    c  d  e                       behind the ids of all tiles in front
+//
+// Invariant: the ids before a unit are those of all units in front of it, so that units are written in any order.
 #pragma once
 #include "text/merge/merge_bins.cuh"
 
@@ -20,10 +23,9 @@ DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     return job.text.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
 }
 
-// The records that a warp takes: all of a tile, or in small batches those of one of its parts. Units
-// are the parts of all tiles.
+// The records of a unit, which is a tile or, in small batches, a part of one. A warp handles a unit.
 struct Records {
-    uint32_t tile, first, end;
+    uint32_t tile, first, end;             // Records first <= i < end of the tile.
 };
 
 template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t unit) {
@@ -32,7 +34,7 @@ template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t uni
     return {unit / PARTS, first, min_of(first + size, pieces)};
 }
 
-// tile_counts: the ids of each unit's pieces; a lane reads four records at a time.
+// Writes tile_counts, the ids of each unit's pieces; a lane reads four records at a time.
 template <uint32_t PARTS>
 DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
@@ -57,7 +59,7 @@ DEVICE void count_all_tiles(const Job& job, uint32_t block, uint32_t num_blocks)
     else count_tiles_stage<ONE_PART>(job, block, num_blocks);
 }
 
-// The ids before every WARPS units, by one block of any number of warps; returns how many there are.
+// Writes the ids before every WARPS units, by one block of any number of warps; returns the ids of all units.
 template <uint32_t PARTS, class Count>
 DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offsets) {
     uint32_t units = num_tiles(job) * PARTS, groups = (units + WARPS - 1) / WARPS, warp = threadIdx.x >> 5;
@@ -88,23 +90,23 @@ DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
     if (threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = num_ids;
 }
 
-// What sum_groups found: in memory of the device, or in shared memory, where each block has its own.
+// The result of sum_groups: in device memory, or in shared memory, where each block has its own.
 template <class Count> struct GroupSums {
-    const Count* before;
-    uint64_t num_ids;
+    const Count* before;                   // The ids before every WARPS units.
+    uint64_t num_ids;                      // The ids of all units.
 };
 
 DEVICE GroupSums<uint64_t> sums_of(const Job& job) {
     return {job.text.group_offsets, job.answer.status[STATUS_NUM_IDS]};
 }
 
-// The ids of one unit of those before another in its group, a lane's.
+// The ids of one of the units in front of a unit in its group: lane i has unit i of the group.
 DEVICE uint32_t ids_of_lane(const Job& job, uint32_t unit) {
     uint32_t other = unit / WARPS * WARPS + lane_of_thread();
     return other < unit ? job.text.tile_counts[other] : 0;
 }
 
-// The ids before a unit, from those of all lanes.
+// The ids before a unit; `of_lane` is what ids_of_lane gives each lane.
 template <class Count> DEVICE uint64_t ids_before(const Count* group_offsets, uint32_t unit, uint32_t of_lane) {
     return group_offsets[unit / WARPS] + __reduce_add_sync(ALL_LANES, of_lane);
 }
@@ -114,7 +116,7 @@ template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* g
     return ids_before(group_offsets, unit, ids_of_lane(job, unit));
 }
 
-// The id of a missed piece's symbol of this number.
+// The id of symbol `number` of a missed piece.
 DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t record, uint32_t number) {
     if (is_small(record)) return small_id(job, record, number);
     uint32_t bin = record >> BIN_SHIFT & 7;
@@ -122,8 +124,8 @@ DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t reco
     return job.text.merged_ids[begins.merged[bin] + first + number];
 }
 
-// Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
-// five lanes copy, and each finds its piece by the running sums 2 2 5.
+// Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first five lanes copy an
+// id each, and find its piece by the running sums 2 2 5.
 template <class Id>
 DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, Id* ids,
                         uint32_t place) {
@@ -142,7 +144,7 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
     }
 }
 
-// Writes the ids of one unit; a lane takes a record.
+// Writes the ids of one unit; a lane has a record at a time.
 template <class Id>
 DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, Id* ids) {
     const uint32_t* records = job.text.records + static_cast<uint64_t>(own.tile) * TILE;
@@ -169,7 +171,7 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
     }
 }
 
-// The same of all units, whose ids lie one behind the other in memory of the device.
+// Writes the ids of all units, one behind the other.
 template <uint32_t PARTS, class Count, class Id>
 DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* group_offsets, Id* ids, uint32_t block,
                         uint32_t num_blocks) {
@@ -178,7 +180,7 @@ DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* gr
         write_unit(job, begins, records_of<PARTS>(job, unit), ids + ids_before(job, group_offsets, unit));
 }
 
-// The ids of the batch, one behind the other.
+// Writes the ids of a batch, one behind the other.
 template <class Id>
 DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<SeparateLaunches>(job, begins);
@@ -186,8 +188,8 @@ DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t b
     else write_units<ONE_PART>(job, begins, job.text.group_offsets, ids, block, num_blocks);
 }
 
-// The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp
-// takes neighbouring rows, and counts on from row to row of a tile.
+// Writes the number of ids before each row: those before its unit, and those of the pieces in front of it in its unit.
+// A warp has neighbouring rows, and continues counting from row to row of a tile.
 //
 //     unit          |  piece piece piece piece . . .    a unit of a tile, whose first piece is number `before`
 //     ids of each   |    1     3     1     2
@@ -202,7 +204,7 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
     uint64_t rows = job.batch.num_rows + 1, of_warp = (rows + warps - 1) / warps;
     // The last warps come first: where there are few units, the first ones write ids meanwhile.
     uint32_t warp = warps - 1 - (block * WARPS + threadIdx.x / 32);
-    uint64_t first = warp * of_warp, counted = 0;  // Up to which byte.
+    uint64_t first = warp * of_warp, counted = 0;
     for (uint64_t row = first; row < first + of_warp && row < rows; row++) {
         uint64_t begin = job.rows.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
         if (tile >= num_tiles(job)) {

@@ -1,11 +1,11 @@
-// The last stage of a small batch that is not framed: tile after tile the ids, put in order in shared memory, go
-// to where they are wanted, and with them what the host must know. Single words are slow on their way to the host.
+// The last stage of a small batch that is not framed: stores ids, offsets and report in pinned host memory. The ids of
+// a tile are put in order in shared memory first, since single words are slow on their way to the host.
 //
-//     count_tiles    compact_to_host: every block adds the counts up, writes its tiles' ids, and where its rows begin
+//     count_tiles    compact_to_host: every block adds all counts up, stores its tiles' ids and its rows' begins
 //
-// Every block adds up for itself, which takes less than waiting for one.
+// Every block adds the counts up for itself, which takes less time than waiting for one that does.
 //
-// Invariant: what is before each tile is the same in every block, so that blocks need not wait for each other.
+// Invariant: the ids before each tile are the same in every block, so that blocks need not wait for each other.
 #pragma once
 #include "text/compact/compact.cuh"
 #include "batch/store_answer.cuh"
@@ -13,12 +13,12 @@
 namespace warptok::text {
 
 struct CompactToHostShared {
-    // Of each block: the ids before every tile.
-    uint32_t sums[32], group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];
-    int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
+    uint32_t sums[32];                     // Scratch of sum_groups.
+    uint32_t group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];  // The ids before every tile.
+    int32_t ids[TILE + MAX_PIECE];         // The ids of the pieces that begin in a tile.
 };
 
-// How many ids there are, and what is before each tile's.
+// Adds up the ids before each tile; returns the ids of all.
 DEVICE uint64_t sum_parts(const Job& job, CompactToHostShared& shared, uint32_t block) {
     uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
     if (block == 0 && threadIdx.x == 0) job.answer.status[STATUS_NUM_IDS] = num_ids;

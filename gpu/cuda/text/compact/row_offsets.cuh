@@ -1,4 +1,4 @@
-// The number of ids before each row where rows are short: a block takes a tile and all rows that begin in it.
+// The number of ids before each row where rows are short: a block has a tile and all rows that begin in it.
 //
 //     pieces    0   1     2   3        records of the tile
 //     ids       2   1     3   1        before each: 0 2 3 6
@@ -12,16 +12,16 @@
 
 namespace warptok::text {
 
-constexpr uint32_t MANY_ROWS = 16;           // Of a tile; from here on a tile's records are added up once.
+constexpr uint32_t MANY_ROWS = 16;           // Rows of a tile from which on its records are added up once for all.
 
 struct RowOffsetsShared {
-    uint16_t ids_before[TILE + 1];           // Of the tile, before each of its pieces.
-    uint16_t pieces_before[WORDS_A_TILE];    // Before each word of start bits.
+    uint16_t ids_before[TILE + 1];           // Ids of the tile before each of its pieces.
+    uint16_t pieces_before[WORDS_A_TILE];    // Pieces of the tile before each word of start bits.
     uint32_t scratch[BLOCK / 32 + 1];
     uint64_t rows[2], ids;                   // The tile's first row and the next one's; ids before the tile.
 };
 
-// Finds which rows begin in a tile, and what is before it; behind the last tile begins no row but its own.
+// Finds which rows begin in a tile, and the ids before it. All rows behind the last tile's begin belong to it.
 template <class Count>
 DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShared& shared, uint64_t tile) {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -38,7 +38,7 @@ DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShar
     __syncthreads();
 }
 
-// Fills pieces_before, a thread a word; those behind the data are not read.
+// Fills pieces_before; a thread has a word. Words behind the text are not read.
 DEVICE void sum_starts(const Job& job, RowOffsetsShared& shared, uint64_t tile) {
     uint64_t word = tile * WORDS_A_TILE + threadIdx.x;
     bool is_word = threadIdx.x < WORDS_A_TILE && word * 64 < job.batch.num_bytes;
@@ -46,7 +46,7 @@ DEVICE void sum_starts(const Job& job, RowOffsetsShared& shared, uint64_t tile) 
     if (threadIdx.x < WORDS_A_TILE) shared.pieces_before[threadIdx.x] = static_cast<uint16_t>(before);
 }
 
-// Fills ids_before, a thread neighbouring records.
+// Fills ids_before; a thread has neighbouring records.
 DEVICE void sum_records(const Job& job, RowOffsetsShared& shared, uint64_t tile) {
     uint32_t pieces = job.text.tile_pieces[tile], each = (pieces + BLOCK - 1) / BLOCK, ids = 0, total;
     uint32_t first = min_of(threadIdx.x * each, pieces), end = min_of(first + each, pieces);
@@ -65,7 +65,7 @@ DEVICE void sum_records(const Job& job, RowOffsetsShared& shared, uint64_t tile)
     __syncthreads();
 }
 
-// The pieces of a tile before a place in it, or behind it, where the data may end.
+// The pieces of a tile before a place in it, or before its end.
 DEVICE uint32_t pieces_before(const Job& job, const RowOffsetsShared& shared, uint64_t tile, uint64_t place) {
     if (place >= TILE) return job.text.tile_pieces[tile];
     uint64_t bits = job.text.starts[tile * WORDS_A_TILE + place / 64] & ((1ull << place % 64) - 1);
@@ -87,7 +87,7 @@ DEVICE void short_row_offsets(const Job& job, const Count* group_offsets, RowOff
     }
 }
 
-// id_offsets of any batch.
+// Writes id_offsets of any batch.
 template <class Count>
 DEVICE void all_row_offsets(const Job& job, const GroupSums<Count>& sums, RowOffsetsShared& shared, uint32_t block,
                             uint32_t num_blocks) {

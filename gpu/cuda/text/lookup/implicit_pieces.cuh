@@ -1,11 +1,11 @@
-// Pieces that are no token and are not merged: their ids follow from the record.
+// Implicit pieces: they are no token and are not merged, as their ids follow from the record.
 //
-// LISTED: a character of three bytes, alone or behind a blank; the vocabulary's tables list its ids
-// (gpu/text/cjk_characters.py). PLAIN: a byte and then one byte again and again, of which nothing merges, as
-// "\n    " in GPT-2. Others of two and three bytes: nothing is left to merge in them behind the first
-// merge, or the merges would give the piece and it would be a token in the tables (docs/internals/text-bpe.md, A
-// table of whole pieces). So two bytes stay two, and of three bytes the first pair is merged, or the
-// second, or none:
+//   - LISTED: a character of three bytes, alone or behind a blank; the vocabulary's tables list its ids
+//     (gpu/text/cjk_characters.py).
+//   - PLAIN: a byte, and then another one repeated, of which no pair merges, as "\n    " in GPT-2.
+//   - Other pieces of two and three bytes. Behind their first merge no pair merges: else the merges would give the
+//     whole piece, and it would be a token (docs/internals/text-bpe.md, A table of whole pieces). So two bytes stay
+//     two, and of three bytes the first pair is merged, or the second, or none:
 //
 //     bytes E2 B2 BE, no merge of (E2, B2) and (B2, BE) of rank 39077   kind SECOND_PAIR
 //     record MISS | SMALL | SECOND_PAIR << 24 | 0xBEB2E2                ids of E2, of B2 BE

@@ -1,13 +1,13 @@
-// Looks every piece up; those that are no token are listed by length for merging.
+// Looks up every piece; *misses*, which are no token, are listed by length for merging.
 //
-// One block for a tile of text. A tile's pieces (those that begin in it) get one record each, dense
-// from the tile's first record on:
+// A block has a tile of text. The pieces that begin in it get one record each, side by side from the tile's first
+// record on:
 //
 //     id                           the piece is a token
-//     MISS | bin << 27 | number    it is this one in the list of misses of a bin
-//     MISS | SMALL | kind | ...    its ids follow from this, see text/lookup/implicit_pieces.cuh
+//     MISS | bin << 27 | number    it is entry `number` in the list of misses of a bin
+//     MISS | SMALL | kind | ...    its ids follow from the record, see text/lookup/implicit_pieces.cuh
 //
-// Pieces of more than MAX_PIECE bytes were cut before and are tokens.
+// Pieces of more than MAX_PIECE bytes are tokens, since all others were split before.
 //
 // Invariant: each piece has one record, the records of a tile are dense and in the order of its pieces, and each miss
 // is in one list once.
@@ -21,15 +21,15 @@ namespace warptok::text {
 
 constexpr uint32_t BIN_SHIFT = 27, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
 
-constexpr uint32_t ONLY_WHOLE = 1u << 26;  // An id that only a whole pretoken has, never a part of one.
+constexpr uint32_t ONLY_WHOLE = 1u << 26;  // Flag of an id: only a whole pretoken has it, never a part of one.
 
-// Whether a piece is a whole pretoken: neither of its borders was made by cutting.
+// Whether a piece is a whole pretoken: neither of its borders was made by cut_certain.
 DEVICE bool is_whole(const Job& job, uint64_t begin, uint64_t end) {
     bool cut_before = job.text.cuts[begin / 64] >> begin % 64 & 1;
     return !cut_before && (end >= job.batch.num_bytes || !(job.text.cuts[end / 64] >> end % 64 & 1));
 }
 
-// The id that a table gave, NO_ID where it does not count for this piece.
+// The id that a table has for a piece; NO_ID where it counts for whole pretokens only, and the piece is none.
 DEVICE uint32_t checked_id(const Job& job, uint32_t id, uint64_t begin, uint64_t end) {
     if (!job.text.has_whole_only || id == NO_ID || !(id & ONLY_WHOLE)) return id;
     return is_whole(job, begin, end) ? id & ~ONLY_WHOLE : NO_ID;
@@ -47,25 +47,23 @@ DEVICE uint32_t bin_of(uint32_t length) {
     return length <= 64 ? 6 : 7;
 }
 
-// A missed piece as its tile notes it:
-// number in the tile | bin << TILE_BIN | place among the tile's of its bin << TILE_PLACE.
+// A miss in shared memory: its piece's number in the tile | bin << TILE_BIN | its number among the tile's misses of the
+// bin << TILE_PLACE.
 constexpr uint32_t TILE_BIN = 12, TILE_PLACE = 16;
 static_assert(TILE <= 1 << TILE_BIN, "a piece's number");
 
-// What a block has of its tile. Pieces have numbers, in order.
+// A tile in shared memory. Its pieces are numbered in order.
 struct LookUpShared {
-    alignas(16) uint32_t text[TILE / 4 + 8];     // And 32 bytes behind the tile.
+    alignas(16) uint32_t text[TILE / 4 + 8];     // The tile's bytes, and 32 behind it.
     uint16_t begins[TILE];                       // Where each piece begins in the tile.
     uint16_t longer[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes, in any order.
-    // Pieces that are no token, in any order: all have four bytes and more.
-    uint32_t misses[TILE / 4 + 1];
-    uint32_t bin_counts[NUM_BINS];               // How many misses there are of each bin,
-    uint32_t bin_begins[NUM_BINS];               // and the place of the first one in the list of all tiles.
+    uint32_t misses[TILE / 4 + 1];               // Misses, in any order; all have four bytes or more.
+    uint32_t bin_counts[NUM_BINS];               // How many misses each bin has,
+    uint32_t bin_begins[NUM_BINS];               // and the number of its first one in the list of all tiles.
     uint32_t part_ids[SMALL_PARTS];              // See PartIds.
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t num_misses, num_longer;
-    // Where the last piece ends, from the tile's begin on: maybe far behind it.
-    uint32_t end;
+    uint32_t num_misses, num_longer;             // Entries of `misses` and `longer`.
+    uint32_t end;                                // Where the last piece ends, in bytes from the tile's begin on.
     uint32_t has_special;                        // Not 0: the batch has special tokens.
 };
 
@@ -98,7 +96,7 @@ DEVICE void load_text(const Job& job, LookUpShared& shared, uint64_t tile_begin)
     if (threadIdx.x < 2) to[BLOCK + threadIdx.x] = from[BLOCK + threadIdx.x];
 }
 
-// Notes a piece that is no token.
+// Lists a miss.
 DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
     uint32_t bin = bin_of(length);
     uint32_t place = atomicAdd(&shared.bin_counts[bin], 1u);
@@ -114,7 +112,7 @@ DEVICE uint32_t end_of_piece(const LookUpShared& shared, uint32_t number, uint32
     return number + 1 < count ? shared.begins[number + 1] : shared.end;
 }
 
-// The token of the piece of a number, if there is one of so few bytes.
+// Starts to look up the piece of a number, if there is one and it has MAX_SHORT bytes at most.
 DEVICE ShortToken start_piece_lookup(const Job& job, const LookUpShared& shared, uint32_t number, uint32_t count) {
     if (number >= count) return {};
     uint32_t begin = shared.begins[number], length = end_of_piece(shared, number, count) - begin;
@@ -136,15 +134,15 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& par
     parts.add(number, record);
 }
 
-// A piece of more than MAX_PIECE bytes that is no token. Splitting leaves none; a launch
-// that does not split says that others have to. Either way the answer is thrown away.
+// Reports a piece of more than MAX_PIECE bytes that is no token, so that the answer is not used. Behind splitting it is
+// a fault; in a launch that does not split, single launches have to.
 template <class Policy> DEVICE void report_long_piece(const Job& job, uint64_t record) {
     if (Policy::LONG_PIECES_ARE_SPLIT) job.answer.status[STATUS_FAULT] = 1;
     else job.text.window_counts[COUNT_WINDOWS] = 1;
     job.text.records[record] = 0;
 }
 
-// Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
+// Looks up a piece of more than MAX_SHORT bytes. These are handled together, so that whole warps come here.
 template <class Policy, class Parts>
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
                            uint32_t number, uint32_t begin, uint32_t length) {
@@ -158,7 +156,8 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& pa
     else report_long_piece<Policy>(job, tile_begin + number);
 }
 
-// An entry of job.text.misses: a piece's place, its length, and its part of the tile where these are counted.
+// An entry of job.text.misses: a piece's place in the batch | its length << LENGTH_OF_MISS | its part of the tile <<
+// PART_OF_MISS, which is 0 where ids are not counted.
 constexpr uint32_t LENGTH_OF_MISS = 32, PART_OF_MISS = 40;
 
 DEVICE uint32_t length_of_miss(uint64_t entry) { return static_cast<uint32_t>(entry >> LENGTH_OF_MISS) & 0xFF; }
@@ -182,16 +181,16 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
     }
 }
 
-// A block a tile, in four steps with barriers between: its text and pieces; short pieces, a thread one after the other;
-// longer ones, which are few, so that whole warps take them; room in the lists of all tiles, and the misses to there.
+// Looks up all pieces. A block handles a tile in four steps, with barriers between them: it loads text and pieces;
+// looks up short pieces, and lists the longer ones, which are few; looks up these; reserves room in the lists of misses
+// of all tiles and copies its own there.
 //
 //     pieces          The _quick _brown _internationalization      numbers 0 1 2 3
 //     records         464 2068   7586   .                          known at once
-//     later                             3                          of more than MAX_SHORT bytes: maybe a miss of bin 4
+//     longer                            3                          of more than MAX_SHORT bytes: maybe a miss of bin 4
 //     miss_counts     of bin 4: 7 before, 8 with it                so its record is MISS | 4 << BIN_SHIFT | 7
 //
-// Where a launch is latency bound, a thread loads its next piece while it handles one; others have no registers for
-// that.
+// In a launch that is latency bound a thread loads its next piece while it handles one; others lack registers for that.
 template <class Policy>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);

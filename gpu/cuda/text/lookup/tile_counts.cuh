@@ -1,5 +1,6 @@
-// The parts of a tile: of small batches a warp takes the pieces of one, since tiles are fewer than
-// warps.
+// Parts of tiles: in a small batch, which has fewer tiles than warps, a warp handles the pieces of a part.
+//
+//     pieces of a tile    0 1 2 3  4 5 6 7  8 9         parts of four; the third has two pieces, the others none
 //
 // Invariant: behind looking up and merging, tile_counts holds what count_tiles would write.
 #pragma once
@@ -16,10 +17,10 @@ template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
     return pieces <= 4 * PARTS ? 4 : (pieces + 4 * PARTS - 1) / (4 * PARTS) * 4;  // They are read by fours.
 }
 
-// How many ids the parts of a tile have, where the launch counts them; a missed piece counts as one
-// until it is merged. The block waits between `add` and `write`.
+// Counts the ids of the parts of a tile, where the launch does so; a miss counts as one until it is merged. The block
+// waits between `add` and `write`.
 template <class Policy> struct PartIds {
-    uint32_t* more;                        // Of each part in shared memory: ids of small pieces beyond one.
+    uint32_t* more;                        // uint32[SMALL_PARTS] of shared memory: ids of implicit pieces beyond one.
     uint32_t size;                         // Pieces of a part.
 
     DEVICE_METHOD void add(uint32_t number, uint32_t record) const {

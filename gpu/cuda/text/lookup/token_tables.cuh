@@ -1,9 +1,9 @@
-// Finds the id of a piece's bytes, compared in full.
+// Finds the token that a piece is, by three hash tables: of tokens of 1 .. 12 bytes (entries of 16 bytes, read by one
+// load), of tokens of 13 .. 28 bytes (entries of 32 bytes), and of longer ones (ids, whose bytes are compared in
+// place).
 //
-// Three tables: tokens of 1..12 bytes (16-byte entries, read by one load), of 13..28 (32-byte entries),
-// and longer ones (ids; their bytes are compared in place).
-// What a table holds is what encoding the token's bytes gives: with `ignore_merges` every token,
-// without it only those that merges reach.
+// A token is in a table if encoding its bytes gives its id alone: with `ignore_merges` every token, without it those
+// that merges reach.
 //
 // Invariant: a token is found by comparing all of its bytes; no id rests on a hash.
 #pragma once
@@ -16,7 +16,7 @@ constexpr uint32_t MAX_SHORT = 12;
 constexpr uint32_t MAX_LONG = 28;
 constexpr uint32_t LISTED_IDS = 1u << 27;  // What is found is no id: job.text.listed_ids has several.
 
-// The words of `length` bytes at text, zeros behind them; words 4-byte aligned around it are read.
+// Reads `length` bytes as words, zeros behind them; the aligned words that hold them are read.
 template <int WORDS>
 DEVICE void read_words(const uint8_t* text, uint32_t length, uint32_t* words) {
     uint64_t address = reinterpret_cast<uint64_t>(text);
@@ -41,19 +41,21 @@ DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) 
     return difference == 0;
 }
 
-// Whether find_short found ids and not an id.
+// Whether find_short found a list of ids instead of an id.
 DEVICE bool are_listed(uint32_t found) { return found >> 27 == LISTED_IDS >> 27; }
 
-// A token of 1..12 bytes that is looked up: its words, zeros behind them, and the entry that is on its way.
+// A piece of 1 .. 12 bytes while it is looked up.
 struct ShortToken {
-    uint32_t words[3], length, place;
-    uint4 entry;
+    uint32_t words[3], length;             // Its bytes, zeros behind them.
+    uint32_t place;                        // The bucket that is compared next,
+    uint4 entry;                           // and its entry, which may still be in flight.
 };
 
 DEVICE uint4 short_entry(const Job& job, uint32_t place) {
     return __ldg(reinterpret_cast<const uint4*>(job.text.short_tokens + place));
 }
 
+// Starts to look up a piece: its entry is in flight then.
 DEVICE ShortToken start_lookup(const Job& job, const uint8_t* text, uint32_t length) {
     ShortToken token;
     read_words<3>(text, length, token.words);
@@ -63,7 +65,8 @@ DEVICE ShortToken start_lookup(const Job& job, const uint8_t* text, uint32_t len
     return token;
 }
 
-// The id of a token that is looked up. Characters that are no tokens are found, too: where their ids are listed.
+// The id of a piece whose look-up is started, NO_ID where it is no token. For a character that is no token it is
+// LISTED_IDS | where its ids are listed, if they are.
 DEVICE uint32_t find_short(const Job& job, ShortToken token) {
     const uint32_t* words = token.words;
     for (;;) {
@@ -76,7 +79,7 @@ DEVICE uint32_t find_short(const Job& job, ShortToken token) {
     }
 }
 
-// length 13..28; words are seven.
+// The id of a piece of 13 .. 28 bytes, seven words.
 DEVICE uint32_t find_long(const Job& job, const uint32_t* words, uint32_t length) {
     uint32_t place = bucket_of(hash_long(words, length, job.tokens.seed), job.text.long_shift);
     for (;;) {
@@ -95,7 +98,7 @@ DEVICE uint32_t first_word(const uint8_t* text, uint32_t length) {
     return word;
 }
 
-// Any length from 29 on.
+// The id of a piece of 29 bytes or more.
 DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
     if (length > job.tokens.max_token) return NO_ID;
     uint32_t hash = job.tokens.seed ^ length;
