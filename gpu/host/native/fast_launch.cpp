@@ -1,4 +1,4 @@
-// Launches kernels, and does in one call all that the host does for a small batch; see fast_launch.py.
+// Launches kernels, and encodes a small batch by one call; see fast_launch.py.
 //
 //     spec = LaunchSpec(function=, threads=, shared_bytes=, max_blocks=, takes_job=, is_grid=, is_dependent=)
 //     driver = Driver(set_context=, copy_in=, launch=, synchronize=, context=, stream=)    of a stream
@@ -123,16 +123,16 @@ int launch_kernel(const Driver& driver, const LaunchSpec& spec, uint32_t blocks,
     return driver.launch(&config, reinterpret_cast<void*>(spec.function), arguments, nullptr);
 }
 
-// What differs from batch to batch, beside where its rows begin.
+// The values in the Job that differ from batch to batch, beside the offsets of rows.
 struct Batch {
     uint64_t host_text, num_bytes;  // The text's address in host memory, or 0 where it is copied to the device.
-    bool has_flags, has_limits;     // Whether the rows' options lie in row_flags and in row_max_length.
-    bool is_augmented;              // Whether other rows are made of the rows before they are encoded.
+    bool has_flags, has_limits;     // Whether row_flags and row_max_length are set.
+    bool is_augmented;              // Whether rows are augmented before they are encoded.
     bool validates;
     uint64_t planned_fallback;
 };
 
-// Writes where rows begin, and the Job's words for a batch; false: a row ends before it begins.
+// Writes the offsets of rows and the Job's words for a batch. Returns false if a row ends before it begins.
 bool put_batch(Launcher* self, const Py_buffer& begins, const Batch& batch) {
     size_t count = static_cast<size_t>(begins.len) / 8;
     if (!copy_ascending(words_of(self->begins), words_of(begins), count)) return false;
@@ -154,7 +154,7 @@ bool put_batch(Launcher* self, const Py_buffer& begins, const Batch& batch) {
     return true;
 }
 
-// Writes which fields hold the answer: ids with begin and end tokens, or without.
+// Chooses the fields that hold the answer: ids with begin and end tokens, or without.
 void answer_in(Launcher* self, bool framed) {
     uint64_t* job = words_of(self->job);
     job[self->words.framed] = framed;
@@ -162,7 +162,7 @@ void answer_in(Launcher* self, bool framed) {
     job[self->words.answer_offsets] = framed ? self->fields.framed_offsets : self->fields.id_offsets;
 }
 
-// What a call of `encode` asks for.
+// The arguments of a call of `encode`.
 struct Request {
     uint32_t blocks, source;
     bool framed, validates;
@@ -176,14 +176,14 @@ bool is_array_of(const Py_buffer& array, Py_ssize_t item_bytes, const char* kind
 
 bool is_int64s(const Py_buffer& begins) { return is_array_of(begins, 8, "lq") && begins.len >= 8; }
 
-// Whether these are uint8[N], and int64[B + 1] from 0 to N.
+// Whether the arrays are uint8[N] and int64[B + 1] from 0 to N.
 bool are_rows(const Py_buffer& text, const Py_buffer& begins) {
     if (!is_array_of(text, 1, "B") || !is_int64s(begins)) return false;
     auto* places = static_cast<const int64_t*>(begins.buf);
     return places[0] == 0 && places[begins.len / 8 - 1] == text.len;
 }
 
-// Text, where its rows begin, and the words of the Job; false: a row ends before it begins.
+// Writes the text, its offsets and the words of the Job. Returns false if a row ends before it begins.
 bool put_request(Launcher* self, const Py_buffer& text, const Py_buffer& begins, const Request& request) {
     void* places[] = {self->text.buf, text.buf, nullptr};
     Batch batch = {};
@@ -198,8 +198,8 @@ bool put_request(Launcher* self, const Py_buffer& text, const Py_buffer& begins,
     return true;
 }
 
-// The text's copy if there is one, the kernel, and the wait for both; the driver's error, 0 if there is none. The address
-// that ids go to comes with the launch; the Job has its own one again behind it.
+// Queues the copy of the text, if any, and the kernel, and waits for both. Returns the driver's error, or 0. The address
+// for ids is set only for this launch; afterwards the Job has its own address again.
 int run(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Request& request) {
     const Driver& driver = self->driver;
     uint64_t& place = words_of(self->job)[self->words.host_ids];
@@ -209,11 +209,11 @@ int run(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Req
         error = driver.copy_in(self->fields.text, text.buf, static_cast<size_t>(text.len), driver.stream);
     if (!error) error = launch_kernel(driver, spec, request.blocks, reinterpret_cast<uint64_t>(self->job.buf));
     place = own;
-    int at_end = driver.synchronize(driver.stream);  // Whatever failed, the text may be on its way.
+    int at_end = driver.synchronize(driver.stream);  // Also after an error: the text may be being copied.
     return error ? error : at_end;
 }
 
-// Number of ids, or that there is more to do.
+// Returns the number of ids, or MORE_TO_DO.
 Py_ssize_t num_ids(const Launcher* self, size_t num_rows) {
     const uint64_t* status = words_of(self->status);
     const StatusWords& words = self->status_words;
@@ -228,7 +228,7 @@ bool has_room(const Launcher* self, Py_ssize_t text_bytes, const Py_buffer& begi
     return has;
 }
 
-// As `encode`, of buffers; null with an exception.
+// Encodes buffers as `encode` does. Returns null with an exception.
 PyObject* encode_rows(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Py_buffer& begins,
                       const Request& request) {
     if (!are_rows(text, begins)) return PyLong_FromSsize_t(NOT_LAUNCHED);
@@ -244,13 +244,13 @@ PyObject* encode_rows(Launcher* self, const LaunchSpec& spec, const Py_buffer& t
 
 constexpr int WITH_KIND = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS;
 
-// What is no array, or is not in one piece.
+// Returns NOT_LAUNCHED for an object that is not a contiguous array.
 PyObject* not_launched() {
     PyErr_Clear();
     return PyLong_FromSsize_t(NOT_LAUNCHED);
 }
 
-// Null with TypeError where it is none.
+// Returns null with TypeError if the object is not a LaunchSpec.
 const LaunchSpec* spec_of(PyObject* given) {
     if (Py_IS_TYPE(given, spec_type)) return reinterpret_cast<LaunchSpec*>(given);
     PyErr_SetString(PyExc_TypeError, "a LaunchSpec is expected");
@@ -276,11 +276,11 @@ PyObject* encode(Launcher* self, PyObject* const* arguments, Py_ssize_t given) {
     } else {
         answer = not_launched();
     }
-    PyBuffer_Release(&text);  // In place it was read until here.
+    PyBuffer_Release(&text);  // A kernel may read it in place until here.
     return answer;
 }
 
-// None; the number of the first row that ends before it begins.
+// Returns the number of the first row that ends before it begins, or None.
 PyObject* put_batch_method(Launcher* self, PyObject* arguments, PyObject* keywords) {
     static const char* names[] = {"begins", "host_text", "num_bytes", "has_flags", "has_limits", "is_augmented",
                                   "validates", "planned_fallback", nullptr};
@@ -377,7 +377,7 @@ PyObject* new_driver(PyTypeObject* type, PyObject* arguments, PyObject* keywords
     return reinterpret_cast<PyObject*>(self);
 }
 
-// A number of a struct, and the key of a dict that it is read from.
+// A member of a struct, and the key of the dict from which it is read.
 template <typename Struct, typename Number> struct Named {
     const char* name;
     Number Struct::* place;
@@ -430,7 +430,7 @@ constexpr Named<Fields, uint64_t> FIELD_NAMES[] = {
 };
 static_assert(sizeof(Fields) == sizeof(uint64_t) * std::size(FIELD_NAMES), "all fields have names");
 
-// Fills a struct from a dict; false with KeyError where a name is missing, unless it `may_lack` some, which are 0.
+// Fills a struct from a dict. Missing names are 0 if it `may_lack` them; otherwise returns false with KeyError.
 template <typename Struct, typename Number, size_t COUNT>
 bool read_named(PyObject* dict, const Named<Struct, Number> (&names)[COUNT], Struct* numbers, bool may_lack = false) {
     for (const auto& each : names) {
@@ -489,11 +489,11 @@ PyMethodDef driver_methods[] = {
 
 PyMethodDef launcher_methods[] = {
     {"put_batch", method(put_batch_method), METH_VARARGS | METH_KEYWORDS,
-     "put_batch(begins, *, host_text=0, num_bytes=0, ...): writes the Job's words; None, or the first row that falls."},
-    {"answer_in", method(answer_in_method), METH_O, "answer_in(framed, /): says which fields hold the answer."},
+     "put_batch(begins, *, host_text=0, num_bytes=0, ...): writes the Job's words; returns None, or the first row that descends."},
+    {"answer_in", method(answer_in_method), METH_O, "answer_in(framed, /): chooses the fields that hold the answer."},
     {"encode", method(encode), METH_FASTCALL,
-     "encode(spec, blocks, text, source, begins, framed, validates, id_bits, ids, /): how many ids; -1: these are no "
-     "rows, -2: the status says that there is more to do."},
+     "encode(spec, blocks, text, source, begins, framed, validates, id_bits, ids, /): returns the number of ids, "
+     "NOT_LAUNCHED or MORE_TO_DO."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -103,7 +103,7 @@ def test_rows_that_repeat_a_few_letters_among_others(outcomes, name, unit):
 
 
 @pytest.mark.parametrize(("name", "unit"), [("dnabert2", "AGAT"), (GENA, "TTAGGG"), (GENA, "A")])
-def test_many_places_that_wait_for_each_other_are_left(outcomes, name, unit):
+def test_many_places_that_wait_for_each_other_fall_back(outcomes, name, unit):
     """At once, so that not much of a batch's time is lost; the next batches are not tried."""
     for length, is_done in ((600, True), (3 * ROUND, False)):
         head = bases(3, 2 * ROUND)

@@ -129,21 +129,21 @@ LEFT += ("G" + "A" * 9000, "G" + "CA" * 4500)
 
 
 @pytest.mark.parametrize("row", LEFT)
-def test_what_is_left_has_its_ids_from_other_kernels(engine, outcomes, row):
+def test_rows_that_fall_back_have_the_same_ids(engine, outcomes, row):
     """Special tokens, letters beyond ASCII, runs that a view does not see the end of."""
     check(engine, load("dnabert2"), [bases(9, 3000), row, "ACG"])
     assert outcomes == [False]
 
 
-def test_blanks_and_hyphens_are_left(engine, outcomes):
+def test_blanks_and_hyphens_fall_back(engine, outcomes):
     """GENA-LM strips blanks; a hyphen is special."""
     for row in (" ACGT", "AC-GT"):
         check(engine, load("gena_lm_t2t_32k"), [row])
     assert outcomes == [False] * 2
 
 
-def test_batches_behind_one_that_was_left_are_not_tried():
-    """Fifteen of them; then one is."""
+def test_batches_after_a_fallback_skip_the_kernel():
+    """Fifteen batches skip it; the next one tries it again."""
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     with engine.resources.residents.using(vocabulary) as resident:
         resident.bases_skips = 0
@@ -177,7 +177,7 @@ def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
     engine.device.free_pinned(data)
 
 
-def test_parts_whose_ways_do_not_meet_are_left(outcomes, monkeypatch):
+def test_parts_whose_paths_do_not_meet_fall_back(outcomes, monkeypatch):
     """By tables of which each last token has eight letters: one way comes from the text's end."""
     real = dna_tables.endings_of
 

@@ -54,7 +54,7 @@ def test_a_row_may_begin_in_front_of_a_part(engine, outcomes, name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("unit", ["A", "CA"])
-def test_a_row_that_begins_far_in_front_of_a_part_is_left(outcomes, name, unit):
+def test_a_row_that_begins_far_in_front_of_a_part_falls_back(outcomes, name, unit):
     """Its first letters are not looked at."""
     engine = engine_of("emulated")  # Of two blocks: the second part begins in the middle.
     for part in (REPEAT_FRONT + LEAD - 128, REPEAT_FRONT + LEAD):
@@ -138,7 +138,7 @@ def test_rows_with_letters_that_merge_and_are_no_bases(outcomes):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_many_repeats_behind_other_letters_are_left(outcomes, name):
+def test_many_repeats_behind_other_letters_fall_back(outcomes, name):
     """Where few places of a round are listed, too, as each waits for its neighbour."""
     engine = engine_of("emulated")  # Of two blocks, so that parts are long.
     for count in (2, 40):

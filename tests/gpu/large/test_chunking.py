@@ -68,7 +68,7 @@ def test_parts_of_a_row_have_the_ids_of_the_row(words):
 
 
 @pytest.mark.parametrize("row_bytes", [100, 1000, 1 << 21, 3 << 20, 1 << 26])
-def test_chunks_are_small_at_both_ends_and_none_is_larger_than_wanted(row_bytes):
+def test_chunks_are_small_at_both_ends_and_none_is_too_large(row_bytes):
     data = np.tile(np.frombuffer(b"a b ", np.uint8), 10 << 20)
     offsets = np.arange(0, len(data) + row_bytes, row_bytes).clip(max=len(data))
     chunks = list(chunks_of(data, offsets, GPT2, CHUNK_BYTES))
@@ -105,7 +105,7 @@ def test_the_last_chunks_may_be_larger_than_the_first(row_bytes):
 
 
 @pytest.mark.parametrize("distance", [1, SEARCH_BYTES - 1, SEARCH_BYTES, 3 * SEARCH_BYTES + 7])
-def test_a_border_is_found_however_far_it_is_from_where_it_is_wanted(distance):
+def test_a_border_is_found_at_any_distance_from_the_limit(distance):
     size = 8 * SEARCH_BYTES
     for place in (size // 2 - distance, size // 2 + distance):
         row = b"-" * (place - 1) + b"a " + b"-" * (size - place - 1)

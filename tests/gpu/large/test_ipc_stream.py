@@ -232,7 +232,7 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
     assert not [host for host in done[2:] if not isinstance(host, str)]
 
 
-def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):
+def test_options_that_need_the_host_are_not_covered_with_a_reason(engine, memory):
     gpt2, dnabert2 = load("gpt2"), load("dnabert2")
     refuse = EncodeOptions(special="refuse")
     for vocabulary, texts, changes, why in (

@@ -49,7 +49,7 @@ def check(engine: GpuEngine, name: str, rows: list[bytes], dtype: Any, **options
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_ids_are_as_narrow_as_they_are_asked_for(engine: GpuEngine, name: str) -> None:
+def test_ids_have_the_dtype_of_the_batch(engine: GpuEngine, name: str) -> None:
     rows = [row.encode() for row in rows_of(name)]
     encoded = check(engine, name, rows, NARROW[name], add_special_tokens=False)
     assert encoded.ids.dtype == NARROW[name]

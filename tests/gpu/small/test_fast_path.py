@@ -103,7 +103,7 @@ def test_a_row_that_is_not_utf8_is_refused_alone(engine, usual):
     assert usual == ["encode_block"]
 
 
-def test_a_long_piece_is_left_to_single_launches_at_once(usual, monkeypatch):
+def test_a_long_piece_falls_back_to_single_launches(usual, monkeypatch):
     launches = note_launches(monkeypatch)
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     texts = ["before", "ab" * 300]
@@ -160,7 +160,7 @@ def test_bases_that_do_not_begin_where_16_bytes_do_go_the_usual_way(engine, usua
     assert len(usual) == 1
 
 
-def test_what_is_no_batch_of_bases_is_not_tried_for_a_while(usual, monkeypatch):
+def test_the_kernel_of_bases_is_skipped_for_a_while_after_a_fallback(usual, monkeypatch):
     launches = note_launches(monkeypatch)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 30)
     bases = b"ACGTTGCATTCCAGAGGATC" * 20
@@ -238,7 +238,7 @@ def test_fallback_of_a_single_block_is_launched_once(usual, monkeypatch):
 @pytest.mark.parametrize(
     "data", [np.full((2, 50_000), 97, np.uint8), np.zeros(6000, np.uint16), b"abc"], ids=type
 )
-def test_what_is_no_text_is_told_by_its_kind_whatever_its_size(engine, data):
+def test_data_of_another_dtype_is_refused_at_any_size(engine, data):
     engine.load(load("gpt2"))
     out = engine.host_memory(1 << 20).view(np.int32)
     offsets = np.array([0, len(data)])
@@ -248,7 +248,7 @@ def test_what_is_no_text_is_told_by_its_kind_whatever_its_size(engine, data):
         encode_stream(engine, load("gpt2"), data, offsets, out)
 
 
-def test_no_chunk_in_flight_is_refused_whatever_the_size(engine):
+def test_no_chunk_in_flight_is_refused_at_any_size(engine):
     engine.load(load("gpt2"))
     out, data = engine.host_memory(4096).view(np.int32), pinned(engine, b"some words.")
     with pytest.raises(ValueError, match="the least is 1"):

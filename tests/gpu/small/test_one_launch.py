@@ -319,7 +319,7 @@ def grid(monkeypatch):
 @pytest.mark.parametrize(
     ("hard", "goes_on_from"), [("letters", "windows"), ("digits", "pretokenize")]
 )
-def test_what_the_last_batch_left_is_queued_behind_the_next_grid_at_once(grid, hard, goes_on_from):
+def test_fallback_of_the_last_batch_is_queued_behind_the_next_grid(grid, hard, goes_on_from):
     engine, seen = grid
     texts = ["before <|endoftext|> 北京", HARD[hard], ""]
     for waits in (2, 1, 1):

@@ -251,7 +251,7 @@ def test_spans_are_those_of_the_reference(engine):
 
 
 @pytest.mark.parametrize("text", CHANGED)
-def test_a_batch_with_a_text_that_is_composed_is_left_to_others(engine, text):
+def test_a_batch_with_a_text_that_nfc_changes_is_not_covered(engine, text):
     vocabulary, usual = composing(), "It's größe, " * 40
     assert refused(engine, vocabulary, [usual, usual + text, usual])
     assert not refused(engine, vocabulary, [usual, usual])
@@ -261,7 +261,7 @@ def test_a_batch_with_a_text_that_is_composed_is_left_to_others(engine, text):
 
 @pytest.mark.parametrize("size", [30_000, 6_000_000])
 @pytest.mark.slow
-def test_long_texts_go_in_parts_and_are_left_wherever_one_is_composed(engine, size):
+def test_long_texts_are_not_covered_where_nfc_changes_a_part(engine, size):
     vocabulary, plain = composing(), load("gpt2")
     text = ("Some words, größe und 中文, " * (size // 30)).encode()
     offsets = np.array([0, len(text)])

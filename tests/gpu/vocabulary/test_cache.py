@@ -77,7 +77,7 @@ def test_the_least_recently_used_leaves_and_comes_back_with_its_next_use() -> No
     assert (held.num_evicted, held.used_bytes) == (2, 2 * EACH)
 
 
-def test_the_pinned_stay_until_they_are_unloaded() -> None:
+def test_permanent_vocabularies_stay_until_they_are_unloaded() -> None:
     held = residents(2)
     held.load(A, permanent=True)
     for each in (B, C, D, B):
