@@ -6,7 +6,7 @@
 // Each kernel that writes ids does so in three widths: of 32 bits, of 16 and of 8.
 //
 // Launch: BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
-// Invariant: ids that a plain kernel writes are right, or STATUS_FALLBACK is not 0 and nobody uses them.
+// Invariant: ids that a plain kernel writes are right, or STATUS_FALLBACK is not 0 and they are not used.
 #include "kmers/equal_rows.cuh"
 #include "kmers/windows.cuh"
 #include "kmers/any_rows.cuh"

@@ -15,7 +15,7 @@ constexpr uint32_t KMER_TILE = 4096;       // Letters of a warp.
 constexpr uint32_t AROUND = 16;            // Letters before a tile that its k-mers reach into,
 constexpr uint32_t BEHIND_TILE = 80;       // and behind it: 16 bytes of ids of two rows come from no more.
 constexpr uint32_t TILE_LETTERS = AROUND + KMER_TILE + BEHIND_TILE;
-constexpr uint32_t KMER_ROWS = 32;         // Rows of a tile that are taken together, a lane each.
+constexpr uint32_t KMER_ROWS = 32;         // Rows of a tile that a warp handles together, a lane each.
 constexpr uint32_t STAGED_BYTES = 4096;    // Of ids of neighbouring k-mers, an id for each letter of a tile.
 constexpr uint32_t MOST_LETTERS = 3072;    // Of a tile with rows of all lengths,
 constexpr uint32_t LEAST_LETTERS = 928;    // and its own ones, at least.
@@ -43,7 +43,8 @@ struct alignas(16) RowIds {
     uint32_t first, inner_begin, inner_end, at;
 };
 
-// The ids of a row's k-mers that are wanted, `at` as above, and fours of ids before them (kmers/strided_rows.cuh).
+// The ids of a row's k-mers that are to be written, `at` as above, and the fours of ids before them
+// (kmers/strided_rows.cuh).
 struct alignas(16) StridedPart {
     uint32_t begin, end, at, before;
 };
@@ -84,7 +85,7 @@ DEVICE uint32_t pack_sixteen(const FourLetters& four, const uint4& letters, uint
     return codes;
 }
 
-// Sixteen letters from a place on, a multiple of 16; outside of the text they are its last ones, which nobody asks for.
+// Sixteen letters from a place on, a multiple of 16. Outside of the text they are its last ones, which no id uses.
 DEVICE uint4 sixteen_letters(const FourLetters& four, uint32_t place) {
     return __ldg(reinterpret_cast<const uint4*>(four.text + min_of(place, four.last_place)));
 }

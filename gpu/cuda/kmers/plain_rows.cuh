@@ -54,7 +54,7 @@ struct FourLetters {
     uint32_t last_place;                   // Of sixteen letters, a multiple of 16.
     const uint8_t* text;
     Divider strides;
-    const Job& job;                        // For what is seldom asked for.
+    const Job& job;                        // For fields that are seldom read.
 
     DEVICE_METHOD explicit FourLetters(const Job& job)
         : letters(job.kmers.four_letters), codes(job.kmers.four_codes), fold(job.kmers.four_fold), k(job.kmers.kmer_k),

@@ -4,8 +4,8 @@
 //                        added up
 //     place_rows         of all others, and where a row has not
 //
-// A mark is the row of a tile's first letter. Rows of very many tiles have the first ones marked only. Memory that no
-// row has marked may hold anything, so that whoever reads a mark looks whether it is right.
+// A mark is the row of a tile's first letter. Of a row of very many tiles only the first ones are marked. Memory that
+// no row has marked may hold anything, so that a reader checks each mark.
 //
 // Example, tiles of 8 letters, rows of 5, 0, 12 and 2: the letters 0, 8 and 16 are those of the rows 0, 2 and 2.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace warptok::kmers {
 
-constexpr uint32_t MOST_MARKS = 64;        // Of a row. Longer rows are few, and found soon.
+constexpr uint32_t MOST_MARKS = 64;        // Marks of a row, at most. Longer rows are few, so that a search is short.
 
 static_assert(KmerTile<uint32_t, KmerStep::NEIGHBOURS>::OWN_LETTERS == LEAST_LETTERS,
               "there is memory for no more marks");

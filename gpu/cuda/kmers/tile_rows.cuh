@@ -1,17 +1,20 @@
-// The rows of a tile of letters, of whatever lengths, and the ids of them that belong to it.
+// The rows of a tile of letters, of any lengths, and which of their ids belong to the tile.
 //
-// An id belongs to a letter: k-mer n of a row to letter n * stride, what stands behind the k-mers to itself.
+// Each id belongs to a letter: k-mer n of a row to its letter n * stride, the id of a letter behind the k-mers to that
+// letter.
+//
+// Example, k = 3, stride 1, tiles of 8 letters, a row of 12: of its ids 0 .. 9 the first 8 belong to tile 0.
 #pragma once
 #include "kmers/packed_tile.cuh"
 
 namespace warptok::kmers {
 
-// The rows of a tile that are taken together, and the ids of them that belong to it.
+// Rows of a tile that a warp handles together, and their ids that belong to the tile.
 struct TileRows {
-    uint32_t first_row, count, circles;    // Bit i of circles: row i wraps.
-    uint32_t begin_id, end_id;
-    uint32_t shared_from;                  // The letter that is the first one of the shared ones.
-    bool any_strange;
+    uint32_t first_row, count, circles;    // Bit i of circles: row i is a circle.
+    uint32_t begin_id, end_id;             // Ids of the batch.
+    uint32_t shared_from;                  // The letter of the batch that is first in shared memory.
+    bool any_strange;                      // A letter of the tile is none of the four.
 };
 
 template <class Tile>
@@ -33,7 +36,7 @@ DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const Plain
     return {row.first, begin, begin + kmers_of(four, row.length), row.begin - begin * four.stride - rows.shared_from};
 }
 
-// Up to KMER_ROWS rows, a lane each, as they are asked for; one that there is not begins at NO_ROW.
+// Up to KMER_ROWS rows as they are loaded, a lane each. A row that does not exist begins at NO_ROW.
 constexpr uint32_t NO_ROW = 0xFFFFFFFF;
 
 struct LoadedRows {
@@ -53,13 +56,13 @@ DEVICE_NOINLINE uint32_t searched_row(const Job& job, uint32_t letter) {
     return static_cast<uint32_t>(first_row_not_before(job, letter + 1ull)) - 1;
 }
 
-// The rows from that of a letter on: those that were asked for, unless the mark was wrong.
+// The rows from that of a letter on: those that are loaded, unless the mark was wrong.
 DEVICE LoadedRows rows_of_letter(const Job& job, const LoadedRows& loaded, uint32_t letter) {
     if (__shfl_sync(ALL_LANES, loaded.begin <= letter && letter < loaded.end, 0)) return loaded;
     return load_rows(job, searched_row(job, letter));
 }
 
-// Those of the rows that have letters before the tile's end; every lane gets the same.
+// Selects the loaded rows that have letters before the tile's end; every lane gets the same.
 template <class Tile>
 DEVICE TileRows select_rows(const Job& job, const FourLetters& four, Tile& tile, const LoadedRows& loaded,
                             uint32_t begin) {

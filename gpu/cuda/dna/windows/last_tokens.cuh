@@ -13,8 +13,10 @@
 // to letter together. Lengths lie where the ids will be: four bits for each place, 0 for gaps; those of
 // LONG_LENGTH on in bytes behind all these.
 //
-// Windows with mixed letters are left to the walk, and those where much is listed: it tries a token that
-// the text repeats first.
+// Windows with mixed letters are deferred to the walk, and so are those where much is listed: the walk first tries a
+// token that the text repeats.
+//
+// Invariant: each window has its path in window_bits, or is in deferred_windows once.
 #pragma once
 #include "dna/windows/suffix_state.cuh"
 
@@ -226,7 +228,7 @@ DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, con
     bits[0] = behind << 1 | path.is_border;
 }
 
-// Writes a window's borders; false where it is left to the walk.
+// Writes a window's borders; false where it is deferred to the walk.
 template <uint32_t CHUNK, class Ring>
 DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, uint32_t window) {
     if (has_mixed<CHUNK>(job, window)) return false;

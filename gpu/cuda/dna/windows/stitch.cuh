@@ -130,8 +130,8 @@ DEVICE bool has_mixed(const Job& job, uint32_t window) {
     return false;
 }
 
-// A thread a window; the lanes of a warp walk together. Where last tokens are found, only through the
-// windows that are left. Where there are fewer than threads each warp has as many as the others.
+// Walks through windows, a thread each; the lanes of a warp walk together. Where forward_windows runs, only through the
+// windows that it defers. Where there are fewer windows than threads, all warps have the same number of them.
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
     const uint32_t* deferred = job.dna.ending_k ? job.dna.deferred_windows : nullptr;

@@ -106,7 +106,7 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
         }
         if (lane == 0) job.kmers.letter_tiles[tile] = last;
     }
-    note_fallback(job, seen);                  // Where plain kernels were not tried, nobody else has.
+    note_fallback(job, seen);              // Where plain kernels were not tried, no other kernel has noted it.
 }
 
 // Neighbouring tiles' values, of which those from `end` on are 0.

@@ -224,8 +224,8 @@ DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, u
     }
 }
 
-// id_offsets by a warp a row: the ids before its tile, and the starts before it in the tile. Rows that
-// cannot be circles, and turned ones that are no sequences, are refused here.
+// Writes id_offsets, a warp per row: the ids before its tile and the starts before it in the tile. Rows that cannot be
+// circles, and reversed ones that are no sequences, are refused here.
 DEVICE void letter_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
     for (uint64_t row = block * (BLOCK / 32) + threadIdx.x / 32; row <= job.batch.num_rows; row += warps) {

@@ -1,4 +1,7 @@
-// The ids at the start bits of kmers/general/id_starts.cuh, and, where anybody asked, the bytes that each stands for.
+// Writes the ids at the start bits of kmers/general/id_starts.cuh, and, where spans are requested, the bytes that each
+// id stands for.
+//
+// Invariant: the id at a start bit depends on the letters of its run alone.
 #pragma once
 #include "batch/frame.cuh"
 #include "kmers/general/id_starts.cuh"
@@ -40,7 +43,7 @@ DEVICE LetterId id_at(const Job& job, const uint32_t* table, const LetterRow& ro
     return {job.kmers.letter_ids[own], letter, last};
 }
 
-// Bytes of an id in its row as it was sent; a turned row counts from its end.
+// Bytes of an id in its row as it was sent; places of a reversed row count from its end.
 DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) {
     uint64_t row_begin = job.rows.row_begins[row.number], row_end = job.rows.row_begins[row.number + 1];
     uint64_t begin = first_byte_of(job, id.first), end = byte_behind(job, id.last);

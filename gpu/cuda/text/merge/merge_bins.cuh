@@ -1,7 +1,7 @@
-// Merges the listed pieces, all bins in one launch.
+// Merges the missed pieces of all bins in one launch.
 //
-// The lists are cut into chunks of as many pieces as a warp merges at once, those of the longest
-// pieces first. Warps take chunk after chunk by a ticket, wherever the lists end:
+// The lists are divided into chunks of as many pieces as a warp merges at once, the longest pieces first. A warp draws
+// tickets, which are numbers of chunks of all lists:
 //
 //     bin      7 (4 pieces a chunk)   6 (8)   5 ...
 //     chunks   0 1 2                  3 4     5 6 7 ...
@@ -86,9 +86,9 @@ struct MergeShared {
 constexpr uint32_t MERGE_SHARED = 97 * 1024;
 static_assert(sizeof(MergeShared) <= MERGE_SHARED, "the launch asks for so much");
 
-// What the warps of a block merge with.
+// The state with which the warps of a block merge.
 struct Mergers {
-    Columns* columns;  // Of each warp.
+    Columns* columns;  // One for each warp.
     BinBegins& begins;
     const PairFilter* filter;
 };

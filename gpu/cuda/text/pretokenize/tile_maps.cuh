@@ -36,8 +36,8 @@ struct MapShared {
     alignas(16) uint8_t rows[TILE];
     uint8_t maps[WORDS_A_TILE][32], rests[WORDS_A_TILE][32];  // Of chunks; of what is behind their heads.
     uint32_t reached[WORDS_A_TILE];                            // The states behind the heads, a bit each.
-    uint16_t numbers[MAP_BLOCK];           // Of the tiles to map, among those that the block settles.
-    uint32_t count;
+    uint16_t numbers[MAP_BLOCK];           // The tiles to map, by their numbers among those that the block resolves.
+    uint32_t count;                        // Entries of `numbers`.
 };
 
 // Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
@@ -53,7 +53,7 @@ DEVICE bool is_bad(const Job& job, const Reader& reader, uint32_t tile, uint32_t
     return state >= job.pretokenizer.num_states;
 }
 
-// Says in tile_state what is behind a tile; whether it is to be mapped.
+// Writes tile_state, the state behind a tile; returns whether the tile is to be mapped.
 DEVICE bool resolve_tile(const Job& job, const Reader& reader, uint32_t tile) {
     uint32_t state = UNRESOLVED, other;
     bool bad = is_bad(job, reader, tile, state);
@@ -180,7 +180,7 @@ DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, ui
     if (threadIdx.x / 32 == 1) chain_fates(job, shared, tile);
 }
 
-// Settles all tiles, a thread a tile, and maps those that are bad or follow a bad one.
+// Resolves all tiles, a thread per tile, and maps those that are bad or follow a bad one.
 DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, uint32_t num_blocks) {
     if (!job.pretokenizer.bad_tiles[0]) return;
     Reader reader = make_reader<MAP_BLOCK>(job, shared.pretokenize);
