@@ -46,7 +46,7 @@ class RowOptions:
     Attributes:
         flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty where `is_default`.
         max_length: uint32[B], NO_LIMIT for a row without a limit; None where no row has one.
-        spans: bool[B], the rows that want spans; None where no row does.
+        spans: bool[B], the rows that request spans; None where no row does.
         framed: whether any row gets begin and end tokens or may be truncated.
         refuses: whether any row refuses special tokens.
         augmented: whether any row is encoded from the other strand.
