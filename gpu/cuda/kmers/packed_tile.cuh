@@ -158,7 +158,7 @@ DEVICE uint32_t word_of_lane(uint32_t i) {
 }
 
 // Packs a tile of which the first letter of its own is `begin`, with those around it; whether any letter is none of the
-// four. `strange` is not written where none is. Calls meanwhile() where the first letters have been asked for.
+// four. `strange` is not written where none is. Calls meanwhile() while the first letters are in flight.
 template <class Tile, class Meanwhile>
 DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
                       Meanwhile meanwhile) {

@@ -1,6 +1,6 @@
 // Finds the last token at every place of a view, for all places of a round at the same time.
 //
-// The latest letters (dna/windows/suffix_state.cuh) leave one token, or two, or a list. The first of two is the last
+// The latest letters (dna/windows/suffix_tables.cuh) leave one token, or two, or a list. The first of two is the last
 // token if it may follow the last token of the place where it begins. If that is one of two as well, mostly both give
 // the same answer, so that the place need not wait. A place waits only for earlier ones, so that none waits for ever.
 //

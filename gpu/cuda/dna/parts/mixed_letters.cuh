@@ -1,6 +1,6 @@
 // Last tokens near a mixed letter: one that merges and is no base (GENA-LM's N).
 //
-// The tables by which letters decide the last token (dna/windows/suffix_state.cuh) know bases only. At places fewer
+// The tables by which letters decide the last token (dna/windows/suffix_tables.cuh) know bases only. At places fewer
 // than k + bases_tail bases behind a mixed letter all tokens are tested: each lane tests the bases of one length, or
 // one of the tokens with mixed letters, which are few.
 //

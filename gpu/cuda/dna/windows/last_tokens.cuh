@@ -87,12 +87,12 @@ DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes
 // tokens at all places up to the prefix's, 0 at certain borders, behind which every token may follow; then those of
 // these, too.
 //
-// The first of two tokens is asked for at the place where it begins. If that is in front of these places all such
-// questions are asked at a time, else when the places before are known:
+// The first of two tokens is tested at the place where it begins. All tests at places in front of these are made
+// together, the others when the places before them are known:
 //
 //     place          p      p + 1  p + 2  p + 3  p + 4      the prefix has p letters
-//     first tokens   |--2 letters--|                         of p + 2: begins at p, asked at once
-//                           |--2 letters--|                  of p + 3: begins at p + 1, asked when that is known
+//     first tokens   |--2 letters--|                         of p + 2: begins at p, tested at once
+//                           |--2 letters--|                  of p + 3: begins at p + 1, tested when that is known
 template <class Ring, class NoteLong>
 DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, Prefix& prefix,
                               NextLetters next, NoteLong note_long) {
@@ -114,7 +114,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
     if (Ring::LEVELS > OFTEN_BEFORE && is_open)
         look_before<OFTEN_BEFORE + 1, Ring::LEVELS>(tables, codes, behind, remaining);
 #pragma unroll
-    for (uint32_t i = 0; i < STEP; i++) {  // Questions that need no place of these.
+    for (uint32_t i = 0; i < STEP; i++) {  // Tests that need none of these places.
         uint32_t slot = prefix.slot + (i + 1) * Ring::ROW, first = remaining[i].first_length();
         may[i] = !remaining[i].is_either() || first <= i || tables.may_end(slot, first, remaining[i].x >> 16);
     }

@@ -82,7 +82,7 @@ DEVICE_NOINLINE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
 
 // The last token at a place, `most` letters behind a border, of those that are listed where letters leave too many: the
 // one that the text ends with and that may follow, of which there is exactly one. Where letters repeat that is mostly a
-// short one, so these are asked first; the last one is not asked, as one is right.
+// short one, so these are tested first; the last one needs no test, as one is right.
 template <class Ring>
 DEVICE_NOINLINE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
                                      uint32_t most, uint32_t first) {

@@ -1,9 +1,9 @@
 // Which token is the last one of a text, by the letters that it ends with (gpu/dna/suffix_tables.py).
 //
-// Mostly the latest letters leave one token or two, whatever stands before them: one is the last one, of
-// two the first one is asked for. Where they leave more, two letters more are looked at, and again; what is
-// still open then is listed, the longest token first. Behind a border fewer letters than these are a
-// text of their own, whose last token is in a table.
+// Mostly the latest letters leave one token or two, whatever stands before them. One is the last token; of two, the
+// first one is it if it may follow the last token where it begins. Where they leave more, two letters more are looked
+// up, several times; tokens that are still open then are listed, the longest one first. Fewer letters behind a border
+// are a text of their own, whose last token is in a table.
 //
 //     text             .. g c a        tokens a c g ca gca
 //     latest letter           a        leaves a, ca and gca: open
