@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpu.engine import GpuEngine
+from tests.support.card_class import use_card_class
 from tests.support.each_device import DEVICES
 from tests.support.prepared_once import prepare_once
 from tests.support.server_process import Server, server_process
@@ -82,6 +83,14 @@ def tables_made_once() -> Iterator[None]:
     """Share the tables of a large vocabulary among all GPU engines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpu.engine.prepare", prepare_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def card_class() -> Iterator[None]:
+    """CUDA devices are of the class that the environment names."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_card_class(patch)
         yield
 
 

@@ -20,6 +20,7 @@ from gpu.kernels.job import constant
 from gpu.small import call
 from gpu.streaming import encode_stream
 from tests.gpu.dna.test_bpe import merge_lists, repeats, vocabulary_of
+from tests.support.card_class import need_largest_class
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.emulation.kernels import compile_for_device
@@ -41,6 +42,7 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture
 def outcomes(monkeypatch):
     """Whether each batch was one of bases, as it is encoded; every batch is tried."""
+    need_largest_class()
     found, kernel_to_try, encode = [], call.SmallCall.kernel_to_try, call.SmallCall.encode_bases
 
     def tried(self, fused):
@@ -144,6 +146,7 @@ def test_blanks_and_hyphens_fall_back(engine, outcomes):
 
 def test_batches_after_a_fallback_skip_the_kernel():
     """Fifteen batches skip it; the next one tries it again."""
+    need_largest_class()
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     with engine.resources.residents.using(vocabulary) as resident:
         resident.bases_skips = 0

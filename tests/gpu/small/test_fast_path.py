@@ -17,6 +17,7 @@ from gpu.small.one_launch import CLUSTER_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import check
 from tests.gpu.large.test_encode import FRAMED
+from tests.support.card_class import need_largest_class
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -33,6 +34,7 @@ TEXTS = ["It's unzipped", "", "größe 北京 now <|endoftext|>", "12345678 " * 
 @pytest.fixture
 def usual(monkeypatch):
     """The kernels with which batches went the usual way."""
+    need_largest_class()
     seen, encode, encode_to = list[str](), SmallCall.encode, SmallCall.encode_to
 
     def noted(call: SmallCall, fused: str):

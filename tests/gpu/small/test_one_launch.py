@@ -20,6 +20,7 @@ from gpu.small.one_launch import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, check
 from tests.gpu.large.test_encode import DeviceArray
+from tests.support.card_class import need_largest_class
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream, note_launches
 from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
@@ -100,6 +101,7 @@ def test_rows_that_are_not_utf8_are_refused_alone(engine, kernel):
     ],
 )
 def test_a_tiny_batch_is_one_launch(launches, rows, size, kernel):
+    need_largest_class()
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     texts = [("some words and 12 more, " * 6000)[:size]] * rows
     encoded = engine.encode(load("gpt2"), Batch(texts))
@@ -120,6 +122,7 @@ def test_a_tile_whose_last_piece_has_more_ids_than_bytes_are_left(engine, kernel
 @pytest.mark.parametrize("hard", ["ab" * 200, "=" * 3000, "1234567890" * 2000, "x" * 9000], ids=len)
 @pytest.mark.parametrize("name", NAMES)
 def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard):
+    need_largest_class()
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     texts = ["before ", hard, " behind"]
     for _ in range(2):
@@ -222,6 +225,7 @@ def test_calls_of_all_kinds_follow_each_other_in_one_workspace(engine):
 
 def test_a_small_stream_is_one_launch(launches):
     """To any memory, also with room for no more than the ids, or where others follow a grid."""
+    need_largest_class()
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     hard = "x" * 9000
     for name, texts in (
@@ -283,6 +287,7 @@ def test_a_small_stream_without_a_workspace_of_its_size_goes_in_chunks(engine, m
 
 @pytest.mark.parametrize("name", ["gpt2", "dnabert2"])
 def test_a_small_batch_of_bytes_is_one_launch(launches, name):
+    need_largest_class()
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     batch = Batch(["ACGT" * 30, "", "ACGNNACGTTA"], options=PLAIN)
     ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,14 +17,14 @@ from gpu.errors import BadHandle, OutOfMemory
 from gpu.host._fast_launch import LaunchSpec
 from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
-from gpu.kernels.launch_shape import CLASSES, DeviceLimits, launch_shape
+from gpu.kernels.launch_shape import DeviceLimits, launch_shape
 from gpu.runtime.device import Bytes, DeviceInfo
+from tests.support.card_class import EMULATED
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.emulation.driver import driver_of, kernel_of
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
-LIMITS = CLASSES[int(os.environ.get("EMULATED_CLASS", "227"))]  # Of all emulated devices.
 ONE_KERNEL = threading.Lock()  # The emulation's fibers and shared memory are there once.
 FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
@@ -146,7 +145,7 @@ class EmulatedDevice:
         limits: of the card that is emulated.
     """
 
-    def __init__(self, total_bytes: int = 1 << 32, limits: DeviceLimits = LIMITS) -> None:
+    def __init__(self, total_bytes: int = 1 << 32, limits: DeviceLimits = EMULATED) -> None:
         self.limits = limits
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}

@@ -1,0 +1,41 @@
+"""The class of cards that tests run as: what a block gets there, and the code that is compiled.
+
+    CARD_CLASS=64 python -m pytest -m gpu                  # a block has 64 KiB
+    CARD_CLASS=64 CARD_CODE=75 python -m pytest -m gpu     # and all code is PTX of compute_75
+
+A device of a larger class runs what a smaller one would, so that one machine tests all of them.
+CARD_CLASS holds for emulated devices, too. Which kernels are launched is tested for the largest
+class alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from gpu.kernels.launch_shape import CLASSES, DeviceLimits
+
+CARD_CLASS = os.environ.get("CARD_CLASS", "")
+CARD_CODE = os.environ.get("CARD_CODE", "")
+EMULATED = CLASSES[int(CARD_CLASS or "227")]
+
+
+def need_largest_class() -> None:
+    """Skip a test of which kernels are launched: other cards launch others."""
+    if EMULATED != CLASSES[227]:
+        pytest.skip("cards of other classes launch other kernels")
+
+
+def use_card_class(patch: pytest.MonkeyPatch) -> None:
+    """Let CUDA devices be of CARD_CLASS and run code of CARD_CODE, where these are set."""
+    if CARD_CLASS:
+        patch.setattr("gpu.runtime.module_loader.limits_of", _limits_of)
+    if CARD_CODE:
+        patch.setattr("cupy.cuda.compiler._use_ptx", True)
+        patch.setattr("cupy.cuda.compiler._get_arch", lambda: CARD_CODE)
+
+
+def _limits_of(cupy: Any, number: int) -> DeviceLimits:
+    return EMULATED
