@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import orjson
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from service.apis.dialects.template_pool import TemplatePool
 from service.batching.work import EncodeWork, Result
@@ -31,12 +31,19 @@ from vocabularies.model.types import Bpe
 
 NO_LIMIT = 2**31 - 1  # The length in ids of a model without a limit.
 MAX_DESCRIBED = 131_072  # Ids that are written as objects; more would block the loop too long.
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound="DialectBody")
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
 class DialectBody(IgnoreExtra):
-    """A body whose unknown fields are ignored, as clients send whole generation requests."""
+    """A body whose unknown fields are ignored, as clients send whole generation requests.
+
+    Attributes:
+        refused_fields: the fields that would change the ids and cannot be obeyed, each with the
+            reason; a request that sets one is refused.
+    """
+
+    refused_fields: ClassVar[dict[str, str]] = {}
 
     model: str | None = None
 
@@ -91,8 +98,11 @@ def parse_body(model: type[Model], request: DialectRequest) -> Model:
     """Validate the body of a request.
 
     Raises:
-        ServiceError: a field is missing or invalid.
+        ServiceError: a field is missing or invalid, or would change the ids and cannot be obeyed.
     """
+    for name, reason in model.refused_fields.items():
+        if request.body.get(name):
+            raise InvalidRequest(reason, f"/{name}")
     try:
         return model.model_validate(request.body)
     except ValidationError as error:
@@ -126,6 +136,7 @@ async def encode_texts(
     texts: list[str],
     *,
     add_special_tokens: bool,
+    special: Literal["match", "plain"] = "match",
     spans: bool = False,
     max_length: int | None = None,
     where: str = "/prompt",
@@ -140,6 +151,7 @@ async def encode_texts(
     check_rows(request.service, len(texts), where)
     options = EncodeOptions(
         add_special_tokens=add_special_tokens,
+        special=special,
         spans=spans,
         max_length=max_length,
         truncation_side="left",

@@ -7,7 +7,7 @@ routes that count.
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -58,6 +58,11 @@ class PromptTruncation(DialectBody):
 
 class CompletionBody(PromptTruncation):
     """The fields of a completion request that matter for its ids."""
+
+    refused_fields: ClassVar[dict[str, str]] = {
+        "suffix": "is not supported, as in vLLM",
+        "prompt_embeds": "embeddings have no ids",
+    }
 
     max_tokens: Annotated[int, Field(ge=0)] | None = None
     prompt: TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] | schemas.Texts | str

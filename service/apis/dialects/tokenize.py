@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Discriminator, Field, Tag
@@ -49,7 +49,7 @@ class PromptBody(DialectBody):
 
     prompt: str | schemas.Texts
     add_special_tokens: bool = True
-    return_token_strs: bool = False
+    return_token_strs: bool | None = False
 
 
 class ContentBody(DialectBody):
@@ -57,11 +57,16 @@ class ContentBody(DialectBody):
 
     content: str
     add_special: bool = False
+    parse_special: bool = True
     with_pieces: bool = False
 
 
 class InputsBody(DialectBody):
     """The body of TEI."""
+
+    refused_fields: ClassVar[dict[str, str]] = {
+        "prompt_name": "a vocabulary has no named prompts; put the prompt in front of the text"
+    }
 
     inputs: str | schemas.Texts
     add_special_tokens: bool = True
@@ -84,7 +89,7 @@ class IdsBody(DialectBody):
 class CompletionChat(ChatBody):
     """The body of vLLM for a chat."""
 
-    return_token_strs: bool = Field(False)
+    return_token_strs: bool | None = Field(False)
 
 
 def _shape(body: dict[str, Any]) -> Shape:
@@ -153,7 +158,12 @@ async def _llama_cpp(request: DialectRequest) -> Response:
     body = parse_body(ContentBody, request)
     entry = await request.find_entry(body.model)
     encoded = await encode_texts(
-        request, entry, [body.content], add_special_tokens=body.add_special, where="/content"
+        request,
+        entry,
+        [body.content],
+        add_special_tokens=body.add_special,
+        special="match" if body.parse_special else "plain",
+        where="/content",
     )
     ids = encoded.rows[0]
     tokens: Any = ids

@@ -103,6 +103,13 @@ def test_llama_cpps_tokenize():
             plain = (await post(client, "/tokenize", **body)).json()["tokens"]
             framed = (await post(client, "/tokenize", **body, add_special=True)).json()["tokens"]
             assert framed == [1, *plain, 2]
+            body = {"content": "<|endoftext|>"}
+            for parses, ids in (
+                ({}, [50256]),
+                ({"parse_special": True}, [50256]),
+                ({"parse_special": False}, [27, 91, 437, 1659, 5239, 91, 29]),
+            ):
+                assert (await post(client, "/tokenize", **body, **parses)).json()["tokens"] == ids
 
     run(scenario)
 
@@ -153,7 +160,30 @@ REFUSALS = [
     ("/v1/completions/render", {"prompt": "a b", "truncate_prompt_tokens": -2}, 400, "openai"),
     ("/v1/completions/render", {"prompt": "a b", "truncate_prompt_tokens": True}, 400, "openai"),
     ("/v1/completions/render", {"prompt": "a b", "truncation_side": "middle"}, 400, "openai"),
+    ("/v1/completions/render", {"prompt": "a b", "suffix": "c"}, 400, "openai"),
+    ("/v1/completions/render", {"prompt": "a b", "prompt_embeds": "AAAA"}, 400, "openai"),
+    ("/tokenize", {"content": "a", "parse_special": "perhaps"}, 400, "llama_cpp"),
+    ("/tokenize", {"inputs": "a", "prompt_name": "query"}, 422, "tei"),
 ]
+
+
+def test_fields_that_are_empty_are_as_if_absent():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await post(client, "/tokenize", inputs="Hello", prompt_name=None)
+            assert [each["id"] for each in answer.json()[0]] == [15496]
+            empty = {"suffix": None, "prompt_embeds": None, "truncation_side": None}
+            answer = await post(client, "/v1/completions/render", prompt="Hello", **empty)
+            assert answer.json()[0]["token_ids"] == [15496]
+            answer = await post(client, "/tokenize", prompt="Hello", return_token_strs=None)
+            assert answer.json() == {
+                "count": 1,
+                "max_model_len": 2**31 - 1,
+                "tokens": [15496],
+                "token_strs": None,
+            }
+
+    run(scenario)
 
 
 @pytest.mark.parametrize(("path", "body", "status", "shape"), REFUSALS)
