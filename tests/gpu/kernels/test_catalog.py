@@ -9,7 +9,6 @@ import pytest
 
 from gpu.kernels.catalog import KERNELS, SOURCES, joined_source
 from gpu.kernels.job import CUDA, JOB, TRAIN_JOB
-from tests.support.emulation.kernels import compile_for_device
 
 DEFINED = re.compile(r"^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)
 COMMENTED = re.compile(r"((?:^// .*\n)+)^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)
@@ -25,23 +24,6 @@ def test_every_kernel_of_a_module_is_listed_once():
     assert [name for name, number in names.items() if number > 1] == []
     listed = {name: kernel.module for name, kernel in KERNELS.items()}
     assert listed == {name: module for module, found in defined.items() for name in found}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "text/split/kernels.cu",
-        "text/kernels.cu",
-        "text/merge/kernels.cu",
-        "text/one_launch/block.cu",
-        "text/one_launch/cluster.cu",
-        "text/one_launch/grid.cu",
-        "batch/utf8.cu",
-    ],
-)
-@pytest.mark.slow
-def test_the_kernels_compile(source):
-    compile_for_device(source)
 
 
 @pytest.mark.parametrize("module", SOURCES)
