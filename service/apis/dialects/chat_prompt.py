@@ -25,6 +25,21 @@ class ChatBody(DialectBody):
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     documents: list[dict[str, Any]] | None = None
+    reasoning_effort: str | None = None
+
+    def template_options(self) -> dict[str, Any]:
+        """Return the variables of the template beside messages and tools, as vLLM sets them.
+
+        Fields win over `chat_template_kwargs`.
+        """
+        options = dict(self.chat_template_kwargs or {})
+        if self.reasoning_effort is not None:
+            options.setdefault("enable_thinking", self.reasoning_effort != "none")
+            options["reasoning_effort"] = self.reasoning_effort
+        if self.documents is not None:
+            options["documents"] = self.documents
+        options["add_generation_prompt"] = self.add_generation_prompt
+        return options
 
 
 async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
@@ -47,11 +62,10 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
     messages = convert_messages(chat.messages)
     variables = {
         **config.special_tokens(),
+        "documents": None,
+        **chat.template_options(),
         "messages": messages,
         "tools": chat.tools,
-        "documents": chat.documents,
-        "add_generation_prompt": chat.add_generation_prompt,
-        **(chat.chat_template_kwargs or {}),
     }
     wait_s = find_deadline(request.service, request.call) - perf_counter()
     text = await request.templates.render(template, variables, wait_s)

@@ -464,6 +464,47 @@ def test_values_that_are_nested_too_deeply_are_refused():
     run(scenario)
 
 
+OPTIONS = (
+    "{{ reasoning_effort | default('unset') }} {{ enable_thinking | default('unset') }} "
+    "{{ documents }} {{ add_generation_prompt }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "unset unset None True"),
+        ({"reasoning_effort": None}, "unset unset None True"),
+        ({"reasoning_effort": "low"}, "low True None True"),
+        ({"reasoning_effort": "none"}, "none False None True"),
+        (
+            {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
+            "low False None True",
+        ),
+        (
+            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
+            "low True None True",
+        ),
+        ({"chat_template_kwargs": {"reasoning_effort": "high"}}, "high unset None True"),
+        ({"chat_template_kwargs": {"add_generation_prompt": False}}, "unset unset None True"),
+        ({"chat_template_kwargs": {"documents": [1]}}, "unset unset [1] True"),
+        ({"chat_template_kwargs": {"documents": [1]}, "documents": []}, "unset unset [] True"),
+    ],
+)
+def test_the_template_gets_the_options_that_vllm_gives_it(fields, text):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client, OPTIONS)
+            expected = await ids_of(client, text)
+            answer = await post(client, "/tokenize", model="chat", messages=CHAT, **fields)
+            assert answer.json()["tokens"] == expected
+            url = "/v1/chat/completions/render"
+            answer = await post(client, url, model="chat", messages=CHAT, **fields)
+            assert answer.json()["token_ids"] == expected
+
+    run(scenario)
+
+
 def test_a_template_in_a_request_is_refused():
     async def scenario():
         async with serving(ENGINE) as (client, _):
