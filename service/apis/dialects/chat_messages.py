@@ -128,7 +128,7 @@ def convert_responses(items: list[Any]) -> list[Message]:
     """Convert the items of OpenAI's Responses.
 
     Raises:
-        InvalidRequest: an item is not an object.
+        InvalidRequest: an item is not an object, or its text is not in the request.
     """
     converted: list[Message] = []
     for number, item in enumerate(items):
@@ -144,8 +144,11 @@ def convert_responses(items: list[Any]) -> list[Message]:
                 thoughts = item.get("content") or item.get("summary")
                 thought = _text(thoughts, f"/input/{number}/content")
                 converted.append({"role": "assistant", "reasoning": thought})
-            case _:
+            case _ if "role" in item:
                 converted.append(item)
+            case _:
+                message = "only messages, function calls, their outputs and reasoning have ids"
+                raise InvalidRequest(message, f"/input/{number}")
     return converted
 
 
@@ -161,9 +164,24 @@ def _result(call_id: Any, content: Any) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def convert_tools(tools: list[Message] | None) -> list[Message] | None:
-    """Convert tools to the form of OpenAI's chats; those of Anthropic and Responses are flat."""
-    return None if tools is None else [_function(tool) for tool in tools]
+def convert_tools(
+    tools: list[Message] | None, kinds: tuple[str, ...] = ("function",)
+) -> list[Message] | None:
+    """Convert tools to the form of OpenAI's chats; those of Anthropic and Responses are flat.
+
+    Args:
+        tools: the tools of a request.
+        kinds: the values of `type` that stand for functions with a description.
+
+    Raises:
+        InvalidRequest: a tool is not a function, so that the text it adds is not known.
+    """
+    if tools is None:
+        return None
+    for number, tool in enumerate(tools):
+        if (tool.get("type") or kinds[0]) not in kinds:
+            raise InvalidRequest("only functions can be rendered", f"/tools/{number}/type")
+    return [_function(tool) for tool in tools]
 
 
 def _function(tool: Message) -> Message:

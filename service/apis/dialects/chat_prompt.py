@@ -42,6 +42,12 @@ class ChatBody(DialectBody):
         return options
 
 
+def has_template(request: DialectRequest, entry: LoadedVocabulary) -> bool:
+    """Return whether a vocabulary came with a chat template."""
+    config = request.service.registry.configs.get(entry.name)
+    return config is not None and config.template(has_tools=False) is not None
+
+
 async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
     """Render a chat as text.
 

@@ -10,10 +10,10 @@ import uuid
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from service.apis.dialects.chat_messages import convert_anthropic, convert_responses, convert_tools
-from service.apis.dialects.chat_prompt import ChatBody, render_chat_text
+from service.apis.dialects.chat_prompt import ChatBody, has_template, render_chat_text
 from service.apis.dialects.common import (
     NO_LIMIT,
     DialectBody,
@@ -76,6 +76,38 @@ class RenderChat(ChatBody, PromptTruncation):
     max_tokens: Annotated[int, Field(ge=0)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
     return_token_offsets: bool = Field(False)
+
+
+class AnthropicBody(ChatBody):
+    """The fields of an Anthropic conversation that matter for its ids."""
+
+    refused_fields: ClassVar[dict[str, str]] = {
+        "mcp_servers": "the tools of a server are not known here",
+        "container": "the skills of a container are not known here",
+        "context_management": "nothing is removed from a conversation here",
+    }
+
+
+class Reasoning(BaseModel):
+    """The options of reasoning in an OpenAI Responses request; others are ignored."""
+
+    effort: str | None = None
+
+
+class ResponsesBody(DialectBody):
+    """The fields of an OpenAI Responses request that matter for its ids."""
+
+    refused_fields: ClassVar[dict[str, str]] = {
+        "conversation": "conversations are not kept here; send their items as input",
+        "previous_response_id": "responses are not kept here; send their items as input",
+        "prompt": "templates of prompts are not kept here; send instructions and input",
+    }
+
+    input: Any
+    instructions: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    reasoning: Reasoning | None = None
+    truncation: Literal["auto", "disabled"] | None = None
 
 
 class RenderedTexts(NamedTuple):
@@ -207,10 +239,10 @@ async def count_messages(http_request: Request) -> Response:
     """Count the ids of an Anthropic conversation, with its system prompt and tools."""
     request = await read_request(http_request)
     system = request.body.pop("system", None)
-    body = parse_body(ChatBody, request)
+    body = parse_body(AnthropicBody, request)
     entry = await request.find_entry(body.model)
     body.messages = convert_anthropic(body.messages, system)
-    body.tools = convert_tools(body.tools)
+    body.tools = convert_tools(body.tools, ("custom", "function"))
     return make_json_response({"input_tokens": await _count(request, entry, body)})
 
 
@@ -224,30 +256,44 @@ async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBod
 
 @router.post("/v1/responses/input_tokens")
 async def count_responses(http_request: Request) -> Response:
-    """Count the ids of an OpenAI Responses request.
+    """Count the ids of an OpenAI Responses request, rendered by the vocabulary's template.
 
-    A text alone is encoded as it is; messages are rendered by the vocabulary's template.
+    A text is the message of a user. If the vocabulary has no template, a text alone is encoded as
+    it is.
     """
     request = await read_request(http_request)
-    given, instructions = request.body.get("input"), request.body.get("instructions")
-    entry = await request.find_entry(parse_body(DialectBody, request).model)
-    if isinstance(given, str) and not instructions:
-        encoded = await encode_texts(
-            request, entry, [given], add_special_tokens=True, where="/input"
-        )
-        return _make_count_response(len(encoded.rows[0]))
-    if isinstance(given, str):
-        given = [{"role": "user", "content": given}]
-    if not isinstance(given, list):
+    body = parse_body(ResponsesBody, request)
+    entry = await request.find_entry(body.model)
+    is_text = isinstance(body.input, str)
+    if not is_text and not isinstance(body.input, list):
         raise InvalidRequest("must be a text or a list of messages", "/input")
-    messages = convert_responses(given)
-    if instructions:
-        messages = [{"role": "system", "content": instructions}, *messages]
+    if is_text and not (body.instructions or body.tools or has_template(request, entry)):
+        encoded = await encode_texts(
+            request, entry, [body.input], add_special_tokens=True, where="/input"
+        )
+        return _make_count_response(request, entry, body, len(encoded.rows[0]))
+    items = [{"role": "user", "content": body.input}] if is_text else body.input
+    messages = convert_responses(items)
+    if body.instructions:
+        messages = [{"role": "system", "content": body.instructions}, *messages]
     request.body["messages"] = messages
-    body = parse_body(ChatBody, request)
-    body.tools = convert_tools(body.tools)
-    return _make_count_response(await _count(request, entry, body))
+    if body.reasoning is not None:
+        request.body["reasoning_effort"] = body.reasoning.effort
+    chat = parse_body(ChatBody, request)
+    chat.tools = convert_tools(chat.tools)
+    return _make_count_response(request, entry, body, await _count(request, entry, chat))
 
 
-def _make_count_response(num_tokens: int) -> Response:
+def _make_count_response(
+    request: DialectRequest, entry: LoadedVocabulary, body: ResponsesBody, num_tokens: int
+) -> Response:
+    """Make the answer.
+
+    Raises:
+        InvalidRequest: the client lets the service drop items of an input that is too long.
+    """
+    length = model_length(request, entry)
+    if body.truncation == "auto" and num_tokens > length:
+        message = f"{num_tokens} ids, and the model's length is {length}; no item is dropped here"
+        raise InvalidRequest(message, "/truncation")
     return make_json_response({"object": "response.input_tokens", "input_tokens": num_tokens})

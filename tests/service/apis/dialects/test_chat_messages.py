@@ -172,7 +172,8 @@ def test_tools_of_all_are_described_as_openais_chats_do():
     chat = {"type": "function", "function": function}
     anthropic = {"name": "add", "description": "adds", "input_schema": SCHEMA}
     assert convert_tools([chat, {"type": "function", **function}, anthropic]) == [chat] * 3
-    assert convert_tools([{"type": "web_search", "name": "web"}]) == [
-        {"type": "function", "function": {"name": "web"}}
-    ]
+    assert convert_tools([{"type": "custom", **anthropic}], ("custom", "function")) == [chat]
+    with pytest.raises(InvalidRequest) as refused:
+        convert_tools([chat, {"type": "web_search", "name": "web"}])
+    assert refused.value.where == "/tools/1/type"
     assert convert_tools(None) is None
