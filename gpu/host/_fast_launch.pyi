@@ -32,6 +32,7 @@ class Driver:
     def __init__(
         self,
         *,
+        get_context: int,
         set_context: int,
         copy_in: int,
         launch: int,

@@ -1,6 +1,7 @@
 """Implements the protocol Device for a CUDA device, with CuPy.
 
-The only module of the engine that imports CuPy.
+The only module of the engine that imports CuPy. Every call leaves the caller's current device as it
+was, so that several devices, and torch, share a process.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ import numpy as np
 from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.extensions import check_extensions
-from gpu.runtime.cuda_stream import CudaStream
+from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
 from gpu.runtime.device import Bytes, DeviceInfo, Stream
 from gpu.runtime.module_loader import functions_of
 
 PINNED = 1  # cudaMemoryTypeHost.
+PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all devices of the process.
+
+
+def num_devices() -> int:
+    """Count the CUDA devices that this process sees; 0 if CuPy is not installed or none answers."""
+    try:
+        import cupy
+
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except Exception:  # CuPy's own error is known only where CuPy is.
+        return 0
 
 
 class CudaDevice:
@@ -42,8 +54,9 @@ class CudaDevice:
             count = self._runtime.getDeviceCount()
         except self._runtime.CUDARuntimeError as error:
             raise DeviceUnavailable(f"no CUDA device answers: {error}") from error
-        if number >= count:
+        if not 0 <= number < count:
             raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
+        self._num_devices = count
         with self._current():
             self._functions = functions_of(cupy, number)
         self._page_locked: dict[int, int] = {}  # Bytes from each address on.
@@ -112,13 +125,14 @@ class CudaDevice:
         if num_bytes <= self._page_locked.get(first, 0):
             return True  # The driver takes microseconds to say so.
         ends = (first, first + num_bytes - 1)
-        return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
+        with self._current():  # Otherwise the driver may start a context on another device.
+            return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
 
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock allocated host memory; raises OutOfMemory."""
         with self._current():
             try:
-                self._runtime.hostRegister(address, num_bytes, 0)
+                self._runtime.hostRegister(address, num_bytes, PORTABLE)
             except self._runtime.CUDARuntimeError as error:
                 raise OutOfMemory(f"{num_bytes} bytes cannot be page-locked: {error}") from error
         self._page_locked[address] = num_bytes
@@ -143,9 +157,15 @@ class CudaDevice:
         """Open device memory of another process by its handle; raises BadHandle."""
         with self._current():
             try:
-                return int(self._runtime.ipcOpenMemHandle(handle))
+                address = int(self._runtime.ipcOpenMemHandle(handle))
             except self._runtime.CUDARuntimeError as error:
                 raise BadHandle(f"the device does not know the handle: {error}") from error
+            # The driver opens memory of other devices, too, where it can reach it.
+            owner = self._runtime.pointerGetAttributes(address).device
+            if owner != self.number and 0 <= owner < self._num_devices:
+                self._runtime.ipcCloseMemHandle(address)
+                raise BadHandle(f"the memory is of device {owner}, and not of {self.number}")
+            return address
 
     def close_shared(self, address: int) -> None:
         """Close memory that `open_shared` opened."""
@@ -155,4 +175,6 @@ class CudaDevice:
     def stream(self) -> Stream:
         """Make a stream."""
         with self._current():
-            return CudaStream(self._cupy, self._functions)
+            if self._num_devices == 1:
+                return CudaStream(self._cupy, self._functions)
+            return SwitchingStream(self._cupy, self._functions, self.number)

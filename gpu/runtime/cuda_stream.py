@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from gpu.errors import DeviceUnavailable
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class CudaStream:
-    """A CUDA stream of the current device; see gpu.runtime.device.Stream."""
+    """A CUDA stream of the current device; see gpu.runtime.device.Stream.
+
+    Its device must be current in each call, as it always is where there is only one.
+    """
 
     def __init__(self, cupy: Any, functions: Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -76,6 +80,72 @@ class CudaStream:
         return float(self._elapsed_ms(begin, end)) / 1000
 
 
+class SwitchingStream(CudaStream):
+    """A stream that makes its device current during each call, for processes with several devices.
+
+    The caller's device is current again afterwards. `launch` does the same in C++.
+    """
+
+    def __init__(self, cupy: Any, functions: Functions, number: int) -> None:
+        super().__init__(cupy, functions)
+        self._device, self._number = cupy.cuda.Device, number
+
+    def _current(self) -> AbstractContextManager[Any]:
+        # A new one each time: it holds the caller's device, and several threads may call.
+        switch: AbstractContextManager[Any] = self._device(self._number)
+        return switch
+
+    def copy_in(self, device: int, host: int, num_bytes: int) -> None:
+        """Queue a copy to the device; see Stream."""
+        with self._current():
+            super().copy_in(device, host, num_bytes)
+
+    def copy_out(self, to: int, device: int, num_bytes: int) -> None:
+        """Queue a copy from the device, to host memory or other device memory."""
+        with self._current():
+            super().copy_out(to, device, num_bytes)
+
+    def clear(self, device: int, num_bytes: int) -> None:
+        """Queue filling device memory with zeros."""
+        with self._current():
+            super().clear(device, num_bytes)
+
+    def begin_capture(self) -> None:
+        """Start to record work instead of queueing it."""
+        with self._current():
+            super().begin_capture()
+
+    def end_capture(self) -> Any:
+        """End the recording and return it, for `replay`."""
+        with self._current():
+            return super().end_capture()
+
+    def replay(self, recording: Any) -> None:
+        """Queue the work of a recording."""
+        with self._current():
+            super().replay(recording)
+
+    def follow(self, other: CudaStream) -> None:
+        """Let work that is queued from now on wait for all work in `other` so far."""
+        with self._current():
+            super().follow(other)
+
+    def synchronize(self) -> None:
+        """Wait until all queued work is done."""
+        with self._current():
+            super().synchronize()
+
+    def mark(self) -> Any:
+        """Record an event between the work queued before and after."""
+        with self._current():
+            return super().mark()
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Return the time between two marks; the later one must be done."""
+        with self._current():
+            return super().seconds(begin, end)
+
+
 def driver_of(stream: int) -> Driver:
     """Return the driver object with which C++ launches on a stream of the current context.
 
@@ -87,6 +157,7 @@ def driver_of(stream: int) -> Driver:
     if library.cuCtxGetCurrent(ctypes.byref(context)) or not context.value:
         raise DeviceUnavailable("no context of the CUDA driver is current")
     return fast_launch.Driver(
+        get_context=_address(library, "cuCtxGetCurrent"),
         set_context=_address(library, "cuCtxSetCurrent"),
         copy_in=_address(library, "cuMemcpyHtoDAsync_v2"),
         launch=_address(library, "cuLaunchKernelEx"),

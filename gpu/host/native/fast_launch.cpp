@@ -1,7 +1,7 @@
 // Launches kernels, and encodes a small batch by one call; see fast_launch.py.
 //
 //     spec = LaunchSpec(function=, threads=, shared_bytes=, max_blocks=, takes_job=, is_grid=, is_dependent=)
-//     driver = Driver(set_context=, copy_in=, launch=, synchronize=, context=, stream=)    of a stream
+//     driver = Driver(get_context=, set_context=, copy_in=, launch=, synchronize=, context=, stream=)    of a stream
 //     driver.launch(spec, blocks, job)
 //     launcher = Launcher(driver, words, status_words, fields, job=, text=, row_begins=, status=, offsets=)
 //     launcher.put_batch(begins, host_text=, num_bytes=, ...)    writes what differs from batch to batch
@@ -52,6 +52,7 @@ struct LaunchSpec {
 
 // CUDA's driver, and the stream of a context that it works on.
 struct Driver {
+    int (*get_context)(void** context);
     int (*set_context)(void* context);
     int (*copy_in)(uint64_t device, const void* host, size_t num_bytes, void* stream);
     int (*launch)(const Config* config, void* function, void** arguments, void** extra);
@@ -109,6 +110,22 @@ PyObject* fail(int error) {
     Py_XDECREF(errors);
     return nullptr;
 }
+
+// Makes the context of a stream current in this thread; the caller's context is current again at the end.
+struct CurrentContext {
+    const Driver& driver;
+    void* before = nullptr;
+    int error;
+
+    explicit CurrentContext(const Driver& own) : driver(own), error(own.get_context(&before)) {
+        if (!error && before != driver.context) error = driver.set_context(driver.context);
+    }
+    ~CurrentContext() {
+        if (before != driver.context) driver.set_context(before);
+    }
+    CurrentContext(const CurrentContext&) = delete;
+    CurrentContext& operator=(const CurrentContext&) = delete;
+};
 
 // The one way to launch a kernel: normal, cooperative or dependent, as its spec says. The Job comes with the launch, from
 // host memory, where the kernel takes it; others get its address on the device. Returns the driver's error, or 0.
@@ -204,7 +221,8 @@ int run(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Req
     const Driver& driver = self->driver;
     uint64_t& place = words_of(self->job)[self->words.host_ids];
     uint64_t own = std::exchange(place, request.ids);
-    int error = driver.set_context(driver.context);
+    CurrentContext current(driver);
+    int error = current.error;
     if (!error && request.source == COPIED)
         error = driver.copy_in(self->fields.text, text.buf, static_cast<size_t>(text.len), driver.stream);
     if (!error) error = launch_kernel(driver, spec, request.blocks, reinterpret_cast<uint64_t>(self->job.buf));
@@ -316,8 +334,11 @@ PyObject* launch_method(DriverObject* self, PyObject* const* arguments, Py_ssize
     if (PyErr_Occurred()) return nullptr;
     int error;
     Py_BEGIN_ALLOW_THREADS
-    error = self->driver.set_context(self->driver.context);
-    if (!error) error = launch_kernel(self->driver, *spec, blocks, job);
+    {
+        CurrentContext current(self->driver);
+        error = current.error;
+        if (!error) error = launch_kernel(self->driver, *spec, blocks, job);
+    }
     Py_END_ALLOW_THREADS
     if (error) return fail(error);
     Py_RETURN_NONE;
@@ -361,13 +382,14 @@ template <typename Function> Function* function_at(unsigned long long address) {
 }
 
 PyObject* new_driver(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-    static const char* names[] = {"set_context", "copy_in", "launch", "synchronize", "context", "stream", nullptr};
-    unsigned long long set_context, copy_in, launch, synchronize, context, stream;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$KKKKKK", const_cast<char**>(names), &set_context, &copy_in,
-                                     &launch, &synchronize, &context, &stream))
+    static const char* names[] = {"get_context", "set_context", "copy_in", "launch", "synchronize", "context", "stream", nullptr};
+    unsigned long long get_context, set_context, copy_in, launch, synchronize, context, stream;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$KKKKKKK", const_cast<char**>(names), &get_context, &set_context,
+                                     &copy_in, &launch, &synchronize, &context, &stream))
         return nullptr;
     auto* self = reinterpret_cast<DriverObject*>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
+    self->driver.get_context = function_at<int(void**)>(get_context);
     self->driver.set_context = function_at<int(void*)>(set_context);
     self->driver.copy_in = function_at<int(uint64_t, const void*, size_t, void*)>(copy_in);
     self->driver.launch = function_at<int(const Config*, void*, void**, void**)>(launch);

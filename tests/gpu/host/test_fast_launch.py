@@ -22,6 +22,7 @@ from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 
 CONTEXT, STREAM, FUNCTION, IDS = 0xC0, 0x57, 0xF00D, 0x1D5
+OTHER_CONTEXT = 0xBAD  # The caller's, until a call makes CONTEXT current.
 FIELDS = {
     "ids": 101,
     "framed_ids": 102,
@@ -60,16 +61,23 @@ class Driver:
         self.seen: dict[str, Any] = {}
         self.status: dict[int, int] = {}
         self.memory, self.errors = answers, errors
-        types = [ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * n) for n in (1, 4, 4, 1)]
-        methods = self.set_context, self.copy_in, self.launch, self.synchronize
+        self.current = OTHER_CONTEXT
+        types = [ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * n) for n in (1, 1, 4, 4, 1)]
+        methods = self.get_context, self.set_context, self.copy_in, self.launch, self.synchronize
         self.calls = [kind(method) for kind, method in zip(types, methods, strict=True)]
-        names = "set_context", "copy_in", "launch", "synchronize"
+        names = "get_context", "set_context", "copy_in", "launch", "synchronize"
         places = (ctypes.cast(call, ctypes.c_void_p).value for call in self.calls)
         self.addresses = dict(zip(names, places, strict=True))
         self.addresses |= {"context": CONTEXT, "stream": STREAM}
 
+    def get_context(self, place: int) -> int:
+        ctypes.c_void_p.from_address(place).value = self.current
+        return 0
+
     def set_context(self, context: int) -> int:
-        self.asked.append(f"context {context:x}")
+        self.current = context
+        if context != OTHER_CONTEXT:
+            self.asked.append(f"context {context:x}")
         return self.errors[0]
 
     def copy_in(self, device: int, host: int, num_bytes: int, stream: int) -> int:
@@ -344,6 +352,20 @@ def test_an_error_of_the_driver_is_raised(built, memory, errors, source, asked, 
         ask(launcher_of(built, memory, driver), source=source)
     assert " ".join(words.split()[0] for words in driver.asked) == asked
     assert memory.job["host_ids"] == 77
+    assert driver.current == OTHER_CONTEXT
+
+
+def test_the_callers_context_is_current_again_after_each_call(built, memory, ask):
+    driver = Driver(memory)
+    ask(launcher_of(built, memory, driver))
+    assert driver.asked[0] == f"context {CONTEXT:x}"
+    assert driver.current == OTHER_CONTEXT
+    built.Driver(**driver.addresses).launch(built.LaunchSpec(**BLOCK), 1, memory.job.ctypes.data)
+    assert driver.current == OTHER_CONTEXT
+    driver.current, driver.asked = CONTEXT, []
+    ask(launcher_of(built, memory, driver))
+    assert not any(words.startswith("context") for words in driver.asked)
+    assert driver.current == CONTEXT
 
 
 def test_what_does_not_fit_or_is_of_another_kind_is_refused(built, memory, ask):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,8 @@ def device():
         made.asked.append(address)
         return SimpleNamespace(type=made.foreign.get(address, 0))
 
-    made._runtime = SimpleNamespace(pointerGetAttributes=attributes)
+    made._runtime, made.number = SimpleNamespace(pointerGetAttributes=attributes), 0
+    made._cupy = SimpleNamespace(cuda=SimpleNamespace(Device=contextlib.nullcontext))
     return made
 
 

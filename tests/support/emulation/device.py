@@ -143,10 +143,13 @@ class EmulatedDevice:
     Args:
         total_bytes: more than this together cannot be allocated.
         limits: of the card that is emulated.
+        number: the number of the device.
     """
 
-    def __init__(self, total_bytes: int = 1 << 32, limits: DeviceLimits = EMULATED) -> None:
-        self.limits = limits
+    def __init__(
+        self, total_bytes: int = 1 << 32, limits: DeviceLimits = EMULATED, number: int = 0
+    ) -> None:
+        self.limits, self.number = limits, number
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}

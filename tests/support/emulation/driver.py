@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,22 @@ from gpu.kernels.launch_shape import DeviceLimits, launch_shape
 if TYPE_CHECKING:
     from tests.support.emulation.device import EmulatedStream
 
-CONTEXT, STREAM = 0xC0, 0x57
+CONTEXT, STREAM = 0xC0, 0x57  # The context of device 0; the others follow.
+CURRENT = threading.local()
 FAILED = 999  # CUDA_ERROR_UNKNOWN
 COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 NAMES = ("", *KERNELS)  # A kernel's function is its place there.
+GetContext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 SetContext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 CopyIn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * 4)
 Launch = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+def current_context() -> int:
+    """Return the context that is current in this thread; 0: none is."""
+    context: int = getattr(CURRENT, "context", 0)
+    return context
 
 
 @functools.cache
@@ -45,16 +54,24 @@ def driver_of(stream: EmulatedStream) -> tuple[Driver, tuple[Any, ...]]:
     """Make the driver that C++ launches with, and the objects that must outlive it."""
     its = weakref.ref(stream)
 
-    def set_context(context: int) -> int:
-        return 0 if context == CONTEXT else FAILED
+    context = CONTEXT + stream.device.number
+
+    def get_context(place: Any) -> int:
+        place[0] = current_context()
+        return 0
+
+    def set_context(context: int | None) -> int:
+        CURRENT.context = context or 0
+        return 0
 
     def copy_in(device: int, host: int, num_bytes: int, number: int) -> int:
-        if number != STREAM:
+        if number != STREAM or current_context() != context:
             return FAILED
         return done(lambda stream: stream.copy_in(device, host, num_bytes))
 
     def launch(config: int, function: int, arguments: int, extra: int | None) -> int:
         def work(stream: EmulatedStream) -> None:
+            assert current_context() == context
             words = (ctypes.c_uint32 * 13).from_address(config)
             name, kernel = NAMES[function], KERNELS[NAMES[function]]
             shape = launch_shape(kernel, stream.device.limits)
@@ -82,14 +99,21 @@ def driver_of(stream: EmulatedStream) -> tuple[Driver, tuple[Any, ...]]:
             return FAILED
         return 0
 
-    calls = SetContext(set_context), CopyIn(copy_in), Launch(launch), Synchronize(synchronize)
+    calls = (
+        GetContext(get_context),
+        SetContext(set_context),
+        CopyIn(copy_in),
+        Launch(launch),
+        Synchronize(synchronize),
+    )
     places = [ctypes.cast(call, ctypes.c_void_p).value or 0 for call in calls]
     driver = Driver(
-        set_context=places[0],
-        copy_in=places[1],
-        launch=places[2],
-        synchronize=places[3],
-        context=CONTEXT,
+        get_context=places[0],
+        set_context=places[1],
+        copy_in=places[2],
+        launch=places[3],
+        synchronize=places[4],
+        context=context,
         stream=STREAM,
     )
     return driver, calls

@@ -1,0 +1,111 @@
+"""With several CUDA devices each call runs on its own, and the caller's device stays current."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gpu.runtime.cuda_stream
+from gpu.errors import BadHandle
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
+
+CALLERS = 2  # The device that is current in the caller's thread.
+
+
+class FakeCuda:
+    """CUDA with three devices, which notes the current device of each call."""
+
+    def __init__(self) -> None:
+        self.current, self.calls = CALLERS, list[tuple[str, int]]()
+        self.owner = 0
+        fake = self
+
+        class Device:
+            def __init__(self, number: int) -> None:
+                self.number = number
+
+            def __enter__(self) -> None:
+                self.before, fake.current = fake.current, self.number
+
+            def __exit__(self, *_: object) -> None:
+                fake.current = self.before
+
+        class Recorded:
+            """A stream, an event or a recording."""
+
+            ptr = 0x57
+
+            def __init__(self, **_: object) -> None:
+                fake.note("make")
+
+            def __getattr__(self, name: str) -> Any:
+                return lambda *_: fake.note(name) or self
+
+        names = ("memcpyAsync", "memsetAsync", "ipcCloseMemHandle")
+        runtime = SimpleNamespace(
+            memcpyDefault=4,
+            CUDARuntimeError=RuntimeError,
+            ipcOpenMemHandle=lambda handle: fake.note("open") or 4096,
+            pointerGetAttributes=lambda address: SimpleNamespace(device=fake.owner),
+            **{name: lambda *_, name=name: fake.note(name) for name in names},
+        )
+        cuda = SimpleNamespace(
+            Device=Device,
+            Stream=Recorded,
+            Event=Recorded,
+            runtime=runtime,
+            get_elapsed_time=lambda begin, end: fake.note("elapsed") or 1000,
+        )
+        self.cupy = SimpleNamespace(cuda=cuda)
+
+    def note(self, name: str) -> None:
+        self.calls.append((name, self.current))
+
+
+@pytest.fixture
+def cuda(monkeypatch) -> FakeCuda:
+    monkeypatch.setattr(gpu.runtime.cuda_stream, "driver_of", lambda stream: None)
+    return FakeCuda()
+
+
+def device_of(cuda: FakeCuda, number: int, num_devices: int = 3) -> CudaDevice:
+    made = object.__new__(CudaDevice)
+    made._cupy, made._runtime, made.number = cuda.cupy, cuda.cupy.cuda.runtime, number
+    made._functions, made._num_devices = None, num_devices
+    return made
+
+
+def test_every_call_of_a_stream_runs_on_its_device_and_restores_the_callers(cuda):
+    device = device_of(cuda, 1)
+    stream, other = device.stream(), device.stream()
+    assert isinstance(stream, SwitchingStream)
+    stream.copy_in(1, 2, 3)
+    stream.copy_out(1, 2, 3)
+    stream.clear(1, 2)
+    stream.begin_capture()
+    stream.replay(stream.end_capture())
+    stream.follow(other)
+    assert stream.seconds(stream.mark(), stream.mark()) == 1
+    stream.synchronize()
+    called = {name for name, _ in cuda.calls}
+    expected = {"memcpyAsync", "memsetAsync", "begin_capture", "end_capture", "launch", "record"}
+    assert called >= expected | {"wait_event", "elapsed", "synchronize"}
+    assert {number for _, number in cuda.calls} == {1}
+    assert cuda.current == CALLERS
+
+
+def test_where_there_is_one_device_nothing_switches(cuda):
+    assert type(device_of(cuda, 0, num_devices=1).stream()) is CudaStream
+
+
+def test_memory_of_another_device_is_not_opened_through_this_one(cuda):
+    cuda.owner = 1
+    assert device_of(cuda, 1).open_shared(b"handle") == 4096
+    with pytest.raises(BadHandle, match="of device 1, and not of 0"):
+        device_of(cuda, 0).open_shared(b"handle")
+    assert cuda.calls == [("open", 1), ("open", 0), ("ipcCloseMemHandle", 0)]
+    cuda.owner = -1  # The driver does not say.
+    assert device_of(cuda, 0).open_shared(b"handle") == 4096
