@@ -39,7 +39,7 @@ from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 
 VOCABULARIES = ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k")
-PACKAGES = ("numpy", "tokenizers", "fastokens", "transformers", "cupy-cuda12x")
+PACKAGES = ("numpy", "tokenizers", "fastokens", "transformers")
 WORKSPACE_BYTES = 8 << 30
 
 

@@ -35,7 +35,7 @@ from vocabularies.builtin import load
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 
-PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
+PACKAGES = ("numpy", "tokenizers", "fastokens", "warptok")
 ROUNDS, WARMUPS = 9, 4  # Kernels are recorded the third time.
 WIDTHS = {
     "hyenadna": (32, 16, 8),

@@ -51,8 +51,6 @@ BLOCKS: dict[str, Block] = {
 }
 PACKAGES = (
     "numpy",
-    "cupy-cuda12x",
-    "cupy-cuda13x",
     "tiktoken",
     "tokenizers",
     "fastokens",

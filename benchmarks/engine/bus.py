@@ -29,7 +29,7 @@ from gpu.engine import GpuEngine
 from gpu.runtime.device import Device
 from vocabularies.builtin import load
 
-PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
+PACKAGES = ("numpy", "tokenizers", "fastokens", "warptok")
 ROUNDS, WARMUPS = 7, 2
 MOST_BYTES = 2 << 30  # That a call moves.
 SHAPES = ((8192, 8192), (65536, 512), (256, 8192))

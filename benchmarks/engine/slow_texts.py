@@ -146,7 +146,7 @@ def main() -> None:
     given = parser.parse_args()
     device = CudaDevice()
     rows = run(device, given.data, given.vocabularies, given.sizes)
-    facts = machine(("cupy-cuda13x", "tiktoken", "numpy")) | device_facts(device.info)
+    facts = machine(("tiktoken", "numpy")) | device_facts(device.info)
     given.out.write_text(json.dumps({"machine": facts, "slow_texts": rows}, indent=1))
 
 

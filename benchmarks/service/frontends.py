@@ -53,7 +53,7 @@ from service.security.api_keys import add_key
 from vocabularies import builtin
 from vocabularies.formats.huggingface.writer import tokenizer_json
 
-PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "cupy-cuda13x")
+PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens")
 KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
 CONNECTIONS, STREAMS = 64, 4  # A front end.
 WARMUP_S = 1.0

@@ -182,7 +182,7 @@ def main() -> None:
     arguments = parser.parse_args()
     data = make_corpus("english", arguments.data, arguments.megabytes << 20).data
     rows = cut_rows("english", data, -(-len(data) // ROW_BYTES), ROW_BYTES)
-    result: dict[str, Any] = {"machine": machine(["cupy-cuda13x", "uvicorn"])}
+    result: dict[str, Any] = {"machine": machine(["uvicorn"])}
     result["alone"] = alone(rows, arguments.vocabulary, arguments.rounds)
     has_device = result["alone"] is not None
     with tempfile.TemporaryDirectory() as folder:

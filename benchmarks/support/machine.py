@@ -11,9 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+CUPY = ("cupy-cuda12x", "cupy-cuda13x")
+"""The packages of CuPy; one of them is installed where there is a GPU."""
+
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
-    """Describe processor, cores, versions of packages, commit and date.
+    """Describe processor, cores, versions of packages and CuPy, commit and date.
 
     The commit is what SOURCE_COMMIT says, for a copy without history; else that of the checkout.
     """
@@ -24,7 +27,7 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "versions": {name: found for name in packages if (found := _version(name))},
+        "versions": {name: found for name in (*packages, *CUPY) if (found := _version(name))},
         "commit": os.environ.get("SOURCE_COMMIT") or _output("git", "rev-parse", "HEAD"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

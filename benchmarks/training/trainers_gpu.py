@@ -33,7 +33,7 @@ from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import Training, train
 
 Row = dict[str, Any]
-PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "ahocorasick-rs", "warptok")
+PACKAGES = ("numpy", "ahocorasick-rs", "warptok")
 LIMIT_BASES, LIMIT_S = 1_000 * MILLION, 60
 BYTES_A_TOKEN, BYTES_PLACED = 2, 6  # With where it lies.
 COPY_BYTES = 1 << 30
