@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpu.kernels.catalog import source_of
+from gpu.runtime.cupy_loader import check_device, load_cupy
 
 HOST_TO_DEVICE = 1  # cudaMemcpyHostToDevice.
 
@@ -27,10 +28,10 @@ class TorchKernels:
             names: the names of its kernels.
 
         Raises:
-            ImportError: CuPy is not installed.
+            DeviceUnavailable: CuPy or NVRTC is missing, or the device is too old.
         """
-        import cupy
-
+        cupy = load_cupy()
+        check_device(cupy, number)
         self._cupy: Any = cupy
         self._number = number
         with cupy.cuda.Device(number):
@@ -71,5 +72,5 @@ def load_torch_kernels(number: int, file: str, *names: str) -> TorchKernels | st
     """Load the kernels of a file, once in a process; where that fails, return the reason."""
     try:
         return TorchKernels(number, file, *names)
-    except (ImportError, RuntimeError, OSError) as error:
+    except (RuntimeError, OSError) as error:
         return f"the kernel cannot be used: {error}"

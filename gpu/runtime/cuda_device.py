@@ -1,7 +1,7 @@
 """Implements the protocol Device for a CUDA device, with CuPy.
 
-The only module of the engine that imports CuPy. Every call leaves the caller's current device as it
-was, so that several devices, and torch, share a process.
+Every call leaves the caller's current device as it was, so that several devices, and torch, share a
+process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory
+from gpu.errors import BadHandle, OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.extensions import check_extensions
 from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
+from gpu.runtime.cupy_loader import check_device, count_devices, load_cupy
 from gpu.runtime.device import Bytes, DeviceInfo, Stream
 from gpu.runtime.module_loader import functions_of
 
@@ -39,24 +40,16 @@ class CudaDevice:
         number: as the driver counts them.
 
     Raises:
-        DeviceUnavailable: CuPy is not installed, the C++ extensions are not built, or there is no
-            such device.
+        DeviceUnavailable: the C++ extensions are not built, CuPy or NVRTC is missing, the driver
+            is too old, or there is no such device.
     """
 
     def __init__(self, number: int = 0) -> None:
         check_extensions()
-        try:
-            import cupy
-        except ImportError as error:
-            raise DeviceUnavailable(f"CuPy is not installed: {error}") from error
+        cupy = load_cupy()
+        check_device(cupy, number)
         self._cupy, self._runtime, self.number = cupy, cupy.cuda.runtime, number
-        try:
-            count = self._runtime.getDeviceCount()
-        except self._runtime.CUDARuntimeError as error:
-            raise DeviceUnavailable(f"no CUDA device answers: {error}") from error
-        if not 0 <= number < count:
-            raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
-        self._num_devices = count
+        self._num_devices = count_devices(cupy)
         with self._current():
             self._functions = functions_of(cupy, number)
         self._page_locked: dict[int, int] = {}  # Bytes from each address on.
