@@ -257,7 +257,7 @@ class GpuEngine:
                     validate=plan.validate,
                     copy=copy,
                 )
-            if encoded.spans is not None and resident.family is COMPOSED:
+            if encoded.spans is not None and resident.family.name == COMPOSED.name:
                 widen_spans(encoded.spans, encoded.offsets, batch)
             return encoded
 

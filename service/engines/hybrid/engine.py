@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered, OutOfMemory
 from gpu.kernels.catalog import modules_of
-from gpu.kernels.families import TEXT
+from gpu.kernels.families import TEXT, family_on
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.stage_timer import STAGES
 from service.engines.base import (
@@ -72,7 +72,7 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
         DeviceUnavailable: there is no device, or CuPy is not installed.
     """
     device = CudaDevice()
-    device.prepare(modules_of(TEXT.kernels))  # While vocabularies are read.
+    device.prepare(modules_of(family_on(TEXT, device.runs).kernels))  # While vocabularies are read.
     info = device.info
     budget = int(info.free_bytes * memory_share)
     vocabulary_bytes = int(budget * VOCABULARIES_SHARE)

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kernels.job import STATUS, constant
+from gpu.kernels.launch_shape import CLASSES
 from gpu.streaming import encode_stream
 from gpu.text.nfc_check import composed_leads, composed_tables, is_in_nfc, only_composes
 from gpu.vocabulary.device_tables import prepare
 from tests.engines.test_contract import OPTIONS
 from tests.support.data_files import data_bytes
 from tests.support.each_device import new_engine
+from tests.support.emulation.device import EmulatedDevice
 from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from tests.support.inputs.nasty_texts import TEXTS
 from tests.support.inputs.tokenizer_documents import BYTE_LEVEL, BYTES, added, document
@@ -248,6 +250,11 @@ def test_spans_are_those_of_the_reference(engine):
         wanted = tokenizer.encode(vocabulary, text, options)
         begin, end = encoded.offsets[row : row + 2]
         assert encoded.spans[begin:end].tolist() == [list(span) for span in wanted.spans]
+
+
+@pytest.mark.parametrize("limits", CLASSES.values(), ids=str)
+def test_spans_are_those_of_the_reference_on_cards_of_each_class(limits):
+    test_spans_are_those_of_the_reference(GpuEngine(EmulatedDevice(limits=limits), 1 << 28))
 
 
 @pytest.mark.parametrize("text", CHANGED)

@@ -160,7 +160,10 @@ class EmulatedDevice:
         return self.limits.runs(kernel)
 
     def prepare(self, modules: Iterable[str]) -> None:
-        self.prepared.update(modules)  # Each is compiled at its first launch.
+        for module in modules:  # Each is compiled at its first launch.
+            kernels = (name for name, kernel in KERNELS.items() if kernel.module == module)
+            assert any(map(self.runs, kernels)), f"{self.limits} runs no kernel of {module}"
+            self.prepared.add(module)
 
     @property
     def info(self) -> DeviceInfo:

@@ -17,7 +17,8 @@ import service.engines.hybrid.residency
 from gpu.engine import GpuEngine
 from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.kernels.catalog import KERNELS
-from gpu.kernels.families import TEXT, encode_kernels
+from gpu.kernels.families import TEXT, encode_kernels, family_on
+from gpu.kernels.launch_shape import CLASSES
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.verification import verify
@@ -876,16 +877,11 @@ def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, ca
     assert "memory of the GPU cannot be read" in caplog.text
 
 
-def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch):
-    asked = []
-
-    class Told:
-        def prepare(self, modules):
-            asked.extend(modules)
-            raise DeviceUnavailable("told to be none")
-
-    monkeypatch.setattr(service.engines.hybrid.engine, "CudaDevice", Told)
-    with pytest.raises(DeviceUnavailable):
-        open_cuda(0.5)
-    needed = (*TEXT.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)
-    assert {KERNELS[name].module for name in needed} == set(asked)
+@pytest.mark.parametrize("limits", CLASSES.values(), ids=str)
+def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch, limits):
+    device = EmulatedDevice(limits=limits)
+    monkeypatch.setattr(service.engines.hybrid.engine, "CudaDevice", lambda: device)
+    assert open_cuda(0.5).device["name"] == "emulation"
+    family = family_on(TEXT, limits.runs)
+    needed = (*family.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)
+    assert {KERNELS[name].module for name in needed} == device.prepared
