@@ -7,8 +7,10 @@ the request's buffer, and out of it. A body of known length needs no parser:
                                                 └ after the last byte the connection is uvicorn's
                                                   again, with a new parser for the next request
 
-If a reader stops before the end of the body, the connection is closed after the answer, because
-the start of the next request is not known.
+If a reader stops before the end of the body, as for a refusal, the rest is discarded while it
+comes after the answer, as uvicorn does. Closing the connection at once would make the client's
+kernel drop the answer that its sender has not read yet. uvicorn's timer of idle connections ends a
+body that takes too long.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = "warptok.protocol"  # The extension of a request's scope that is uvicorn's protocol.
 MIN_BYTES = 1 << 16  # For a shorter rest the takeover does not pay.
+DISCARDED = memoryview(bytearray(1 << 16))  # Holds what nobody reads, of all connections.
 TICK_BYTES = 1 << 18  # The most bytes at once; receiving all that had come took up to 17 ms.
 
 
@@ -103,16 +106,14 @@ class BodyReceiver(asyncio.BufferedProtocol):
                         await self._waiter
                 except TimeoutError:
                     if self._size == size_before:
+                        self._cycle.keep_alive = False
                         raise
-        except BaseException:
-            self._cycle.keep_alive = False
-            raise
         finally:
             self._http.flow.pause_reading()
             self._view = memoryview(b"")
-        self.num_remaining -= self._size
-        if not self.num_remaining:
-            self._give_back()
+            self.num_remaining -= self._size
+            if not self.num_remaining:
+                self._give_back()
         return self._size
 
     def _give_back(self) -> None:
@@ -126,10 +127,15 @@ class BodyReceiver(asyncio.BufferedProtocol):
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
+        if not self._view:  # uvicorn reads on, as the answer is complete.
+            return DISCARDED[: self.num_remaining]
         return self._view[self._size : self._size + TICK_BYTES]
 
     @override
     def buffer_updated(self, num_bytes: int) -> None:
+        if not self._view:
+            self._discard(num_bytes)
+            return
         self._size += num_bytes
         if self._size >= self._min_bytes:
             self._http.flow.pause_reading()
@@ -137,6 +143,13 @@ class BodyReceiver(asyncio.BufferedProtocol):
         elif num_bytes == TICK_BYTES:  # There is more; let other connections be read before it.
             self._http.flow.pause_reading()
             asyncio.get_running_loop().call_soon(self._continue)
+
+    def _discard(self, num_bytes: int) -> None:
+        """Discard bytes of the body; behind the last one the connection is uvicorn's again."""
+        self.num_remaining -= num_bytes
+        if not self.num_remaining:
+            self._http.flow.pause_reading()
+            asyncio.get_running_loop().call_soon(self._give_back)
 
     def _continue(self) -> None:
         """Read on, if `read_into` still waits."""

@@ -189,6 +189,43 @@ def test_a_stream_that_falls_silent_is_refused_and_closed(taken):
     assert taken
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("begin", "path", "status"),
+    [
+        (b">a\nACGT\n>b\nAC;GT\n", "/v1/encode/fasta?vocabulary=hyenadna", 400),
+        (b">a\n" + b"ACGTACGTA\n" * 9_000, "/v1/encode/fasta?vocabulary=hyenadna", 413),
+        (b"\xff\xff\xff\xff" + b"\xff" * 8, "/v1/encode/batch?vocabulary=gpt2", 400),
+    ],
+    ids=["record", "long record", "Arrow"],
+)
+def test_the_rest_of_a_refused_body_is_discarded_while_it_comes(
+    loop, begin, path, status, taken, caplog
+):
+    body = begin + bytes(3 << 20)
+    kind = b"application/vnd.apache.arrow.stream"
+
+    async def scenario():
+        async with listening(ENGINE, max_text_bytes=60_000) as (app, port):
+            reader, writer = await connected(port)
+            sent = request(body, path).replace(b"application/json", kind)
+            begin = len(sent) - len(body) // 2
+            writer.write(sent[:begin])
+            await writer.drain()
+            assert (await answer(reader))[0] == status
+            for place in range(begin, len(sent), 1 << 18):
+                writer.write(sent[place : min(place + (1 << 18), len(sent))])
+                await writer.drain()
+            writer.write(octets(b"ACGT"))  # The next request finds the connection in order.
+            assert (await answer(reader))[2] == ids_of(b"ACGT")
+            writer.close()
+            assert app.service.streams.num_streams == 0
+
+    run(scenario, loop)
+    assert taken
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")]
+
+
 def test_a_body_of_unknown_length_stays_with_the_parser(taken):
     async def scenario():
         async with listening(ENGINE) as (_, port):
