@@ -109,7 +109,8 @@ class BodyReceiver(asyncio.BufferedProtocol):
                         self._cycle.keep_alive = False
                         raise
         finally:
-            self._http.flow.pause_reading()
+            if not self._cycle.response_complete:  # Otherwise the rest is discarded.
+                self._http.flow.pause_reading()
             self._view = memoryview(b"")
             self.num_remaining -= self._size
             if not self.num_remaining:

@@ -1,7 +1,7 @@
 """Sends answers while they are made, as bytes in large pieces.
 
 If an error comes before the first byte, the answer is a problem document. Later it can only close
-the connection, which every HTTP client reports.
+the connection, which every HTTP client reports; Arrow streams end with the error instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,13 @@ OCTETS = (b"content-type", b"application/octet-stream")
 
 
 class BrokenStream(Exception):
-    """An answer has begun and cannot be finished; the server closes the connection."""
+    """An answer has begun and cannot be finished; the server closes the connection.
+
+    Attributes:
+        is_logged: the log has the reason, so that uvicorn's line and its traceback are left out.
+    """
+
+    is_logged = True
 
 
 class StreamedResponse(Response):

@@ -92,6 +92,12 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {"request_id": request_id, **values} if request_id else values
 
 
+def is_unlogged(record: logging.LogRecord) -> bool:
+    """Return whether the log does not have the record's exception already."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not getattr(error, "is_logged", False)
+
+
 def configure(settings: Settings, process: str = "") -> None:
     """Write log lines to stderr, with the name of the process if there are several."""
     level = settings.log_level.upper()
@@ -100,4 +106,6 @@ def configure(settings: Settings, process: str = "") -> None:
     handler.setFormatter(form)
     logging.basicConfig(level=level, handlers=[handler])
     # uvicorn's lines about starting and stopping repeat those of the service.
-    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    server = logging.getLogger("uvicorn.error")
+    server.setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    server.addFilter(is_unlogged)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from service.seqio.sequence_checks import check_bases, is_plain
+from service.seqio.sequence_checks import BadRecord, check_bases, is_plain
 
 READ_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
@@ -72,7 +72,8 @@ class _Parser:
             self._rest = self._rest.lstrip(WHITE)
             if self._rest.startswith((b">", b"#")):
                 if len(self._rest) > MAX_HEADER_BYTES:
-                    raise ValueError(f"a header has more than {MAX_HEADER_BYTES} bytes")
+                    message = f"a header has more than {MAX_HEADER_BYTES} bytes"
+                    raise BadRecord(message, self._number + 1)
                 return
         part = self._rest.rstrip(WHITE)
         if (token := part.rfind(b"<", -MAX_TOKEN_BYTES)) >= 0:
@@ -166,7 +167,7 @@ class _Parser:
         if not self._has_name:
             raise ValueError("bases come before the first '>'")
         if not part.isascii():
-            raise ValueError(f"a sequence is not ASCII (record {self._number})")
+            raise BadRecord("a sequence is not ASCII", self._number)
 
     def _check_bases(self, part: bytes) -> bytes:
         """Check bytes that may hold more than bases, and return them without white space."""
@@ -174,7 +175,7 @@ class _Parser:
         try:
             return check_bases(part)
         except ValueError as error:
-            raise ValueError(f"the sequence {error} (record {self._number})") from error
+            raise BadRecord(f"the sequence {error}", self._number) from error
 
 
 def _name(header: str) -> Name:

@@ -22,7 +22,7 @@ from service.seqio.bgzf import UnpackedGzip
 from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.fastq import open_fastq
 from service.seqio.format_detection import detect_format
-from service.seqio.sequence_checks import check_bases, is_plain
+from service.seqio.sequence_checks import BadRecord, check_bases, is_plain
 from vocabularies.batch.batch import Batch
 
 Reading = Literal["auto", "whole", "lines", "sequences"]
@@ -231,7 +231,7 @@ def _read_fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
                 yield record.id, record.sequence
     except dnaio.FileFormatError as error:
         behind = " or behind it" if error.line is None else ""
-        raise ValueError(f"{error} (record {number}{behind})") from error
+        raise BadRecord(str(error), number, behind) from error
 
 
 def sequence_batches(
@@ -277,7 +277,7 @@ def _check_rows(rows: list[str], number: int) -> list[str]:
         try:
             checked.append(check_bases(row.encode()).decode())
         except ValueError as error:
-            raise ValueError(f"the sequence {error} (record {number + len(checked)})") from error
+            raise BadRecord(f"the sequence {error}", number + len(checked)) from error
     return checked
 
 

@@ -19,6 +19,14 @@ REASONS = {
 }
 
 
+class BadRecord(ValueError):
+    """A record of a file is not valid; `number` counts the file's records from 1."""
+
+    def __init__(self, reason: str, number: int, behind: str = "") -> None:
+        super().__init__(f"{reason} (record {number}{behind})")
+        self.number = number
+
+
 def is_plain(data: bytes) -> bool:
     """Return True only if `check_bases` would return the data unchanged.
 

@@ -28,9 +28,11 @@ class PieceWriter:
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))
         self._file.pop_pieces()  # Drop the schema, which the writer puts before the first batch.
 
-    def pieces(self, batch: pa.RecordBatch) -> list[memoryview]:
-        """Write one message; its pieces refer to the batch's memory."""
-        self._writer.write_batch(batch)
+    def pieces(
+        self, batch: pa.RecordBatch, metadata: dict[str, str] | None = None
+    ) -> list[memoryview]:
+        """Write one message with its own metadata; its pieces refer to the batch's memory."""
+        self._writer.write_batch(batch, metadata)
         return self._file.pop_pieces()
 
 

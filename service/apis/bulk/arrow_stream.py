@@ -4,6 +4,9 @@
               │ on the loop          │ on a separate thread for each stream
               └ while a batch is read, an earlier one is encoded, and a still earlier one is sent
 
+An error before the first answer is a refusal. Later, the answer ends with a record batch that says
+what is wrong, behind the ids of the batches before; the rest of the body is not read.
+
 Memory does not grow with the stream, as the bytes that wait to be sent are bounded. A client that
 reads no answer before it has sent everything may send only as much as fits into that bound.
 """
@@ -11,6 +14,7 @@ reads no answer before it has sent everything may send only as much as fits into
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +28,7 @@ from typing_extensions import override
 from service.apis.bulk.arrow_reader import MEDIA_TYPE, TextBatch
 from service.batching.work import EncodeWork, Result
 from service.core.call import read_timeout
-from service.core.errors import TooLarge
+from service.core.errors import ServiceError, TooLarge
 from service.http.backpressure import BoundedSender
 from service.http.request_body import RequestBody
 from service.http.streaming_response import StreamedResponse, run_part, stream_thread
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
+logger = logging.getLogger(__name__)
 AHEAD_BYTES = 1 << 16  # The least that one read gets from the body.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
 
@@ -60,6 +65,9 @@ class EncodedBatch:
 
     result: Result[Encoded]
     metadata: Any
+
+
+Encoding = asyncio.Task[EncodedBatch | ServiceError]
 
 
 class Source(Protocol):
@@ -86,6 +94,9 @@ class Messages(Protocol):
 
     def message(self, result: Result[Encoded], metadata: Any) -> list[memoryview]:
         """Write a record batch of ids; `metadata` is that of the texts."""
+
+    def failure(self, error: ServiceError) -> list[memoryview]:
+        """Write the record batch that says why the stream ends too early."""
 
 
 class BodyReader:
@@ -218,15 +229,14 @@ class ArrowStream(StreamedResponse):
         memory = self.service.engine.host_memory
         body = BodyReader(request_body, self.max_read_bytes(settings), memory)
         sender = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)
-        encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None] = asyncio.Queue(READ_AHEAD)
+        encoded: asyncio.Queue[Encoding | ServiceError | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(sender.run())
-                    tasks.create_task(self._write(encoded, sender))
                     source = TimedSource(self.source(body), body)
-                    reading = self._read(entry, source, thread, encoded, tasks)
-                    tasks.create_task(reading)
+                    reading = tasks.create_task(self._read(entry, source, thread, encoded, tasks))
+                    tasks.create_task(self._write(encoded, sender, reading))
             except BaseExceptionGroup as group:
                 raise group.exceptions[0] from None
             finally:
@@ -238,38 +248,68 @@ class ArrowStream(StreamedResponse):
         entry: LoadedVocabulary,
         source: TimedSource,
         thread: ThreadPoolExecutor,
-        encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None],
+        encoded: asyncio.Queue[Encoding | ServiceError | None],
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Read batches one after another, and start to encode each."""
         loop, options = asyncio.get_running_loop(), self.options()
-        while (timed := await loop.run_in_executor(thread, source.next_batch)) is not None:
-            texts = timed.batch.texts
-            self.call.times.read = perf_counter() - timed.seconds
-            check_rows(self.service, len(texts), "text")
-            texts.id_dtype = self.dtype
-            work = make_bulk_work(self.service, self.call, EncodeWork, entry, texts, options)
-            await encoded.put(tasks.create_task(self._encode(work, timed.batch.metadata)))
-        await encoded.put(None)
+        try:
+            while (timed := await loop.run_in_executor(thread, source.next_batch)) is not None:
+                texts = timed.batch.texts
+                self.call.times.read = perf_counter() - timed.seconds
+                check_rows(self.service, len(texts), "text")
+                texts.id_dtype = self.dtype
+                work = make_bulk_work(self.service, self.call, EncodeWork, entry, texts, options)
+                await encoded.put(tasks.create_task(self._encode(work, timed.batch.metadata)))
+            await encoded.put(None)
+        except ServiceError as error:
+            await encoded.put(error)
 
-    async def _encode(self, work: EncodeWork, metadata: Any) -> EncodedBatch:
-        return EncodedBatch(await run_part(self.service.batcher, work), metadata)
+    async def _encode(self, work: EncodeWork, metadata: Any) -> EncodedBatch | ServiceError:
+        try:
+            return EncodedBatch(await run_part(self.service.batcher, work), metadata)
+        except ServiceError as error:
+            return error
 
     async def _write(
-        self, encoded: asyncio.Queue[asyncio.Task[EncodedBatch] | None], sender: BoundedSender
+        self,
+        encoded: asyncio.Queue[Encoding | ServiceError | None],
+        sender: BoundedSender,
+        reading: asyncio.Task[None],
     ) -> None:
-        """Write the ids of each batch in order, as soon as they are encoded."""
+        """Write the ids of each batch in order, as soon as they are encoded.
+
+        Raises:
+            ServiceError: something is wrong, and nothing was sent.
+        """
         messages = self.messages()
         head: bytes | memoryview = messages.head()
-        while (task := await encoded.get()) is not None:
-            batch = await task
-            begin = perf_counter()
-            if messages.is_quick(batch.result):
-                message = messages.message(batch.result, batch.metadata)
-            else:
-                message = await asyncio.to_thread(messages.message, batch.result, batch.metadata)
-            self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
-            await sender.put(head, *message)
-            head = b""
+        try:
+            while (item := await encoded.get()) is not None:
+                batch = item if isinstance(item, ServiceError) else await item
+                if isinstance(batch, ServiceError):
+                    raise batch
+                message = await self._write_batch(messages, batch)
+                await sender.put(head, *message)
+                head = b""
+        except ServiceError as error:
+            if head:
+                raise
+            reading.cancel()
+            self.call.refusal = error.code
+            # The log gets no message, as it could contain input.
+            logger.warning("a stream ended with an error: %s at %s", error.code, error.where)
+            await sender.put(*messages.failure(error))
+            error.__traceback__ = None  # It refers to the batch, whose work item has the error.
         await sender.put(head, messages.END)
         await sender.close()
+
+    async def _write_batch(self, messages: Messages, batch: EncodedBatch) -> list[memoryview]:
+        """Write the ids of one batch, in a thread if that takes long."""
+        begin = perf_counter()
+        if messages.is_quick(batch.result):
+            message = messages.message(batch.result, batch.metadata)
+        else:
+            message = await asyncio.to_thread(messages.message, batch.result, batch.metadata)
+        self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
+        return message

@@ -1,4 +1,9 @@
-"""Writes ids in Arrow's stream format: a schema, record batches, an end."""
+"""Writes ids in Arrow's stream format: a schema, record batches, an end.
+
+If the request turns out to be wrong after the answer has begun, the last record batch has one row,
+in which only the column `error` is not null. The metadata of that batch, beside the row, let
+clients distinguish it from a refused text.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from service.apis.bulk.arrow_reader import CONTINUATION
 from service.apis.bulk.fasta_batches import RecordNames
 from service.apis.bulk.text_chunks import shift_error
 from service.batching.work import Result
-from service.core.errors import TooLarge
+from service.core.errors import ServiceError, TooLarge
 from vocabularies.batch.batch import Encoded
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 
@@ -74,6 +79,17 @@ class _Messages:
     def is_quick(self, result: Result[Encoded]) -> bool:
         """Return whether writing a result is quicker than handing it to a thread."""
         return False
+
+    def failure(self, error: ServiceError) -> list[memoryview]:
+        """Write the record batch that says why the stream ends too early."""
+        place = f" ({error.where})" if error.where not in error.message else ""
+        row = {"error": f"{error.code}: {error.message}{place}"}
+        metadata = {
+            "warptok.error": error.code,
+            "warptok.message": error.message,
+            "warptok.where": error.where,
+        }
+        return self._writer.pieces(pa.RecordBatch.from_pylist([row], self._schema), metadata)
 
     def _write_columns(self, columns: list[pa.Array]) -> list[memoryview]:
         return self._writer.pieces(pa.RecordBatch.from_arrays(columns, schema=self._schema))

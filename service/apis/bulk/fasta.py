@@ -28,6 +28,7 @@ from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
 from service.seqio.format_detection import ARCHIVES, FORMATS
 from service.seqio.reader import BATCH_BYTES, sequence_batches
+from service.seqio.sequence_checks import BadRecord
 from vocabularies.batch.batch import EncodeOptions
 
 READ_BYTES = 1 << 18
@@ -100,7 +101,8 @@ class _Records:
                 self._batches = self._open()
             return next(self._batches, None)
         except ValueError as error:
-            raise BadBody(f"the body is no FASTA or FASTQ: {error}", "body") from error
+            where = f"record {error.number}" if isinstance(error, BadRecord) else "body"
+            raise BadBody(f"the body is no FASTA or FASTQ: {error}", where) from error
 
     def _open(self) -> Iterator[TextBatch]:
         first = bytes(self._body.read(1))

@@ -38,10 +38,10 @@ class RecordNames:
     continues: bool = False
 
 
-def make_too_long(num_bytes: int, max_bytes: int) -> TooLarge:
+def make_too_long(num_bytes: int, max_bytes: int, where: str = "record") -> TooLarge:
     """Make the refusal of a record that cannot be split."""
     limit = f"max_text_bytes is {max_bytes}"
-    return TooLarge(f"a record has more than {num_bytes} bytes; {limit}", "record")
+    return TooLarge(f"a record has at least {num_bytes} bytes; {limit}", where)
 
 
 class FastaBatches:
@@ -58,7 +58,8 @@ class FastaBatches:
         self._names: list[str] = []
         self._rows: list[bytes] = []
         self._num_bytes = 0
-        self._name: str | None = None  # Of the record that is being read.
+        self._number = 0  # Of the record that is being read, from 1, and its name.
+        self._name: str | None = None
         self._bases: list[bytes] = []
         self._size = 0
         self._begin = 0
@@ -74,13 +75,14 @@ class FastaBatches:
             if isinstance(piece, Name):
                 yield from self._end_record()
                 self._name = piece
+                self._number += 1
                 continue
             self._bases.append(piece)
             self._size += len(piece)
             if self._size >= self._split_bytes and self._splitter is not None:
                 yield from self._split(self._splitter)
             if self._size > self._max_bytes:
-                raise make_too_long(self._size, self._max_bytes)
+                raise make_too_long(self._size, self._max_bytes, f"record {self._number}")
         yield from self._end_record()
         yield from self._flush()
 

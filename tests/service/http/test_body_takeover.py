@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import uvloop
 
@@ -220,6 +221,41 @@ def test_the_rest_of_a_refused_body_is_discarded_while_it_comes(
             assert (await answer(reader))[2] == ids_of(b"ACGT")
             writer.close()
             assert app.service.streams.num_streams == 0
+
+    run(scenario, loop)
+    assert taken
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_stream_ends_with_its_error_and_the_connection_goes_on(loop, taken, caplog):
+    records = [b">%d\nACGT\n" % number for number in range(20_000)]
+    body = b"".join([*records, b">x\nA;C\n", b">y\nACGT\n" * 300_000])
+
+    async def scenario():
+        async with listening(ENGINE) as (_, port):
+            reader, writer = await connected(port)
+            sent = request(body, f"/v1/encode/fasta?vocabulary={NAME}&dtype=uint8")
+
+            async def send():
+                for place in range(0, len(sent), 1 << 18):
+                    writer.write(sent[place : place + (1 << 18)])
+                    await writer.drain()
+
+            sending = asyncio.ensure_future(send())
+            assert b" 200 " in (await reader.readuntil(b"\r\n\r\n"))
+            received = b""
+            while size := int(await reader.readline(), 16):
+                received += await reader.readexactly(size)
+                await reader.readline()
+            await reader.readline()
+            rows = pa.ipc.open_stream(received).read_all()
+            assert rows.num_rows == 16_384 + 1
+            assert "(record 20001)" in rows.column("error").to_pylist()[-1]
+            await sending
+            writer.write(octets(b"ACGT"))
+            assert (await answer(reader))[2] == ids_of(b"ACGT")
+            writer.close()
 
     run(scenario, loop)
     assert taken

@@ -15,7 +15,9 @@ import pytest
 
 from service.apis.grpc.server import GrpcServer
 from service.core.context_vars import REQUEST_ID
-from service.observability.logging import JsonLines, TextLines, fields
+from service.core.settings import Settings
+from service.http.streaming_response import BrokenStream
+from service.observability.logging import JsonLines, TextLines, configure, fields
 from service.protos import inference_pb2, warptok_pb2
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import answer, client_at, listening, request
@@ -237,3 +239,18 @@ def test_an_error_of_ours_stands_in_the_log_under_the_requests_id(caplog, monkey
 
     run(scenario)
     assert "Request mine failed" in caplog.text
+
+
+def test_an_answer_that_was_cut_off_is_logged_once(monkeypatch):
+    """uvicorn would write a traceback too, though the stream's own line has the reason."""
+    server = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(server, "filters", [])
+    monkeypatch.setattr(server, "level", server.level)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    configure(Settings())
+    records = []
+    for error in (BrokenStream("deadline_passed"), ValueError()):
+        made = (type(error), error, None)
+        record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "x", None, made)
+        records.append(bool(server.filter(record)))
+    assert records == [False, True]

@@ -138,6 +138,35 @@ def test_what_is_wrong_before_the_first_answer_is_refused(content, query, status
     run(scenario)
 
 
+def test_a_fault_behind_the_first_answer_is_the_last_row(caplog):
+    """Its batch has metadata, so that it is no refused text."""
+
+    async def scenario():
+        async with serving(ENGINE, max_texts=3) as (client, service):
+            for content, code, where in (
+                (stream([["Hello"], ["world"]])[:-40], b"bad_body", b"record batch 1"),
+                (stream([["Hello"], ["a"] * 4]), b"too_large", b"text"),
+            ):
+                caplog.clear()
+                answer = await post(client, content)
+                assert answer.status_code == 200
+                reader = pa.ipc.open_stream(answer.content)
+                first, metadata = reader.read_next_batch_with_custom_metadata()
+                assert (first.to_pylist(), metadata) == ([{"ids": [15496], "error": None}], None)
+                last, metadata = reader.read_next_batch_with_custom_metadata()
+                values = metadata.to_dict()
+                assert (values[b"warptok.error"], values[b"warptok.where"]) == (code, where)
+                (row,) = last.to_pylist()
+                assert row["ids"] is None
+                assert row["error"].startswith(code.decode() + ": ")
+                with pytest.raises(StopIteration):
+                    reader.read_next_batch()
+                assert [line.levelname for line in caplog.records] == ["WARNING"]
+                assert service.streams.num_streams == 0
+
+    run(scenario)
+
+
 def test_a_messages_claimed_size_is_limited_before_memory_is_allocated():
     async def scenario():
         async with serving(ENGINE, max_body_bytes=1_000_000) as (client, _):

@@ -91,8 +91,9 @@ def test_windows_hold_the_records_own_ids():
 REFUSED = [
     ("ACGT", {}, 400, "line 1"),
     (">a\nACGT\n@b\n", {}, 200, None),
-    ("@a\nACGT\n+\nII\n", {}, 400, "body"),
-    ("@a\nACGT\n", {}, 400, "body"),
+    ("@a\nACGT\n+\nII\n", {}, 400, "record 1"),
+    ("@a\nACGT\n", {}, 400, "record 1"),
+    (">a\nACGT\n>b\nAC;GT\n", {}, 400, "record 2"),
     (FASTA, {"stride": 5}, 422, "/stride"),
     (FASTA, {"window": 0}, 422, "/window"),
     (FASTA, {"vocabulary": "nothing"}, 404, None),
@@ -108,6 +109,72 @@ def test_a_refusal_names_the_place(content, query, status, where):
             assert answer.status_code == status
             assert where is None or answer.json()["where"] == where
             assert service.streams.num_streams == 0
+
+    run(scenario)
+
+
+def read_with_metadata(content):
+    """Return the rows of all record batches but the last, and the last one with its metadata."""
+    reader, rows = pa.ipc.open_stream(content), []
+    while True:
+        batch, metadata = reader.read_next_batch_with_custom_metadata()
+        if metadata is not None:
+            with pytest.raises(StopIteration):
+                reader.read_next_batch()
+            return rows, batch.to_pylist(), metadata.to_dict()
+        rows += batch.to_pylist()
+
+
+@pytest.mark.parametrize("query", [{}, {"window": 4, "stride": 4}])
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (
+            ">bad\nAC>GT\n",
+            "the sequence has '>' inside a line; were files joined without a line end",
+        ),
+        ("@bad\nACGT\n+\nIII\n", "length of sequence and qualities differ"),
+    ],
+    ids=["FASTA", "FASTQ"],
+)
+def test_a_fault_behind_the_first_answer_is_the_last_row(bad, reason, query, caplog):
+    record = "@%d\nACGT\n+\nIIII\n" if bad[0] == "@" else ">%d\nACGT\n"
+    content = "".join(record % i for i in range(20_000)) + bad + record % 9
+
+    async def scenario():
+        async with serving(ENGINE) as (client, service):
+            answer = await post(client, content, add_special_tokens=False, **query)
+            rows, last, metadata = read_with_metadata(answer.content)
+            assert [row["name"] for row in rows] == [str(i) for i in range(16_384)]
+            ids = "input_ids" if query else "ids"
+            assert all(row[ids] == [7, 8, 9, 10] for row in rows)
+            (row,) = last
+            error = row.pop("error")
+            assert set(row.values()) == {None}
+            assert error.startswith("bad_body: the body is no FASTA or FASTQ: ")
+            assert reason.lower() in error.lower()
+            assert "(record 20001)" in error
+            assert metadata[b"warptok.error"] == b"bad_body"
+            assert metadata[b"warptok.where"] == b"record 20001"
+            assert metadata[b"warptok.message"].decode() in error
+            assert service.streams.num_streams == 0
+
+    run(scenario)
+    (line,) = [line for line in caplog.records if line.name.startswith("service.apis")]
+    assert line.levelname == "WARNING"
+    assert line.exc_info is None
+    assert line.getMessage() == "a stream ended with an error: bad_body at record 20001"
+
+
+def test_a_record_that_is_too_long_is_named_behind_the_first_answer():
+    content = "".join(f">{i}\nACGT\n" for i in range(20_000)) + ">x\n" + "ACGT" * 100
+
+    async def scenario():
+        async with serving(ENGINE, max_text_bytes=300) as (client, _):
+            _, ((row),), metadata = read_with_metadata((await post(client, content)).content)
+            assert row["error"].startswith("too_large: a record has at least ")
+            assert row["error"].endswith("; max_text_bytes is 300 (record 20001)")
+            assert metadata[b"warptok.where"] == b"record 20001"
 
     run(scenario)
 
