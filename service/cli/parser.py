@@ -74,6 +74,10 @@ def _run(parsed: argparse.Namespace) -> int:
         from service.cli import motif_report
 
         return motif_report.run(parsed)
+    if parsed.command == "doctor":
+        from service.cli.doctor import command
+
+        return command.run(parsed)
     from service.cli import commands
 
     return commands.COMMANDS[parsed.command](parsed)
@@ -98,6 +102,12 @@ def make_parser() -> argparse.ArgumentParser:
     _add_convert(commands.add_parser("convert", help="write a vocabulary in another format"))
     add_train(commands.add_parser("train", help="learn a vocabulary from sequences"))
     add_motifs(commands.add_parser("motifs", help="what vocabularies do to motifs"))
+    doctor = commands.add_parser("doctor", help="what the machine has, and whether `serve` starts")
+    doctor.description = (
+        "Checks the installation, the cards, the settings of the environment and what they name. "
+        "Prints a line for each finding; exits with 1 if the service would not start."
+    )
+    doctor.add_argument("--json", action="store_true", help="one JSON object for all")
     _add_key(commands.add_parser("key", help="a new key for a client of the service"))
     return parser
 

@@ -261,10 +261,18 @@ def read_settings(**overrides: object) -> Settings:
         UnknownSetting: a variable with our prefix is no setting.
         pydantic.ValidationError: a value is invalid.
     """
+    if unknown := describe_unknown():
+        raise UnknownSetting(next(iter(unknown.values())))
+    return Settings(**overrides)  # type: ignore[arg-type]
+
+
+def describe_unknown() -> dict[str, str]:
+    """Return a message for each variable with our prefix that is no setting, by its name."""
     names = [PREFIX + name.upper() for name in Settings.model_fields]
-    for name in os.environ.keys() - TEST_VARIABLES:
+    unknown = {}
+    for name in sorted(os.environ.keys() - TEST_VARIABLES):
         if name.upper().startswith(PREFIX) and name.upper() not in names:
             near = difflib.get_close_matches(name.upper(), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UnknownSetting(f"{name} is no setting{hint}")
-    return Settings(**overrides)  # type: ignore[arg-type]
+            unknown[name] = f"{name} is no setting{hint}"
+    return unknown

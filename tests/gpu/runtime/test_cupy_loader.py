@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -19,44 +18,9 @@ from gpu.kernels.launch_shape import DeviceLimits
 from gpu.runtime import cupy_loader
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.cupy_loader import Card, check_device, describe_card, describe_cuda, load_cupy
+from tests.support.fake_cupy import CUDARuntimeError, fake_cupy
 
 INCLUDE = re.compile(r"^#include .+$", re.MULTILINE)
-
-
-class CUDARuntimeError(RuntimeError):
-    """CuPy's error."""
-
-
-def failing(error: Exception) -> Callable[..., NoReturn]:
-    def fail(*_: object) -> NoReturn:
-        raise error
-
-    return fail
-
-
-def fake_cupy(
-    *,
-    count: int | Exception = 1,
-    driver: int = 13000,
-    built: int = 12090,
-    capability: str = "89",
-    nvrtc: Exception | None = None,
-) -> Any:
-    """What is asked of CuPy on a machine with an L4."""
-    runtime = SimpleNamespace(
-        CUDARuntimeError=CUDARuntimeError,
-        getDeviceCount=failing(count) if isinstance(count, Exception) else lambda: count,
-        driverGetVersion=lambda: driver,
-        runtimeGetVersion=lambda: built,
-        getDeviceProperties=lambda number: {"name": b"NVIDIA L4", "totalGlobalMem": 24 << 30},
-        deviceGetAttribute=lambda attribute, number: 99 << 10,
-    )
-    cuda = SimpleNamespace(
-        runtime=runtime,
-        Device=lambda number: SimpleNamespace(compute_capability=capability),
-        nvrtc=SimpleNamespace(getVersion=failing(nvrtc) if nvrtc else lambda: (12, 9)),
-    )
-    return SimpleNamespace(cuda=cuda, __version__="14.2.0")
 
 
 def test_a_device_that_has_all_that_is_needed_is_accepted() -> None:

@@ -1,0 +1,192 @@
+"""Checks of what the settings name: vocabularies, folders, files and ports."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from service.cli.doctor.finding import Finding
+from service.cli.doctor.machine import gib
+from service.core.settings import PREFIX, Settings, describe_unknown
+from service.registry.registry import SUFFIX
+from service.runtime.atomic_files import Store
+from service.security.api_keys import read_keys
+from service.security.guard import is_loopback
+from service.server.sockets import bind_sockets
+from vocabularies import builtin
+
+MIN_FREE_BYTES = 1 << 30
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def check_environment() -> Iterator[Finding]:
+    """Report the settings that the environment has, unknown names and wrong values."""
+    for name, message in describe_unknown().items():
+        yield Finding(name, "error", message, "correct or unset it")
+    names = {PREFIX + name.upper() for name in Settings.model_fields}
+    found = {name.upper(): value for name, value in os.environ.items() if name.upper() in names}
+    yield from _wrong_values()
+    detail = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+    yield Finding(
+        "settings", "ok", detail or "none is set, so all have their defaults", facts=found
+    )
+
+
+def _wrong_values() -> Iterator[Finding]:
+    try:
+        Settings()
+    except ValidationError as error:
+        for fault in error.errors():
+            name = PREFIX + str(fault["loc"][0]).upper()
+            yield Finding(
+                name, "error", fault["msg"], "correct it: docs/settings.md has the values"
+            )
+
+
+def check_vocabularies(settings: Settings) -> Iterator[Finding]:
+    """Check the names of vocabularies in the settings."""
+    stored = {name for name, _ in Store(settings.store_dir).files(SUFFIX)}
+    known = {*builtin.BUILTINS, *stored}
+    preload = settings.preload.strip()
+    named = [] if preload in ("all", "none") else [name.strip() for name in preload.split(",")]
+    unknown = [name for name in named if name and name not in known]
+    if unknown:
+        detail = f"{', '.join(unknown)} to preload, but no vocabulary has this name"
+        advice = f"correct {PREFIX}PRELOAD: `warptok vocabularies` lists the built-in ones"
+        yield Finding("vocabularies", "error", detail, advice)
+    elif settings.default_vocabulary not in known:
+        detail = f"the default, {settings.default_vocabulary}, is no vocabulary yet"
+        advice = f"upload it, or correct {PREFIX}DEFAULT_VOCABULARY"
+        yield Finding("vocabularies", "warning", detail, advice)
+    else:
+        detail = f"{len(builtin.BUILTINS)} built in, {len(stored)} in the store"
+        yield Finding("vocabularies", "ok", f"{detail}; {preload} preloaded")
+
+
+def check_store(settings: Settings) -> Iterator[Finding]:
+    """Check the folder of uploaded vocabularies, and do not make it."""
+    folder, what = settings.store_dir, "store folder"
+    if folder is None:
+        detail = "none: uploaded vocabularies live in memory, and a restart forgets them"
+        yield Finding(what, "ok", detail, f"to keep them set {PREFIX}STORE_DIR")
+        return
+    if problem := _folder_problem(folder):
+        advice = f"give this user the folder, or correct {PREFIX}STORE_DIR"
+        yield Finding(what, "error", f"{folder}: {problem}", advice)
+        return
+    if not folder.exists():
+        yield Finding(what, "ok", f"{folder}: does not exist, and the start makes it")
+        return
+    yield _describe_store(what, folder)
+
+
+def _folder_problem(folder: Path) -> str:
+    """Return why the service could not make or read a folder; "" if it can."""
+    # os.path, since Path.exists raises where a folder above may not be searched.
+    if os.path.exists(folder):
+        if not os.path.isdir(folder):
+            return "is no folder"
+        return "" if os.access(folder, os.R_OK | os.X_OK) else "cannot be read"
+    parent = next(each for each in folder.absolute().parents if os.path.exists(each))
+    if not os.path.isdir(parent):
+        return f"{parent} is no folder"
+    return "" if os.access(parent, os.W_OK | os.X_OK) else f"cannot be made in {parent}"
+
+
+def _describe_store(what: str, folder: Path) -> Finding:
+    stored, free = len(list(Store(folder).files(SUFFIX))), shutil.disk_usage(folder).free
+    detail = f"{folder}: {stored} vocabularies, {gib(free)} free"
+    facts = {"folder": str(folder), "vocabularies": stored, "free_bytes": free}
+    if not os.access(folder, os.W_OK):
+        detail, advice = (
+            f"{detail}; cannot be written, so uploads are refused",
+            "let this user write",
+        )
+        return Finding(what, "warning", detail, advice, facts)
+    if free < MIN_FREE_BYTES:
+        return Finding(what, "warning", detail, "make room: uploads and training need it", facts)
+    return Finding(what, "ok", detail, facts=facts)
+
+
+def check_keys(settings: Settings) -> Iterator[Finding]:
+    """Check the file of keys and who may change it."""
+    path, what = settings.api_keys_file, "keys"
+    advice = f"`warptok key` writes a file of keys; name it by {PREFIX}API_KEYS_FILE"
+    if path is None and is_loopback(settings.host):
+        yield Finding(what, "ok", f"none: every program of this machine may call {settings.host}")
+    elif path is None:
+        detail = f"none: who reaches {settings.host} may encode, and nobody may upload or train"
+        yield Finding(what, "warning", detail, advice)
+    else:
+        yield _describe_keys(what, path)
+
+
+def _describe_keys(what: str, path: Path) -> Finding:
+    try:
+        num_keys, mode = len(read_keys(path)), path.stat().st_mode
+    except (ValueError, OSError) as error:
+        return Finding(what, "error", str(error), "correct the file, and let this user read it")
+    detail = f"{path}: {num_keys}, permissions {stat.S_IMODE(mode):o}"
+    if mode & OTHERS_MAY_WRITE:
+        return Finding(what, "warning", f"{detail}: others may add keys", f"chmod 600 {path}")
+    return Finding(what, "ok", detail)
+
+
+class Port(NamedTuple):
+    """A port of the service, and the setting that has it."""
+
+    what: str
+    setting: str
+    number: int
+
+
+def check_ports(settings: Settings) -> Iterator[Finding]:
+    """Check that each port of the service can be bound, and that no two are the same."""
+    ports = [Port("HTTP port", "PORT", settings.port)]
+    if settings.grpc:
+        ports.append(Port("gRPC port", "GRPC_PORT", settings.grpc_port))
+    if settings.metrics_port is not None:
+        ports.append(Port("metrics port", "METRICS_PORT", settings.metrics_port))
+    others: dict[int, str] = {}
+    for port in ports:
+        other = others.get(port.number, "") if port.number else ""
+        yield _check_port(settings, port, other)
+        others[port.number] = port.what
+
+
+def _check_port(settings: Settings, port: Port, other: str) -> Finding:
+    """Check a port; `other` is the port of the service that has the same number, if any."""
+    if other:
+        detail = f"{port.number} is the {other}, too"
+        return Finding(port.what, "error", detail, f"set {PREFIX}{port.setting}")
+    try:
+        for each in bind_sockets(settings.model_copy(update={"port": port.number})):
+            each.close()
+    except ValueError as error:
+        problem = str(error).partition(": ")[2]
+        advice = f"end the program that has it, or set {PREFIX}{port.setting} or {PREFIX}HOST"
+        return Finding(port.what, "error", problem, advice)
+    number = f"port {port.number} is free" if port.number else "takes a free port"
+    return Finding(port.what, "ok", f"{settings.host}: {number}")
+
+
+def check_tracing(settings: Settings) -> Iterator[Finding]:
+    """Check that the packages of tracing are installed, where it is on."""
+    if not settings.tracing:
+        return
+    try:
+        found = importlib.util.find_spec("opentelemetry.exporter.otlp.proto.grpc.trace_exporter")
+    except ImportError:
+        found = None
+    if found is None:
+        advice = f"install warptok with the extra tracing, or unset {PREFIX}TRACING"
+        yield Finding("tracing", "error", "its packages are not installed", advice)
+    else:
+        yield Finding("tracing", "ok", "its packages are installed")

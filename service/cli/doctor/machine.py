@@ -1,0 +1,108 @@
+"""Checks of the machine and the installation, which need no settings."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import resource
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from gpu.host import extensions
+from service.cli.doctor.finding import Finding
+from service.core.version import package_version
+
+LIBRARIES = ("fastokens", "tokenizers", "ahocorasick-rs", "numpy")
+"""The packages that the CPU engine computes with."""
+MIN_FILES = 4096
+BUILD = (
+    "install g++ and Python's headers, then install warptok again (in a checkout: "
+    "`pip install -e .`)"
+)
+
+
+class Extension(NamedTuple):
+    """A C++ extension of the CPU engine, and what is slower without it."""
+
+    module: str
+    name: str
+    without: str
+
+
+EXTENSIONS = (
+    Extension(
+        "vocabularies.batch._string_join",
+        "C++ that joins strings",
+        "Python joins the texts of a batch, which takes longer",
+    ),
+    Extension(
+        "service.engines.cpu.bpe._joined_short_texts",
+        "C++ that joins short texts",
+        "the CPU engine encodes short texts one by one, which takes longer",
+    ),
+)
+
+
+def check_version() -> Iterator[Finding]:
+    """Report the versions of warptok and Python, the cores and the memory."""
+    yield Finding("warptok", "ok", package_version())
+    yield Finding("Python", "ok", f"{platform.python_implementation()} {platform.python_version()}")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0))
+    yield Finding("machine", "ok", f"{cores} cores, {gib(memory)} of memory")
+
+
+def check_extensions() -> Iterator[Finding]:
+    """Report which C++ extensions are built."""
+    for extension in EXTENSIONS:
+        try:
+            importlib.import_module(extension.module)
+        except ImportError:
+            detail = f"not built: {extension.without}"
+            yield Finding(extension.name, "warning", detail, BUILD)
+        else:
+            yield Finding(extension.name, "ok", "built")
+    if extensions.are_built:
+        yield Finding("C++ of the GPU engine", "ok", "built")
+    else:
+        detail = "not built, or from older sources: the GPU engine cannot be used"
+        yield Finding("C++ of the GPU engine", "warning", detail, BUILD)
+
+
+def check_libraries() -> Iterator[Finding]:
+    """Report the versions of the libraries of the CPU engine."""
+    versions = {name: _version_of(name) for name in LIBRARIES}
+    missing = [name for name, found in versions.items() if not found]
+    if missing:
+        detail = f"{', '.join(missing)} not installed"
+        yield Finding("CPU engine", "error", detail, "install warptok again")
+        return
+    detail = ", ".join(f"{name} {found}" for name, found in versions.items())
+    yield Finding("CPU engine", "ok", detail, facts={"versions": versions})
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def check_open_files() -> Iterator[Finding]:
+    """Report the limit of open files; every connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = "no limit" if soft == resource.RLIM_INFINITY else f"at most {soft}"
+    detail = f"{limit}, and each connection is one"
+    if soft == resource.RLIM_INFINITY or soft >= MIN_FILES:
+        yield Finding("open files", "ok", detail)
+        return
+    most = "" if hard == resource.RLIM_INFINITY else f", of at most {hard}"
+    advice = f"allow more{most}: `ulimit -n`, systemd's LimitNOFILE or docker's --ulimit nofile"
+    yield Finding("open files", "warning", detail, advice)
+
+
+def gib(num_bytes: int) -> str:
+    """Return a number of bytes in GiB."""
+    return f"{num_bytes / 2**30:.1f} GiB"
