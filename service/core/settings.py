@@ -97,6 +97,13 @@ class Settings(BaseSettings):
     )
     max_texts: int = Field(65_536, ge=1, description="Most texts or rows of ids in one request.")
     max_text_bytes: int = Field(64 * MIB, ge=1, description="Longest single text, in UTF-8 bytes.")
+    max_described_ids: int = Field(
+        131_072,
+        ge=1,
+        description="Most ids of an answer that describes each by its string or its bytes, on "
+        "other systems' routes (return_token_strs, with_pieces, TEI's /tokenize); too large lets "
+        "one request hold up the others while it is written.",
+    )
     max_padded_ids: int = Field(
         16_777_216,
         ge=1,

@@ -30,7 +30,6 @@ from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe
 
 NO_LIMIT = 2**31 - 1  # The length in ids of a model without a limit.
-MAX_DESCRIBED = 131_072  # Ids that are written as objects; more would block the loop too long.
 Model = TypeVar("Model", bound="DialectBody")
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
@@ -197,20 +196,18 @@ async def decode_rows(
     ]
 
 
-def check_described(num_ids: int, where: str) -> None:
-    """Raise TooLarge if there are more ids than MAX_DESCRIBED."""
-    if num_ids > MAX_DESCRIBED:
-        message = f"{num_ids} ids would be described one by one; at most {MAX_DESCRIBED} are"
-        raise TooLarge(message, where)
+def check_described(service: Service, rows: list[list[int]], where: str) -> None:
+    """Raise TooLarge if an answer would describe more ids than `max_described_ids`."""
+    num_ids, limit = sum(map(len, rows)), service.settings.max_described_ids
+    if num_ids > limit:
+        raise TooLarge(f"{num_ids} ids to describe one by one; max_described_ids is {limit}", where)
 
 
 def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:
     """Return the strings of tokens as tokenizer.json has them: byte-level ones in their alphabet.
 
-    Raises:
-        TooLarge: there are more than MAX_DESCRIBED ids.
+    The caller limits the ids by `check_described`.
     """
-    check_described(len(ids), "return_token_strs")
     vocabulary = entry.vocabulary
     is_byte_level = isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level
     strings = []

@@ -127,6 +127,8 @@ async def _prompt(request: DialectRequest) -> Response:
     encoded = await encode_texts(request, entry, texts, add_special_tokens=body.add_special_tokens)
     rows = encoded.rows
     counts = [len(row) for row in rows]
+    if body.return_token_strs:
+        check_described(request.service, rows, "/return_token_strs")
     strings = [token_strings(entry, row) for row in rows] if body.return_token_strs else None
     answer = {
         "count": counts[0] if is_one else counts,
@@ -145,6 +147,8 @@ async def _chat(request: DialectRequest) -> Response:
         request, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
     )
     ids = encoded.rows[0]
+    if body.return_token_strs:
+        check_described(request.service, encoded.rows, "/return_token_strs")
     answer = {
         "count": len(ids),
         "max_model_len": model_length(request, entry),
@@ -168,7 +172,7 @@ async def _llama_cpp(request: DialectRequest) -> Response:
     ids = encoded.rows[0]
     tokens: Any = ids
     if body.with_pieces:
-        check_described(len(ids), "/with_pieces")
+        check_described(request.service, encoded.rows, "/with_pieces")
         tokens = [{"id": token_id, "piece": _piece(entry, token_id)} for token_id in ids]
     return make_json_response({"tokens": tokens}, encoded.headers)
 
@@ -196,7 +200,7 @@ async def _tei(request: DialectRequest) -> Response:
         spans=True,
         where="/inputs",
     )
-    check_described(sum(map(len, encoded.rows)), "/inputs")
+    check_described(request.service, encoded.rows, "/inputs")
     result = encoded.result
     assert result.output.spans is not None
     begins = result.output.offsets[result.begin : result.end + 1].tolist()

@@ -224,6 +224,26 @@ def test_what_is_no_whole_number_is_refused_at_its_place(wrong):
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"prompt": "Hello, world!", "return_token_strs": True}, "/return_token_strs"),
+        ({"prompt": ["Hello,", " world!"], "return_token_strs": True}, "/return_token_strs"),
+        ({"content": "Hello, world!", "with_pieces": True}, "/with_pieces"),
+        ({"inputs": ["Hello,", " world!"]}, "/inputs"),
+    ],
+)
+def test_ids_are_described_up_to_a_setting(body, where):
+    async def scenario():
+        for limit, status in ((4, 200), (3, 413)):
+            async with serving(ENGINE, max_described_ids=limit) as (client, _):
+                answer = await post(client, "/tokenize", **body)
+                assert answer.status_code == status
+        assert f"{where}: 4 ids to describe one by one; max_described_ids is 3" in answer.text
+
+    run(scenario)
+
+
 def test_a_query_string_of_other_systems_clients_means_nothing():
     """Azure's clients send ?api-version= with every request."""
 
