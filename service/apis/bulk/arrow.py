@@ -14,7 +14,7 @@ class BulkArrow(ArrowStream):
 
     @override
     def source(self, body: BodyReader) -> TextReader:
-        return TextReader(body.read)
+        return TextReader(body.read, self.service.settings.max_text_bytes)
 
     @override
     def messages(self) -> IdMessages:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.core.errors import BadBody, InvalidRequest, UnsupportedFormat
+from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat
 from vocabularies.batch.batch import Batch
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
@@ -37,14 +37,37 @@ class TextBatch(NamedTuple):
     metadata: Any
 
 
+def check_sizes(texts: Batch, max_bytes: int, where: str, first: int = 0) -> None:
+    """Check the bytes of each text.
+
+    Args:
+        texts: the texts.
+        max_bytes: the most bytes of one, `max_text_bytes`.
+        where: what one is, for the refusal.
+        first: the number of the first one.
+
+    Raises:
+        TooLarge: a text has more than `max_bytes`.
+    """
+    if len(texts.data) <= max_bytes:
+        return
+    sizes = np.diff(texts.offsets)
+    row = int(np.argmax(sizes > max_bytes))
+    if sizes[row] > max_bytes:
+        message = f"the text has {sizes[row]} bytes; max_text_bytes is {max_bytes}"
+        raise TooLarge(message, f"{where} {first + row}")
+
+
 class TextReader:
     """Reads the column `text` of a stream, record batch by record batch.
 
     Args:
         read: reads exactly a number of bytes, fewer at the end; may block and may raise.
+        max_bytes: the most bytes of a text; None: any number.
     """
 
-    def __init__(self, read: Callable[[int], Any]) -> None:
+    def __init__(self, read: Callable[[int], Any], max_bytes: int | None = None) -> None:
+        self._max_bytes = max_bytes
         self._file = _File(read)
         self._messages = pa.ipc.MessageReader.open_stream(pa.PythonFile(self._file, "r"))
         self._schema: pa.Schema | None = None
@@ -57,6 +80,7 @@ class TextReader:
             BadBody: the bytes are not an Arrow stream.
             UnsupportedFormat: the batch is compressed or dictionary-encoded.
             InvalidRequest: there is no column `text`, or it has another type.
+            TooLarge: a text has more than `max_bytes`.
         """
         where = f"record batch {self._number}"
         try:
@@ -75,7 +99,10 @@ class TextReader:
             column.validate(full=True)
         except (pa.ArrowException, struct.error, OSError, UnicodeDecodeError) as error:
             raise BadBody(f"the body is no Arrow stream: {error}", where) from error
-        return _texts(column)
+        batch = _texts(column)
+        if self._max_bytes is not None:
+            check_sizes(batch.texts, self._max_bytes, f"{where}, text")
+        return batch
 
     def _next_message(self) -> pa.Message | None:
         try:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 from typing_extensions import override
 
-from service.apis.bulk.arrow_reader import TextBatch
+from service.apis.bulk.arrow_reader import TextBatch, check_sizes
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
 from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
 from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, RecordNames, make_too_long
@@ -111,7 +111,10 @@ class _Records:
             raise BadBody(_describe_unknown(first + bytes(self._body.read(9))), "line 1")
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
+            number = 1
             for batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
+                check_sizes(batch.texts, self._max_bytes, "record", number)
+                number += len(batch.names)
                 yield TextBatch(batch.texts, RecordNames(batch.names))
             return
         pieces = fasta_pieces(self._body.read, first)

@@ -44,8 +44,11 @@ CHARSETS = {"utf-8", "utf8", "us-ascii"}
 
 
 def _smaller_limit(settings: Settings) -> tuple[str, int]:
-    """Return the setting that limits a text which is the whole body: its name and its bytes."""
-    names = ("max_body_bytes", "max_text_bytes")
+    """Return the setting that limits a text which is the whole body: its name and its bytes.
+
+    Of equal limits it is that of a text.
+    """
+    names = ("max_text_bytes", "max_body_bytes")
     name = min(names, key=lambda each: getattr(settings, each))
     return name, getattr(settings, name)
 

@@ -178,6 +178,19 @@ def test_a_messages_claimed_size_is_limited_before_memory_is_allocated():
     run(scenario)
 
 
+def test_a_text_has_the_limit_of_a_text():
+    async def scenario():
+        async with serving(ENGINE, max_text_bytes=8) as (client, _):
+            answer = await post(client, stream([["Hello"] * 9 + ["x" * 8, "x" * 9]]))
+            document = answer.json()
+            assert (answer.status_code, document["where"]) == (413, "record batch 0, text 10")
+            assert document["detail"] == "the text has 9 bytes; max_text_bytes is 8"
+            answer = await post(client, stream([["Hello"] * 9 + ["x" * 8]]))
+            assert answer.status_code == 200
+
+    run(scenario)
+
+
 def test_more_streams_than_allowed_are_refused():
     async def scenario():
         async with serving(ENGINE, max_streams=1) as (client, service):

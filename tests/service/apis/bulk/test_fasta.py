@@ -179,6 +179,17 @@ def test_a_record_that_is_too_long_is_named_behind_the_first_answer():
     run(scenario)
 
 
+def test_a_record_of_fastq_has_the_limit_of_a_text():
+    async def scenario():
+        async with serving(ENGINE, max_text_bytes=300) as (client, _):
+            reads = "@a\nACGT\n+\nIIII\n", f"@b\n{'A' * 301}\n+\n{'I' * 301}\n"
+            document = (await post(client, "".join(reads))).json()
+            assert (document["status"], document["where"]) == (413, "record 2")
+            assert document["detail"] == "the text has 301 bytes; max_text_bytes is 300"
+
+    run(scenario)
+
+
 def test_an_empty_file_has_no_records():
     async def scenario():
         async with serving(ENGINE) as (client, _):

@@ -138,10 +138,17 @@ def test_what_a_body_decompresses_to_is_limited(encoding, vocabulary):
     run(scenario)
 
 
-@pytest.mark.parametrize("setting", ["max_body_bytes", "max_text_bytes"])
-def test_a_refusal_names_the_setting_that_bounds(setting):
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        ({"max_body_bytes": 2000}, "max_body_bytes"),
+        ({"max_text_bytes": 2000}, "max_text_bytes"),
+        ({"max_body_bytes": 2000, "max_text_bytes": 2000}, "max_text_bytes"),
+    ],
+)
+def test_a_refusal_names_the_setting_that_bounds(limits, setting):
     async def scenario():
-        async with serving(ENGINE, **{setting: 2000}) as (client, _):
+        async with serving(ENGINE, **limits) as (client, _):
             answer = await post(client, b"A" * 2001, OCTETS, vocabulary="hyenadna")
             assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
             assert setting in answer.json()["detail"]
