@@ -170,8 +170,10 @@ def _check_port(settings: Settings, port: Port, other: str) -> Finding:
         for each in bind_sockets(settings.model_copy(update={"port": port.number})):
             each.close()
     except ValueError as error:
-        problem = str(error).partition(": ")[2]
-        advice = f"end the program that has it, or set {PREFIX}{port.setting} or {PREFIX}HOST"
+        setting, _, problem = str(error).partition(": ")
+        advice = f"end the program that has it, or set {PREFIX}{port.setting}"
+        if setting == f"{PREFIX}HOST":
+            advice = f"correct {setting}"
         return Finding(port.what, "error", problem, advice)
     number = f"port {port.number} is free" if port.number else "takes a free port"
     return Finding(port.what, "ok", f"{settings.host}: {number}")

@@ -305,8 +305,10 @@ def test_a_port_in_use_stops_the_start() -> None:
     assert [finding.state for finding in findings] == ["ok", "error", "ok"]
     assert findings[1].line() == (
         f"error    gRPC port: 127.0.0.1:{port}: Address already in use -> end the program that "
-        "has it, or set WARPTOK_GRPC_PORT or WARPTOK_HOST"
+        "has it, or set WARPTOK_GRPC_PORT"
     )
+    finding = next(configuration.check_ports(Settings(host="192.0.2.1")))
+    assert (finding.state, finding.advice) == ("error", "correct WARPTOK_HOST")
     http, grpc = configuration.check_ports(Settings(port=port, grpc_port=port))
     assert (http.state, grpc.state) == ("ok", "error")
     assert grpc.detail == f"{port} is the HTTP port, too"
