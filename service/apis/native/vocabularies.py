@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import zipfile
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 
 from service.core.call import get_call
@@ -38,6 +39,26 @@ router = APIRouter(
     dependencies=[DECLARED_ONLY],
 )
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
+
+
+class UploadOptions(BaseModel):
+    """The options of an upload, from the query string and the form."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str
+    replace: bool
+    pretokenizer: str | None
+    special_tokens: str | None
+    id_offset: Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class UploadBody:
+    """The files of an upload by name, and the fields of its form, if it is one."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
 
 
 @router.get("")
@@ -97,15 +118,46 @@ async def put_vocabulary(
 ) -> VocabularyReport:
     """Upload a vocabulary: one file as the body, or several as multipart/form-data.
 
+    The options may be in the query string or in fields of the form.
+
     201: it is new; 200: the same vocabulary already had this name; 409: another vocabulary has the
     name (`replace=true` replaces it, and running requests finish with the old one).
     """
-    files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
-    specials = None if special_tokens is None else _special_tokens(special_tokens)
-    upload = Upload(files, format, pretokenizer, specials, id_offset)
-    entry, created = await service.get_host().vocabularies.put(name, upload, replace=replace)
+    body = await _read_body(request, name, service.settings.max_vocabulary_bytes)
+    values = {
+        "format": format,
+        "replace": replace,
+        "pretokenizer": pretokenizer,
+        "special_tokens": special_tokens,
+        "id_offset": id_offset,
+    }
+    options = _merge_options(request, values, body.fields)
+    specials = None if options.special_tokens is None else _special_tokens(options.special_tokens)
+    upload = Upload(body.files, options.format, options.pretokenizer, specials, options.id_offset)
+    manager = service.get_host().vocabularies
+    entry, created = await manager.put(name, upload, replace=options.replace)
     response.status_code = 201 if created else 200
     return report_put(service.registry, entry)
+
+
+def _merge_options(
+    request: Request, values: dict[str, Any], fields: dict[str, str]
+) -> UploadOptions:
+    """Merge the options of the query string with the fields of the form.
+
+    Raises:
+        InvalidRequest: a field is no option, or wrong, or in the query string as well.
+    """
+    for name in fields:
+        if name not in values:
+            message = f"is no option of this call, nor a file; there are {', '.join(values)}"
+            raise InvalidRequest(message, f"/{name}")
+        if name in request.query_params:
+            raise InvalidRequest("is there twice", f"/{name}")
+    try:
+        return UploadOptions.model_validate(values | fields)
+    except ValidationError as error:
+        raise invalid_body(error) from error
 
 
 def _special_tokens(text: str) -> dict[str, int]:
@@ -115,28 +167,34 @@ def _special_tokens(text: str) -> dict[str, int]:
         raise InvalidRequest("must be JSON: {token: id}", "special_tokens") from error
 
 
-async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, bytes]:
-    """Read the uploaded files, by name; the limit is for all of them together.
+async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
+    """Read the uploaded files and the fields beside them; the limit is for all together.
 
     Raises:
-        TooLarge: the files have more than `max_bytes`.
-        InvalidRequest: the upload holds no file, or its length is not known.
+        TooLarge: they have more than `max_bytes`.
+        InvalidRequest: the upload holds no file, or its length is not known, or a file or field
+            is repeated.
     """
     length = get_call(request.scope).content_length
     check_length(length, max_bytes, "max_vocabulary_bytes")
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")
-        return {name: body}
+        return UploadBody({name: body})
     if length == 0:
         raise InvalidRequest("a multipart upload needs its length", "Content-Length")
-    files: dict[str, bytes] = {}
+    upload = UploadBody()
     async with request.form(max_files=MAX_FILES, max_fields=MAX_FILES) as form:
-        for field, value in form.multi_items():
+        for part, value in form.multi_items():
+            key = value.filename or part if isinstance(value, UploadFile) else part
+            if key in upload.files or key in upload.fields:
+                raise InvalidRequest("is there twice", f"/{part}")
             if isinstance(value, UploadFile):
-                files[value.filename or field] = await value.read()
-    if not files:
+                upload.files[key] = await value.read()
+            else:
+                upload.fields[key] = value
+    if not upload.files:
         raise InvalidRequest("the upload holds no file")
-    return files
+    return upload
 
 
 @router.delete("/{name}", status_code=204)

@@ -129,6 +129,61 @@ def test_several_files_come_as_multipart_and_go_as_a_zip():
     run(scenario)
 
 
+def test_fields_of_a_form_are_options():
+    (ranks,) = formats.write_vocabulary(builtin.load("gpt2"), "tiktoken").values()
+    special = {"special_tokens": '{"<|endoftext|>": 50256}'}
+
+    async def scenario(client, _):
+        path, files = "/v1/vocabularies/mine", {"file": ("mine.tiktoken", ranks)}
+        for query, form in (
+            ({}, {"pretokenizer": "gpt2", **special}),
+            ({"pretokenizer": "gpt2"}, special),
+            ({"pretokenizer": "gpt2", **special}, {"format": "tiktoken", "id_offset": "0"}),
+        ):
+            answer = await client.put(path, params=query, data=form, files=files)
+            assert answer.status_code in (200, 201), answer.text
+            assert answer.json()["digest"] == builtin.load("gpt2").digest
+        other = {"pretokenizer": "cl100k", **special}
+        answer = await client.put(path, data=other, files=files)
+        assert answer.status_code == 409
+        answer = await client.put(path, data=other | {"replace": "true"}, files=files)
+        assert answer.status_code == 201
+        assert answer.json()["digest"] != builtin.load("gpt2").digest
+
+    run(scenario, CpuEngine())
+
+
+@pytest.mark.parametrize(
+    ("query", "form", "where"),
+    [
+        ({}, {"pretokeniser": "gpt2"}, "/pretokeniser"),
+        ({}, {"merges.txt": "a b"}, "/merges.txt"),
+        ({"format": "auto"}, {"format": "auto"}, "/format"),
+        ({}, {"format": ["auto", "auto"]}, "/format"),
+        ({}, {"replace": "perhaps"}, "/replace"),
+        ({}, {"id_offset": "-1"}, "/id_offset"),
+        ({}, {"special_tokens": "[1]"}, "special_tokens"),
+    ],
+)
+def test_a_field_that_is_no_option_is_refused(query, form, where):
+    async def scenario(client, service):
+        files = {"file": ("tokenizer.json", TOKENIZER_JSON)}
+        answer = await client.put("/v1/vocabularies/x", params=query, data=form, files=files)
+        assert (answer.status_code, answer.json()["where"]) == (422, where)
+        assert "x" not in service.registry.known
+
+    run(scenario)
+
+
+def test_two_files_of_one_name_are_refused():
+    async def scenario(client, _):
+        files = [("a", ("tokenizer.json", TOKENIZER_JSON)), ("b", ("tokenizer.json", OTHER_JSON))]
+        answer = await client.put("/v1/vocabularies/x", files=files)
+        assert (answer.status_code, answer.json()["where"]) == (422, "/b")
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     ("content", "status", "code"),
     [
