@@ -26,6 +26,9 @@ NOT_INSTALLED = f"CuPy is not installed: {EXTRAS}"
 NVRTC = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}
 """The packages of NVRTC by the major version of CUDA."""
 
+NEW_CAPABILITY, NEW_NVRTC = (10, 0), (12, 8)
+"""Cards from this compute capability on are known to NVRTC from this version on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -115,8 +118,9 @@ def check_device(cupy: Any, number: int) -> None:
     count = count_devices(cupy)
     if not 0 <= number < count:
         raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
-    check_capability(describe_card(cupy, number))
-    check_nvrtc(cupy)
+    card = describe_card(cupy, number)
+    check_capability(card)
+    check_nvrtc(cupy, card)
 
 
 def check_capability(card: Card) -> None:
@@ -132,14 +136,14 @@ def check_capability(card: Card) -> None:
         )
 
 
-def check_nvrtc(cupy: Any) -> None:
-    """Check that CUDA's run-time compiler is installed.
+def check_nvrtc(cupy: Any, card: Card) -> None:
+    """Check that CUDA's run-time compiler is installed and knows a card.
 
     Raises:
-        DeviceUnavailable: it is not.
+        DeviceUnavailable: it is not, or does not.
     """
     try:
-        cupy.cuda.nvrtc.getVersion()
+        nvrtc = tuple(cupy.cuda.nvrtc.getVersion())
     except (ImportError, OSError, RuntimeError) as error:
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000
         package = f" or the package {NVRTC[major]}" if major in NVRTC else ""
@@ -147,6 +151,11 @@ def check_nvrtc(cupy: Any) -> None:
             f"NVRTC, which compiles the kernels, is not found: install the toolkit of CUDA {major}"
             f"{package}"
         ) from error
+    if card.limits.capability >= NEW_CAPABILITY and nvrtc < NEW_NVRTC:
+        raise DeviceUnavailable(
+            f"NVRTC {_dotted(nvrtc)} does not know {card.name}: install that of CUDA "
+            f"{_dotted(NEW_NVRTC)} or newer"
+        )
 
 
 def describe_card(cupy: Any, number: int) -> Card:
@@ -167,5 +176,5 @@ def _name(cuda: int) -> str:
     return f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
-def _dotted(capability: tuple[int, int]) -> str:
-    return ".".join(map(str, capability))
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -24,7 +24,7 @@ def fake_cupy(
     driver: int = 13000,
     built: int = 12090,
     capability: str = "89",
-    nvrtc: Exception | None = None,
+    nvrtc: tuple[int, int] | Exception = (12, 9),
 ) -> Any:
     """What is asked of CuPy on a machine with an L4."""
     runtime = SimpleNamespace(
@@ -38,6 +38,8 @@ def fake_cupy(
     cuda = SimpleNamespace(
         runtime=runtime,
         Device=lambda number: SimpleNamespace(compute_capability=capability),
-        nvrtc=SimpleNamespace(getVersion=failing(nvrtc) if nvrtc else lambda: (12, 9)),
+        nvrtc=SimpleNamespace(
+            getVersion=failing(nvrtc) if isinstance(nvrtc, Exception) else lambda: nvrtc
+        ),
     )
     return SimpleNamespace(cuda=cuda, __version__="14.2.0")

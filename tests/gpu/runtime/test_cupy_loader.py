@@ -26,7 +26,8 @@ INCLUDE = re.compile(r"^#include .+$", re.MULTILINE)
 def test_a_device_that_has_all_that_is_needed_is_accepted() -> None:
     check_device(fake_cupy(), 0)
     check_device(fake_cupy(capability="75"), 0)
-    check_device(fake_cupy(capability="120"), 0)
+    check_device(fake_cupy(capability="90", nvrtc=(12, 0)), 0)
+    check_device(fake_cupy(capability="120", nvrtc=(12, 8)), 0)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,10 @@ def test_a_device_that_has_all_that_is_needed_is_accepted() -> None:
         (
             {"nvrtc": OSError("libnvrtc.so.13"), "built": 13000},
             r"the toolkit of CUDA 13 or the package nvidia-cuda-nvrtc$",
+        ),
+        (
+            {"nvrtc": (12, 6), "capability": "120"},
+            r"NVRTC 12\.6 does not know NVIDIA L4: install that of CUDA 12\.8 or newer$",
         ),
         (
             {"nvrtc": OSError("libnvrtc.so.14"), "built": 14000},
