@@ -16,7 +16,7 @@ COPY gpu gpu
 COPY service service
 # Where the extensions do not compile the package is made without them, and is slower: not here.
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
-    && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" = 4
+    && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" = 5
 
 FROM ${PYTHON_IMAGE} AS cpu
 COPY --from=build /wheels /wheels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from bisect import bisect_right
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,11 @@ from numpy.typing import NDArray
 
 from service.registry.entries import LoadedVocabulary
 from vocabularies.model.vocabulary import Vocabulary
+
+try:
+    from service.operations.rendering import _json_rows as native
+except ImportError:
+    native = None  # type: ignore[assignment]
 
 PIECE_TOKENS = 4_096  # The tokens of a piece: some milliseconds of Python.
 PIECE_BYTES = 3 << 18  # The bytes of text of a piece: some milliseconds if much is not ASCII.
@@ -113,7 +118,9 @@ def _strings(
     yield b"]"
 
 
-def _groups(offsets: list[int], rows: range, size: int) -> Iterator[tuple[int, int]]:
+def _groups(
+    offsets: Sequence[int] | NDArray[np.int64], rows: range, size: int
+) -> Iterator[tuple[int, int]]:
     """Group neighbouring rows, at least one: up to `size` of them, with about `size` elements."""
     begin = end = rows.start
     while True:
@@ -143,15 +150,31 @@ def _pieces(array: NDArray[Any], num_rows: int) -> Iterator[bytes]:
     yield b"]"
 
 
-def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Write rows of ids as a list of lists, a piece for about PIECE_IDS ids or as many rows.
+def rows_json(ids: NDArray[Any], offsets: NDArray[np.int64], by: Any = native) -> bytes:
+    """Write rows of ids as a JSON list of lists.
+
+    Args:
+        ids: uint8, uint16, int32 or int64[T], contiguous, the rows one after another.
+        offsets: int64[B + 1], where each row begins.
+        by: the C++ extension; None: orjson writes the rows.
+
+    Raises:
+        ValueError: the extension got other arrays, or offsets that descend or pass the ids.
 
     Example: ids 7 8 9 10 and offsets 0 2 2 4 give [[7,8],[],[9,10]].
     """
+    if by is not None:
+        json: bytes = by.write_rows(ids, offsets)
+        return json
+    # As arrays, which need no Python number for each id: a third of what lists take.
+    arrays = [ids[begin:end] for begin, end in pairwise(offsets.tolist())]
+    return orjson.dumps(arrays, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def ragged_json(ids: NDArray[Any], offsets: NDArray[np.int64], rows: range) -> Iterator[bytes]:
+    """Write rows of ids as `rows_json` does, a piece for about PIECE_IDS ids or as many rows."""
     for begin, end in _groups(offsets, rows, PIECE_IDS):
-        # As arrays, which need no Python number for each id: a third of what lists take.
-        arrays = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
-        piece = orjson.dumps(arrays, option=orjson.OPT_SERIALIZE_NUMPY)
+        piece = rows_json(ids, offsets[begin : end + 1])
         is_first, is_last = begin == rows.start, end == rows.stop
         if is_first and is_last:
             yield piece

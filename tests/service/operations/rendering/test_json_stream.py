@@ -50,7 +50,7 @@ def test_a_matrix_in_pieces_is_the_whole_matrix(shape):
 @pytest.mark.parametrize("skipped", [0, 2])
 def test_ragged_rows_in_pieces_are_the_whole_list(lengths, skipped):
     lengths = [3] * skipped + lengths
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(int).tolist()
+    offsets = np.cumsum([0, *lengths], dtype=np.int64)
     ids = np.arange(offsets[-1], dtype=np.int32)
     rows = range(skipped, len(lengths))
     expected = [ids[offsets[row] : offsets[row + 1]].tolist() for row in rows]

@@ -1,0 +1,3 @@
+from typing import Any
+
+def write_rows(ids: Any, offsets: Any, /) -> bytes: ...
