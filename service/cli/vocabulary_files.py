@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from vocabularies import builtin
-from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
+from vocabularies.formats import FORMATS, describe_ignored, read_vocabulary, write_vocabulary
 from vocabularies.model.vocabulary import Vocabulary
 
 # The files that are read from a folder: the first of these groups that is complete.
@@ -34,6 +35,8 @@ def open_vocabulary(
 ) -> Vocabulary:
     """Read the built-in vocabulary called `source`, or the file or folder with that path.
 
+    What the files say of ids and is not followed is written to stderr.
+
     Raises:
         NoSuchVocabulary: there is none; the message suggests similar names.
         VocabularyError: the files are invalid, with every place, or contain what an argument also
@@ -50,7 +53,10 @@ def open_vocabulary(
     else:
         raise NoSuchVocabulary(_unknown(source))
     files = {file.name: file.read_bytes() for file in paths}
-    return read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
+    vocabulary = read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
+    for note in describe_ignored(files):
+        print(f"warptok: {source}: {note}", file=sys.stderr)
+    return vocabulary
 
 
 def _of_folder(folder: Path) -> list[Path]:

@@ -190,7 +190,10 @@ class EngineServer:
         """
         registry = self.service.registry
         return {
-            "known": [[k.name, k.source, k.licence, k.builtin] for k in registry.known.values()],
+            "known": [
+                [known.name, known.source, known.licence, known.builtin, known.notes]
+                for known in registry.known.values()
+            ],
             "failures": dict(registry.failures),
             "entries": {
                 name: [

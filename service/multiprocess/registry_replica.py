@@ -80,8 +80,8 @@ class RegistryReplica:
         """
         async with self._following:
             self.known = {
-                name: RegisteredVocabulary(name, source, licence, is_builtin)
-                for name, source, licence, is_builtin in listed["known"]
+                name: RegisteredVocabulary(name, source, licence, is_builtin, None, tuple(notes))
+                for name, source, licence, is_builtin, notes in listed["known"]
             }
             self.failures = listed["failures"]
             self._has_list = True

@@ -16,6 +16,7 @@ class RegisteredVocabulary:
     Attributes:
         read: reads the vocabulary; slow, so call it in a thread. None: another process of the
             service reads it.
+        notes: what its files say of ids and the service does not follow.
     """
 
     name: str
@@ -23,6 +24,7 @@ class RegisteredVocabulary:
     licence: str
     builtin: bool
     read: Callable[[], Vocabulary] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

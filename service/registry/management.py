@@ -105,7 +105,8 @@ class VocabularyManager:
             config.refuse_other_ids(vocabulary)
             if "merges.txt" in files:
                 config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
-        return await self.register(name, vocabulary, replace, config)
+        notes = await asyncio.to_thread(formats.describe_ignored, files, upload.format)
+        return await self.register(name, vocabulary, replace, config, notes)
 
     async def register(
         self,
@@ -113,6 +114,7 @@ class VocabularyManager:
         vocabulary: Vocabulary,
         replace: bool,
         config: TokenizerConfig | None = None,
+        notes: tuple[str, ...] = (),
     ) -> tuple[LoadedVocabulary, bool]:
         """Give a vocabulary a name; return it, and whether the name's meaning changed.
 
@@ -122,7 +124,7 @@ class VocabularyManager:
         """
         before = self.registry.entries.get(name)
         put = self.registry.put
-        entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config)
+        entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config, notes)
         if before is not None and created:
             self._forget_later(before.vocabulary.digest)
         if created:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 import threading
+from dataclasses import replace as replace_fields
 from functools import partial
 
 from service.core.errors import (
@@ -27,7 +28,7 @@ from service.engines.eviction import choose_evicted
 from service.engines.fault_isolation import reraise_unless_failure
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
-from service.registry.vocabulary_store import make_reader, open_store
+from service.registry.vocabulary_store import make_reader, open_store, read_notes, write_notes
 from service.registry.vocabulary_view import find_known
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
@@ -67,7 +68,9 @@ class Registry:
             if not NAME.fullmatch(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is invalid or taken", path.name)
                 continue
-            self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, make_reader(path))
+            notes = read_notes(self.store, name)
+            read = make_reader(path)
+            self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
 
     def names_to_preload(self) -> list[str]:
         """List the vocabularies that are loaded before the service is ready.
@@ -159,8 +162,9 @@ class Registry:
         vocabulary: Vocabulary,
         replace: bool,
         config: TokenizerConfig | None = None,
+        notes: tuple[str, ...] = (),
     ) -> tuple[LoadedVocabulary, bool]:
-        """Register a vocabulary and its configuration; slow, so call it in a thread.
+        """Register a vocabulary, its configuration and notes; slow, so call it in a thread.
 
         Returns:
             The entry, and whether anything changed (False: the name had this vocabulary before).
@@ -171,32 +175,49 @@ class Registry:
         """
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
-            if config is not None and not self.find(name).builtin:
-                with disk_errors():
-                    self.configs.put(name, config)
+            if not self.find(name).builtin:
+                self._keep_rest(name, config, notes)
             return entry, False
         self.check_free(name, vocabulary, replace)
         path = self.store.path(name + SUFFIX)
         read = (lambda: vocabulary) if path is None else make_reader(path)
-        known = RegisteredVocabulary(name, "uploaded", "", False, read)
+        known = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self.check_free(name, vocabulary, replace)
-            self._keep(name, vocabulary, config)
+            self._keep(name, vocabulary, config, notes)
             entry = LoadedVocabulary(name, vocabulary, residency)
             self.known[name], self.entries[name] = known, entry
         self.evict(vocabulary.digest)
         return entry, True
 
-    def _keep(self, name: str, vocabulary: Vocabulary, config: TokenizerConfig | None) -> None:
-        """Write the vocabulary and its configuration to disk, both or neither."""
-        before = self.configs.get(name)
+    def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
+        """Keep a configuration, if any, and notes of a vocabulary that the name has already."""
+        with self._change, disk_errors():
+            if config is not None:
+                self.configs.put(name, config)
+            known = self.known.get(name)
+            if known is not None and known.notes != notes:
+                write_notes(self.store, name, notes)
+                self.known[name] = replace_fields(known, notes=notes)
+
+    def _keep(
+        self,
+        name: str,
+        vocabulary: Vocabulary,
+        config: TokenizerConfig | None,
+        notes: tuple[str, ...],
+    ) -> None:
+        """Write the vocabulary, its configuration and notes to disk, all or none."""
+        before, known = self.configs.get(name), self.known.get(name)
         with disk_errors():
             self.configs.put(name, config)
             try:
+                write_notes(self.store, name, notes)
                 self.store.write(name + SUFFIX, add_checksum(canonical.to_bytes(vocabulary)))
             except OSError:
                 self.configs.put(name, before)
+                write_notes(self.store, name, () if known is None else known.notes)
                 raise
 
     def evict(self, newest: str) -> None:
@@ -257,6 +278,7 @@ class Registry:
             with disk_errors():
                 self.store.remove(name + SUFFIX)
                 self.configs.put(name, None)
+                write_notes(self.store, name, ())
             for named in (self.known, self.entries, self.failures):
                 named.pop(name, None)
 

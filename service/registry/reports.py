@@ -41,6 +41,9 @@ class VocabularyReport(BaseModel):
     self_test: SelfTestReport | None = None
     fallback_reason: str = Field("", description="Why something slower answers; empty if not.")
     error: str = Field("", description="Why it cannot be loaded.")
+    notes: list[str] = Field(
+        default=[], description="What the uploaded file says of ids and is not followed."
+    )
 
 
 class VocabularyList(BaseModel):
@@ -99,6 +102,7 @@ def _describe_name(known: RegisteredVocabulary) -> VocabularyReport:
         builtin=known.builtin,
         source=known.source,
         licence=known.licence,
+        notes=list(known.notes),
     )
 
 

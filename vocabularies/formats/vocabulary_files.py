@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.canonical import CHECKSUM_PREFIX, read_canonical, strip_checksum
-from vocabularies.formats.huggingface.reader import read_tokenizer_json
+from vocabularies.formats.huggingface.reader import describe_unfollowed, read_tokenizer_json
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.parsing import parse_json, refuse_binary_files
 from vocabularies.formats.tiktoken.ranks import is_rank_file, read_tiktoken, write_tiktoken
@@ -76,7 +76,7 @@ def read_vocabulary(
     if not files:
         raise VocabularyError.at("files", "no file was given")
     refuse_binary_files(files)
-    named = {PurePosixPath(name.replace("\\", "/")).name: data for name, data in files.items()}
+    named = _base_names(files)
     if len(named) < len(files):
         raise VocabularyError.at("files", "two files have the same name")
     kind = _detect(named) if format == "auto" else format
@@ -90,6 +90,22 @@ def read_vocabulary(
     }
     _check_arguments(kind, arguments)
     return _read(kind, named, pretokenizer, special_tokens, id_offset or None)
+
+
+def describe_ignored(files: Mapping[str, bytes], format: str = "auto") -> tuple[str, ...]:
+    """Describe what the files of a vocabulary say of ids and `read_vocabulary` does not follow.
+
+    Args:
+        files: files that `read_vocabulary` reads.
+        format: as for `read_vocabulary`.
+    """
+    named = _base_names(files)
+    kind = _detect(named) if format == "auto" else format
+    return describe_unfollowed(*named.values()) if kind == "tokenizer.json" else ()
+
+
+def _base_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {PurePosixPath(name.replace("\\", "/")).name: data for name, data in files.items()}
 
 
 def _check_arguments(kind: str, arguments: Mapping[str, object]) -> None:

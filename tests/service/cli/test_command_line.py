@@ -300,6 +300,20 @@ def test_a_converted_vocabulary_gives_the_same_ids(capfdbinary: Capture, tmp_pat
     assert output(capfdbinary, "encode", "-v", str(ranks), *options, *text) == expected
 
 
+def test_truncation_of_a_file_is_told_and_not_followed(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    output(capfdbinary, "convert", "gpt2", str(path))
+    truncation = {"max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncation": truncation}))
+    assert main(["encode", "-v", str(path), "--text", "Hello, world!"]) == 0
+    captured = capfdbinary.readouterr()
+    assert captured.out == b"15496 11 995 0\n"
+    assert captured.err.decode().startswith(f"warptok: {path}: truncation of the file is not")
+    assert captured.err.count(b"\n") == 1
+
+
 def test_convert_never_overwrites_a_file_without_force(
     capfdbinary: Capture, tmp_path: Path
 ) -> None:

@@ -177,6 +177,12 @@ def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(se
         assert {response.status_code for response in found} == {200}
         (ids[name],) = {tuple(response.json()["ids"]) for response in found}
     assert ids["dnabert1_4mer"] != ids["dnabert1_3mer"]
+    document = json.loads(download(server, "dnabert2", "tokenizer.json"))
+    document["truncation"] = {"max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    content = json.dumps(document)
+    notes = httpx.put(url + "?replace=true", content=content, timeout=WAIT_S).json()["notes"]
+    assert len(notes) == 1
+    assert all(httpx.get(url, timeout=WAIT_S).json()["notes"] == notes for _ in range(12))
     assert httpx.delete(url, timeout=WAIT_S).status_code == 204
     gone = {post(server, "/v1/encode", body).status_code for _ in range(12)}
     assert gone == {404}

@@ -2,7 +2,8 @@
 
 A BPE file that `Bpe` represents exactly becomes that model; any other correct file becomes an
 Upstream model, which only the library computes, with the reason. The blocks truncation and padding
-are ignored: the request has its own. `huggingface.writer` writes such files.
+are not followed, because requests have their own; `describe_unfollowed` tells of them.
+`huggingface.writer` writes such files.
 """
 
 from __future__ import annotations
@@ -38,7 +39,28 @@ _TYPES: dict[str, tuple[type, ...]] = dict.fromkeys(_TEXTS, (NoneType, str)) | {
     "dropout": (NoneType, int, float)
 }
 _TYPES |= dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), (NoneType, bool))
+_UNFOLLOWED = {
+    "truncation": "requests have max_length and truncation_side",
+    "padding": "requests have padding, padding_side and pad_id",
+}
+_MAX_SHOWN = 200  # Characters of a block that are repeated.
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+
+
+def describe_unfollowed(data: bytes) -> tuple[str, ...]:
+    """Describe the blocks of a tokenizer.json that change a library's ids, but not those here.
+
+    Args:
+        data: a file that `read_tokenizer_json` reads.
+    """
+    document = parse_json(data)
+    notes = []
+    for name, instead in _UNFOLLOWED.items():
+        if isinstance(document, dict) and (block := document.get(name)):
+            shown = json.dumps(block, ensure_ascii=False)
+            shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
+            notes.append(f"{name} of the file is not followed, {instead}: {shown}")
+    return tuple(notes)
 
 
 def read_tokenizer_json(data: bytes) -> Vocabulary:

@@ -175,6 +175,45 @@ def test_a_field_that_is_no_option_is_refused(query, form, where):
     run(scenario)
 
 
+def test_what_a_file_says_of_truncation_and_padding_is_told(tmp_path):
+    document = json.loads(TOKENIZER_JSON)
+    document["truncation"] = {"max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    document["padding"] = {"strategy": {"Fixed": 8}, "pad_token": "x" * 300}
+    content = json.dumps(document).encode()
+    path = "/v1/vocabularies/cut"
+
+    def check(notes):
+        truncation, padding = notes
+        assert truncation == (
+            "truncation of the file is not followed, requests have max_length and truncation_side: "
+            '{"max_length": 2, "strategy": "LongestFirst", "stride": 0}'
+        )
+        assert padding.startswith("padding of the file is not followed, requests have padding, ")
+        assert padding.endswith("xxx...")
+
+    async def put(client, _):
+        answer = await client.put(path, content=TOKENIZER_JSON)
+        assert answer.json()["notes"] == []
+        answer = await client.put(path, content=content)
+        assert answer.status_code == 200  # The ids are the same.
+        check(answer.json()["notes"])
+        await client.put("/v1/vocabularies/deleted", content=content)
+        await client.delete("/v1/vocabularies/deleted")
+        text = {"vocabulary": "cut", "text": "AAAA"}
+        assert (await client.post("/v1/encode", json=text)).json()["num_tokens"] == 4
+
+    async def look(client, _):
+        check((await client.get(path)).json()["notes"])
+        listed = (await client.get("/v1/vocabularies")).json()["vocabularies"]
+        assert [each["name"] for each in listed if each["notes"]] == ["cut"]
+        await client.put(path, content=TOKENIZER_JSON)
+        assert (await client.get(path)).json()["notes"] == []
+
+    run(put, CpuEngine(), store_dir=tmp_path)
+    run(look, CpuEngine(), store_dir=tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["cut.vocabulary"]
+
+
 def test_two_files_of_one_name_are_refused():
     async def scenario(client, _):
         files = [("a", ("tokenizer.json", TOKENIZER_JSON)), ("b", ("tokenizer.json", OTHER_JSON))]
