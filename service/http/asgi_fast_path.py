@@ -35,7 +35,7 @@ from service.operations.windows import WINDOWS
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-INLINE_CALLS: dict[str, Operation] = {
+DIRECT_CALLS: dict[str, Operation] = {
     "/v1/encode": ENCODE,
     "/v1/encode/batch": ENCODE_BATCH,
     "/v1/count": COUNT,
@@ -43,7 +43,7 @@ INLINE_CALLS: dict[str, Operation] = {
     "/v1/decode/batch": DECODE_BATCH,
 }
 """Calls that a connection answers itself, as their answers to small bodies are small."""
-FAST_PATH_CALLS = INLINE_CALLS | {"/v1/windows": WINDOWS}
+FAST_PATH_CALLS = DIRECT_CALLS | {"/v1/windows": WINDOWS}
 JSON_TYPE = (b"content-type", b"application/json")
 WHOLE_BYTES = 65_536  # An answer of up to this size is sent whole, with its length.
 

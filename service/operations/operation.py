@@ -1,6 +1,6 @@
 """The steps that all native calls share: parse the body, find the vocabulary, make the work item.
 
-The connection's inline calls and the ASGI fast path run the same operations, so that their answers
+The connection's direct calls and the ASGI fast path run the same operations, so that their answers
 are the same bytes.
 """
 

@@ -1,15 +1,9 @@
 """Computes small batches on the CPU engine, and large ones on the GPU.
 
-    batch ──► below the crossover ──────────────────────────────────► CPU engine
-          └─► above it ──► is the vocabulary on the GPU? ── no ─────► CPU engine; start its upload
-                             │ yes
-                             ├─ out of memory ──► halves, down to a row, which the CPU engine gets
-                             ├─ any other failure ──► CPU engine; after three the GPU rests
-                             └─ the ids
-
-Each large batch that the CPU engine computes is counted by its reason, which is logged once a
-minute. After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker.
-Knows no HTTP, and of CUDA only its errors.
+`_choose_gpu` decides it for each batch; docs/internals/service.md, "Two engines", draws how. Each
+large batch that the CPU engine computes is counted by its reason, which is logged once a minute.
+After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker. Knows
+no HTTP, and of CUDA only its errors.
 """
 
 from __future__ import annotations

@@ -4,17 +4,17 @@ uvicorn's protocol makes a task, an event and a cycle for each request, and writ
 body of an answer separately. A plain small POST to a path of the fast path needs none of these:
 
     headers complete ─ plain, small, of the fast path? ─no──► uvicorn ─► asgi_fast_path ─► FastAPI
-                         │yes: the connection's cycle is an InlineCall
+                         │yes: the connection's cycle is a DirectCall
     message complete ─ parse, plan ─ anything unusual? ─► uvicorn, with the body that was read
                          │
                        batcher.submit ─► result ─► one write
 
-A head that a connection has sent before is recognized by its bytes (inline_call.py), and the
+A head that a connection has sent before is recognized by its bytes (direct_call.py), and the
 request is not parsed.
 
 A request that is refused before the queue is passed to uvicorn, and refused again there, so that
-only one place writes refusals. Keep-alive, pipelining and shutdown are uvicorn's, which uses an
-InlineCall like its own cycles. A test compares the answers of all paths byte by byte.
+only one place writes refusals. Keep-alive, pipelining and shutdown are uvicorn's, which uses a
+DirectCall like its own cycles. A test compares the answers of all paths byte by byte.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.core.call import SCOPE_KEY, read_call, read_timeout
 from service.core.context_vars import CLIENT
 from service.core.errors import ServiceError, make_body_timeout
-from service.http.asgi_fast_path import INLINE_CALLS
+from service.http.asgi_fast_path import DIRECT_CALLS
 from service.http.body_takeover import PROTOCOL
-from service.http.connection.inline_call import AnswerHead, HeadCache, InlineCall, ResponseWriter
+from service.http.connection.direct_call import AnswerHead, DirectCall, HeadCache, ResponseWriter
 from service.http.connection.upgrade_filter import UpgradeFilter
 from service.operations.context import Service
 from service.operations.operation import check_digest, parse
 from service.security.scopes import find_key, find_path_scope
 
-MAX_INLINE_BYTES = 65_536  # The answers to longer bodies are streamed, by asgi_fast_path.
+MAX_DIRECT_BYTES = 65_536  # The answers to longer bodies are streamed, by asgi_fast_path.
 MAX_HEAD_BYTES = 1 << 20  # Four times what is received at once, which may be more than a head.
-INLINE_URLS = {path.encode(): (path, call) for path, call in INLINE_CALLS.items()}
+DIRECT_URLS = {path.encode(): (path, call) for path, call in DIRECT_CALLS.items()}
 JSON = b"application/json"
 UNREAD_S = 0.1  # The seconds after which a timer looks again if unread data have come.
 
@@ -102,7 +102,7 @@ class IdleTimer:
 class FastPathProtocol(HttpToolsProtocol):
     """uvicorn's protocol, extended: it answers small calls of the fast path itself.
 
-    It also limits the time in which a client sends nothing of a head or of an inline call's body;
+    It also limits the time in which a client sends nothing of a head or of a direct call's body;
     asgi_fast_path.py does so for the bodies that routes read.
 
     Args:
@@ -144,7 +144,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self.server_state,
             self.service.observer,
             self.answer_head,
-            self._on_inline_complete,
+            self._on_direct_complete,
         )
 
     @override
@@ -173,7 +173,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._feed(data)
             data = self.upgrades.pop_rewritten()
         cycle: Any = self.cycle
-        if cycle is not last_cycle and type(cycle) is InlineCall and self.between_messages:
+        if cycle is not last_cycle and type(cycle) is DirectCall and self.between_messages:
             self.heads.remember(received, cycle, self.service.guard.generation)
 
     def try_repeated_request(self, data: bytes) -> bool:
@@ -182,12 +182,12 @@ class FastPathProtocol(HttpToolsProtocol):
         if not is_free or self.flow.write_paused:
             return False
         body = self.heads.find_body(data, self.service.guard.generation)
-        if not body or len(body) > MAX_INLINE_BYTES:
+        if not body or len(body) > MAX_DIRECT_BYTES:
             return False
-        inline = self.heads.make_call(len(body))
+        direct = self.heads.make_call(len(body))
         last_cycle = self.cycle
-        self.cycle = inline  # type: ignore[assignment]
-        if self._submit(inline, body):
+        self.cycle = direct  # type: ignore[assignment]
+        if self._submit(direct, body):
             return True
         self.cycle = last_cycle
         return False
@@ -216,17 +216,17 @@ class FastPathProtocol(HttpToolsProtocol):
         self.in_head = False
         if self.upgrades.is_offer(self.parser):
             return  # The request is parsed again without its offer.
-        inline = self._make_inline_call()
-        if inline is not None:
-            self.cycle = inline  # type: ignore[assignment]
+        direct = self._make_direct_call()
+        if direct is not None:
+            self.cycle = direct  # type: ignore[assignment]
             return
         self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]
         super().on_headers_complete()
         self.headers = _Trailers()
 
-    def _make_inline_call(self) -> InlineCall | None:
+    def _make_direct_call(self) -> DirectCall | None:
         """Make the call of a plain small POST to a fast path; None for every other request."""
-        found = INLINE_URLS.get(self.url)
+        found = DIRECT_URLS.get(self.url)
         if found is None or self.parser.get_method() != b"POST":
             return None
         is_free = self.cycle is None or self.cycle.response_complete
@@ -239,9 +239,9 @@ class FastPathProtocol(HttpToolsProtocol):
         if client is None:
             return None
         call = read_call(self.headers)
-        if call.encoding is None and 0 < call.content_length <= MAX_INLINE_BYTES:
+        if call.encoding is None and 0 < call.content_length <= MAX_DIRECT_BYTES:
             if call.media_type == JSON:
-                return InlineCall(path, operation, call, client, self.writer)
+                return DirectCall(path, operation, call, client, self.writer)
         self.scope[SCOPE_KEY] = call  # type: ignore[literal-required]
         return None
 
@@ -259,19 +259,19 @@ class FastPathProtocol(HttpToolsProtocol):
         if self.upgrades.is_offer(self.parser):
             return
         cycle: Any = self.cycle
-        if type(cycle) is not InlineCall:
+        if type(cycle) is not DirectCall:
             super().on_message_complete()
         elif not self._submit(cycle, bytes(cycle.body)):
             self._leave_to_uvicorn(cycle)
 
-    def _submit(self, inline: InlineCall, body: bytes) -> bool:
+    def _submit(self, direct: DirectCall, body: bytes) -> bool:
         """Submit the call's work item to the batcher; return False if uvicorn has to answer."""
-        service, call = self.service, inline.call
+        service, call = self.service, direct.call
         call.times.read = perf_counter()
         if call.content_length > service.settings.max_body_bytes:
             return False
         try:
-            request: Any = parse(inline.operation.request_model, body)
+            request: Any = parse(direct.operation.request_model, body)
             entry = service.registry.entries.get(request.vocabulary)
             if entry is None:
                 return False
@@ -279,32 +279,32 @@ class FastPathProtocol(HttpToolsProtocol):
                 check_digest(entry, request.if_digest)
             if call.timeout_ms is not None:
                 read_timeout(call)
-            CLIENT.set(inline.client)
-            work, inline.render = inline.operation.plan(service, call, entry, request)
+            CLIENT.set(direct.client)
+            work, direct.render = direct.operation.plan(service, call, entry, request)
         except ServiceError:
             return False
         service.metrics.count_received()
-        work.future = inline
+        work.future = direct
         try:
-            if inline.client:  # Only keys have rates.
-                service.guard.limits.admit(inline.client)
+            if direct.client:  # Only keys have rates.
+                service.guard.limits.admit(direct.client)
             service.batcher.submit(work)
         except ServiceError as error:
-            inline.set_exception(error)
+            direct.set_exception(error)
         return True
 
-    def _leave_to_uvicorn(self, inline: InlineCall) -> None:
+    def _leave_to_uvicorn(self, direct: DirectCall) -> None:
         """Pass a request to uvicorn, with the head and the body that were read."""
         self.cycle = None  # type: ignore[assignment]
-        self.scope[SCOPE_KEY] = inline.call  # type: ignore[literal-required]
+        self.scope[SCOPE_KEY] = direct.call  # type: ignore[literal-required]
         super().on_headers_complete()
-        self.cycle.body += inline.body
+        self.cycle.body += direct.body
         super().on_message_complete()
 
     def _awaits_more(self) -> bool:
-        """Return whether a head, or an inline call's body, has begun and not ended."""
+        """Return whether a head, or a direct call's body, has begun and not ended."""
         cycle: Any = self.cycle
-        return self.in_head or (type(cycle) is InlineCall and not self.between_messages)
+        return self.in_head or (type(cycle) is DirectCall and not self.between_messages)
 
     def _nothing_came(self) -> None:
         """End a request of which nothing more has come, unless there is a reason to wait on."""
@@ -346,10 +346,10 @@ class FastPathProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self.waiting_since = self.loop.time()
 
-    def _on_inline_complete(self) -> None:
+    def _on_direct_complete(self) -> None:
         """Wait for the next request; the keep-alive timer was not stopped during the call.
 
-        uvicorn stops its timer when data come, and starts another one after each answer. An inline
+        uvicorn stops its timer when data come, and starts another one after each answer. A direct
         call does neither; a timer that has run out starts again for the time that remains since
         the last answer.
         """

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from service.core.settings import Settings
 from service.http.asgi_fast_path import AsgiFastPath
-from service.http.connection.inline_call import InlineCall, RepeatedHead
-from service.http.connection.protocol import MAX_INLINE_BYTES, FastPathProtocol, make_protocol
+from service.http.connection.direct_call import DirectCall, RepeatedHead
+from service.http.connection.protocol import MAX_DIRECT_BYTES, FastPathProtocol, make_protocol
 from service.security.api_keys import add_key
 from service.server.app import create_app
 from tests.service.apis.native.test_tokens import BAD, GOOD, LIMITS, V
@@ -80,16 +80,16 @@ async def answer(reader: Reader) -> tuple[int, dict[bytes, bytes], bytes]:
 
 
 @pytest.fixture(autouse=True)
-def inline_calls(monkeypatch) -> list[str]:
+def direct_calls(monkeypatch) -> list[str]:
     """The paths of the calls that went the short way."""
     seen: list[str] = []
-    made = InlineCall.__init__
+    made = DirectCall.__init__
 
-    def note(call: InlineCall, path: str, *rest: Any) -> None:
+    def note(call: DirectCall, path: str, *rest: Any) -> None:
         seen.append(path)
         made(call, path, *rest)
 
-    monkeypatch.setattr(InlineCall, "__init__", note)
+    monkeypatch.setattr(DirectCall, "__init__", note)
     return seen
 
 
@@ -99,7 +99,7 @@ async def warm(reader: Reader, writer: Writer) -> None:
     assert (await answer(reader))[0] == 200
 
 
-def test_every_answer_and_refusal_is_the_one_of_the_long_way(inline_calls):
+def test_every_answer_and_refusal_is_the_one_of_the_long_way(direct_calls):
     async def scenario():
         async with listening(FakeEngine(), **LIMITS) as (app, port):
             transport = httpx.ASGITransport(app)
@@ -120,15 +120,15 @@ def test_every_answer_and_refusal_is_the_one_of_the_long_way(inline_calls):
             writer.close()
 
     run(scenario)
-    assert set(inline_calls) == {path for path, _ in GOOD}
+    assert set(direct_calls) == {path for path, _ in GOOD}
 
 
-def test_windows_go_the_long_way_for_a_small_body_may_have_a_large_answer(inline_calls):
+def test_windows_go_the_long_way_for_a_small_body_may_have_a_large_answer(direct_calls):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
-            inline_calls.clear()
+            direct_calls.clear()
             for _ in range(2):
                 body = json.dumps({"vocabulary": V, "sequence": "ACGT"}).encode()
                 writer.write(request(body, "/v1/windows"))
@@ -137,10 +137,10 @@ def test_windows_go_the_long_way_for_a_small_body_may_have_a_large_answer(inline
             writer.close()
 
     run(scenario)
-    assert not inline_calls
+    assert not direct_calls
 
 
-def test_pipelined_requests_are_answered_in_their_order(inline_calls):
+def test_pipelined_requests_are_answered_in_their_order(direct_calls):
     async def scenario():
         async with listening(FakeEngine(delay_s=0.002)) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
@@ -154,10 +154,10 @@ def test_pipelined_requests_are_answered_in_their_order(inline_calls):
             writer.close()
 
     run(scenario)
-    assert inline_calls
+    assert direct_calls
 
 
-def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(inline_calls):
+def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(direct_calls):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
@@ -170,11 +170,11 @@ def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(inline_calls):
             writer.close()
 
     run(scenario)
-    assert len(inline_calls) == 3
+    assert len(direct_calls) == 3
 
 
 @pytest.mark.parametrize(
-    ("fields", "version", "is_inline", "closes"),
+    ("fields", "version", "is_direct", "closes"),
     [
         ((), "1.1", True, False),
         (("Connection: close",), "1.1", False, True),
@@ -183,18 +183,18 @@ def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(inline_calls):
         (("Expect: 100-continue",), "1.1", False, False),
     ],
 )
-def test_only_plain_requests_go_the_short_way(inline_calls, fields, version, is_inline, closes):
+def test_only_plain_requests_go_the_short_way(direct_calls, fields, version, is_direct, closes):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
-            inline_calls.clear()
+            direct_calls.clear()
             writer.write(request(text_body("x"), "/v1/encode", *fields, version=version))
             if "Expect: 100-continue" in fields:
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
             status, _, _ = await answer(reader)
             assert status == (415 if "Content-Encoding: br" in fields else 200)
-            assert bool(inline_calls) == is_inline
+            assert bool(direct_calls) == is_direct
             writer.write(request(text_body("y")))
             if closes:
                 assert await reader.read() == b""
@@ -322,13 +322,13 @@ def test_a_known_head_is_known_with_another_length_and_no_other_way(fields, body
         assert head.find_body(written(other, len(other))[1:]) is None
 
 
-def test_a_long_body_and_a_query_go_the_long_way(inline_calls):
+def test_a_long_body_and_a_query_go_the_long_way(direct_calls):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
-            inline_calls.clear()
-            writer.write(request(text_body("x" * MAX_INLINE_BYTES)))
+            direct_calls.clear()
+            writer.write(request(text_body("x" * MAX_DIRECT_BYTES)))
             head = await reader.readuntil(b"\r\n\r\n")
             assert b"transfer-encoding: chunked" in head.lower()
             await reader.readuntil(b"\r\n0\r\n\r\n")
@@ -338,10 +338,10 @@ def test_a_long_body_and_a_query_go_the_long_way(inline_calls):
             writer.close()
 
     run(scenario)
-    assert not inline_calls
+    assert not direct_calls
 
 
-def test_a_client_that_leaves_is_counted_and_its_work_dropped(inline_calls):
+def test_a_client_that_leaves_is_counted_and_its_work_dropped(direct_calls):
     async def scenario():
         engine = FakeEngine()
         async with listening(engine, max_batch_bytes=1) as (app, port):
@@ -368,7 +368,7 @@ def test_a_client_that_leaves_is_counted_and_its_work_dropped(inline_calls):
     run(scenario)
 
 
-def test_stopping_answers_what_was_accepted_and_then_closes(inline_calls):
+def test_stopping_answers_what_was_accepted_and_then_closes(direct_calls):
     async def scenario():
         engine = FakeEngine()
         async with listening(engine) as (_, port):

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from service.http.connection.protocol import MAX_INLINE_BYTES
+from service.http.connection.protocol import MAX_DIRECT_BYTES
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import answer, listening, request, run, text_body
 from tests.support.fake_engine import FakeEngine
@@ -57,7 +57,7 @@ def test_the_body_is_not_lost_and_the_connection_lives_on(way, offer):
 
 
 def test_chunks_and_long_bodies_and_pipelined_requests_follow_the_head(caplog):
-    num_bytes = 2 * MAX_INLINE_BYTES
+    num_bytes = 2 * MAX_DIRECT_BYTES
     long = json.dumps({"vocabulary": V, "texts": ["a" * num_bytes]}).encode()
     chunk = text_body("chunk")
     get = b"GET /livez HTTP/1.1\r\nHost: x\r\n" + "\r\n".join((*OFFER, "", "")).encode()

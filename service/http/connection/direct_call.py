@@ -39,7 +39,7 @@ MAX_DIGITS = 5  # The most digits of a body's length.
 MAX_HEAD_BYTES = 4096
 
 
-class InlineCall:
+class DirectCall:
     """One call on a connection; uvicorn uses it as a request, and the batcher as a future.
 
     As uvicorn's request it has `body`, `more_body`, `keep_alive`, `disconnected` and
@@ -90,7 +90,7 @@ class InlineCall:
         self.render: Render | None = None
 
     @property
-    def message_event(self) -> InlineCall:
+    def message_event(self) -> DirectCall:
         """Return the event that uvicorn sets: this object, as a field would be a circle."""
         return self
 
@@ -170,12 +170,12 @@ class ResponseWriter:
         self._answer_head = answer_head
         self._on_complete = on_complete
 
-    def answer(self, request: InlineCall, body: bytes) -> None:
+    def answer(self, request: DirectCall, body: bytes) -> None:
         """Write an answer."""
         head = self._answer_head.get(self._server_state.default_headers)
         self._write(request, 200, head, body)
 
-    def refuse(self, request: InlineCall, error: Exception) -> None:
+    def refuse(self, request: DirectCall, error: Exception) -> None:
         """Write a refusal."""
         token = REQUEST_ID.set(request.call.request_id.decode())
         refusal = as_service_error(error)
@@ -186,7 +186,7 @@ class ResponseWriter:
         fields += [(name, value) for name, value in headers if name != b"content-length"]
         self._write(request, status, format_head(status, fields), body)
 
-    def _write(self, request: InlineCall, status: int, head: bytes, body: bytes) -> None:
+    def _write(self, request: DirectCall, status: int, head: bytes, body: bytes) -> None:
         """Write an answer; `head` still lacks the length and the fields of this request."""
         fields = b"".join(
             [b"%b: %b\r\n" % field for field in self.observer.answer_headers(request.call)]
@@ -241,7 +241,7 @@ class RepeatedHead:
 
 
 class HeadCache:
-    """The head of the last inline call on a connection that was parsed.
+    """The head of the last direct call on a connection that was parsed.
 
     Attributes:
         first: the call with this head; None: there is none yet.
@@ -250,11 +250,11 @@ class HeadCache:
     __slots__ = ("_head", "_keys", "first")
 
     def __init__(self) -> None:
-        self.first: InlineCall | None = None
+        self.first: DirectCall | None = None
         self._head: RepeatedHead | None = None
         self._keys = 0
 
-    def remember(self, data: bytes, call: InlineCall, keys: int) -> None:
+    def remember(self, data: bytes, call: DirectCall, keys: int) -> None:
         """Keep the head of a call, if the data are exactly its request.
 
         Args:
@@ -274,7 +274,7 @@ class HeadCache:
             return None
         return self._head.find_body(data)
 
-    def make_call(self, num_bytes: int) -> InlineCall:
+    def make_call(self, num_bytes: int) -> DirectCall:
         """Make the call of a request with the kept head and a body of `num_bytes`."""
         first = self.first
         assert first is not None
@@ -284,4 +284,4 @@ class HeadCache:
             content_length=num_bytes,
             timeout_ms=first.call.timeout_ms,
         )
-        return InlineCall(first.path, first.operation, call, first.client, first.writer)
+        return DirectCall(first.path, first.operation, call, first.client, first.writer)
