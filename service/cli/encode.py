@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,13 +21,16 @@ from service.cli.vocabulary_files import open_vocabulary
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.operations.rendering.offset_units import convert_spans
-from service.seqio.reader import Record, batches, read_records
+from service.seqio.reader import Reading, Record, batches, read_records
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_RECORDS = 4096
 PROGRESS_DELAY_S = 2.0
+# What a token of a sequence's vocabulary spells; text has digits, blanks and other signs.
+SEQUENCE_TOKEN = re.compile(rb"(?:##|\xe2\x96\x81)?[A-Za-z*-]*")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     engine = CpuEngine()
     write = _write_counts if counting else _write_ids
     num_refused = 0
-    for records in batches(_progress(arguments), BATCH_BYTES, BATCH_RECORDS):
+    reading: Reading = arguments.reading or ("auto" if is_for_sequences(vocabulary) else "text")
+    for records in batches(_progress(arguments, reading), BATCH_BYTES, BATCH_RECORDS):
         errors = write(engine, vocabulary, records, arguments)
         num_refused += len(errors)
         for row, error in sorted(errors.items()):
@@ -61,9 +66,21 @@ def _refusal(record: Record, error: RowError) -> str:
     return f"warptok: {record.name or 'the text'}: {error.message}{place} [{error.code}]"
 
 
-def _records(arguments: argparse.Namespace) -> Iterable[Record]:
+def is_for_sequences(vocabulary: Vocabulary) -> bool:
+    """Return whether a vocabulary is one of DNA or proteins, whose files are FASTA and FASTQ."""
+    if not isinstance(vocabulary.model, Bpe | Upstream):
+        return True
+    special = {token.id for token in vocabulary.special_tokens}
+    return all(
+        SEQUENCE_TOKEN.fullmatch(token)
+        for token_id, token in enumerate(vocabulary.tokens)
+        if token is not None and token_id not in special
+    )
+
+
+def _records(arguments: argparse.Namespace, reading: Reading) -> Iterable[Record]:
     if arguments.text is None:
-        return read_records(arguments.files, arguments.reading or "auto")
+        return read_records(arguments.files, reading)
     # This restores bytes of an argument that are not UTF-8.
     texts = [os.fsencode(text) for text in arguments.text]
     if len(texts) == 1:
@@ -71,10 +88,10 @@ def _records(arguments: argparse.Namespace) -> Iterable[Record]:
     return [Record(f"text {number}", text) for number, text in enumerate(texts, 1)]
 
 
-def _progress(arguments: argparse.Namespace) -> Iterator[Record]:
+def _progress(arguments: argparse.Namespace, reading: Reading) -> Iterator[Record]:
     """Give the records, with a progress bar on stderr if that is a terminal and it takes long."""
     with tqdm(unit="B", unit_scale=True, delay=PROGRESS_DELAY_S, disable=None) as bar:
-        for record in _records(arguments):
+        for record in _records(arguments, reading):
             yield record
             bar.update(len(record.data))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.cli.training_arguments import add_motifs, add_train
+from service.core.version import package_version
 from service.server.startup import USAGE_ERROR
 from vocabularies.errors import VocabularyError
 
@@ -23,7 +24,10 @@ MAX_INT64 = 2**63 - 1
 MAX_SAMPLES = 1_000_000
 MAX_DIGITS = 30  # No valid number here has so many.
 VOCABULARY = "a built-in vocabulary's name, or the path of a vocabulary file or folder"
-INPUTS = "files ('-' or none: stdin); FASTA, FASTQ and gzip are found from the first byte"
+INPUTS = (
+    "files ('-' or none: stdin), gzip or not; each is a text, but for FASTA and FASTQ with a "
+    "vocabulary of sequences, which are found from the first byte"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,6 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="warptok",
         description="Exact token ids of text and DNA: a service, and the same at the command line.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="answer requests over HTTP"))
     encode = commands.add_parser("encode", help="texts to ids", description=_encode_description())
@@ -212,6 +217,13 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         const="whole",
         dest="reading",
         help="each file is one text, whatever its first byte is",
+    )
+    reading.add_argument(
+        "--sequences",
+        action="store_const",
+        const="sequences",
+        dest="reading",
+        help="each record of FASTA or FASTQ is a text, and each line of another file",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object for each text")
     _add_options(parser.add_argument_group("what the ids are"))

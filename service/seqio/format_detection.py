@@ -20,6 +20,40 @@ LATE_HEADER = re.compile(
 )
 
 
+# A FASTA header before letters, or a FASTQ record, anywhere in a text.
+INNER_HEADER = re.compile(
+    rb"^(?:(>).*+\n\s*+[A-Za-z*-]++(?:\s|\Z)|(@).*+\n[A-Za-z]*+\r?\n\+)", re.MULTILINE
+)
+
+
+def check_text(begin: bytes) -> None:
+    """Check the first bytes of a file of text.
+
+    Raises:
+        ValueError: the file is an archive or UTF-16.
+    """
+    for magic, name in ARCHIVES.items():
+        if begin.startswith(magic):
+            raise ValueError(f"packed by {name}{' twice' if name == 'gzip' else ''}; unpack it")
+    if begin.startswith(UTF16_STARTS):
+        raise ValueError("in UTF-16; only UTF-8 is read")
+
+
+def check_no_header(data: bytes) -> None:
+    """Check that a file that begins with a sequence has no header behind it.
+
+    Raises:
+        ValueError: it has, as a FASTA file has whose first header was lost.
+    """
+    if found := INNER_HEADER.search(data):
+        sign = found[found.lastindex or 0]
+        line = data.count(b"\n", 0, found.start()) + 1
+        raise ValueError(
+            f"line {line} begins with {sign.decode()!r}, but {FORMATS[sign].upper()} does so with "
+            "its first byte; was the first header lost? As text with --whole or --lines"
+        )
+
+
 def detect_format(begin: bytes) -> str | None:
     """Detect the format of a file; None: text.
 
@@ -32,11 +66,7 @@ def detect_format(begin: bytes) -> str | None:
     """
     if format := FORMATS.get(begin[:1]):
         return format
-    for magic, name in ARCHIVES.items():
-        if begin.startswith(magic):
-            raise ValueError(f"packed by {name}{' twice' if name == 'gzip' else ''}; unpack it")
-    if begin.startswith(UTF16_STARTS):
-        raise ValueError("in UTF-16; only UTF-8 is read")
+    check_text(begin)
     if late := LATE_HEADER.match(begin):
         group = late.lastindex or 0
         sign = late[group]

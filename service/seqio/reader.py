@@ -7,6 +7,7 @@ White space is never part of a sequence, wherever it stands in a record.
 from __future__ import annotations
 
 import gzip
+import logging
 import os
 import sys
 import zlib
@@ -21,11 +22,12 @@ from isal import isal_zlib
 from service.seqio.bgzf import UnpackedGzip
 from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.fastq import open_fastq
-from service.seqio.format_detection import detect_format
+from service.seqio.format_detection import FORMATS, check_no_header, check_text, detect_format
 from service.seqio.sequence_checks import BadRecord, check_bases, is_plain
 from vocabularies.batch.batch import Batch
 
-Reading = Literal["auto", "whole", "lines", "sequences"]
+logger = logging.getLogger(__name__)
+Reading = Literal["auto", "text", "whole", "lines", "sequences"]
 GZIP_ERRORS: tuple[type[Exception], ...] = (
     EOFError,
     gzip.BadGzipFile,
@@ -73,9 +75,11 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     Args:
         paths: files; none means stdin.
         reading: "auto": FASTA where the first byte is ">", FASTQ where it is "@", else the file is
-            one text, unless what follows looks like FASTA, FASTQ or an archive; "whole": always
-            one text; "lines": each line is one, without its line end; "sequences": as "auto", and
-            "lines" where that finds no records; none of these may begin with ">".
+            one text, unless what follows looks like FASTA, FASTQ or an archive, and none if it is
+            empty; "text": one text, unless it is an archive, with a warning where "auto" reads
+            something else; "whole": always one text; "lines": each line is one, without its line
+            end; "sequences": as "auto", and "lines" where that finds no records; none of these may
+            begin with ">".
 
     Raises:
         OSError: a file cannot be read.
@@ -160,7 +164,16 @@ def _open_all(paths: Sequence[str], reading: Reading) -> Iterator[_OpenFile]:
                     unpacked = UnpackedGzip(stream, name or "stdin")
                     stream = BufferedReader(unpacked, UNPACKED_BYTES)
                 format = detect_format(stream.peek(1)) if reading in DETECTING else None
+                if reading == "text":
+                    check_text(stream.peek(1))
+                    _warn_of_format(stream.peek(1)[:1], name)
             yield _OpenFile(stream, name, format)
+
+
+def _warn_of_format(first: bytes, name: str) -> None:
+    if other := FORMATS.get(first):
+        message = "%s: begins with %r and is read as text; --sequences reads %s"
+        logger.warning(message, name or "stdin", first.decode(), other.upper())
 
 
 def standard_input() -> BufferedReader:
@@ -192,8 +205,13 @@ def _naming_errors(name: str, format: str | None) -> Iterator[None]:
 
 def _texts(file: _OpenFile, reading: Reading) -> Iterator[Record]:
     """Read a file of text as one record, or each line as one."""
-    if reading in ("auto", "whole"):
-        yield Record(file.name, file.stream.read())
+    if reading in ("auto", "text", "whole"):
+        data = file.stream.read()
+        if reading == "auto":
+            check_no_header(data)
+            if not data:
+                return
+        yield Record(file.name, data)
         return
     for number, line in enumerate(file.stream, 1):
         if reading == "sequences" and line.lstrip().startswith(b">"):

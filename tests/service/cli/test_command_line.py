@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from service.cli.parser import main
+from service.core.version import package_version
 from service.seqio.reader import BadRecords, Record, batches, read_records
 from tests.support.data_files import ROOT
 from tests.support.fake_engine import FakeEngine
@@ -105,6 +106,55 @@ def test_whole_takes_a_file_as_it_is(capfdbinary: Capture, tmp_path: Path) -> No
     path.write_bytes(b"> quoted\n")
     ids = output(capfdbinary, "encode", "-v", "gpt2", "--whole", str(path)).split()
     assert output(capfdbinary, "decode", "-v", "gpt2", *ids) == "> quoted\n"
+
+
+@pytest.mark.parametrize("text", ["> quoted\nwords\n", "@you\nhello\n+\n", ">a\nACGT\n>b\nAC\n"])
+def test_a_vocabulary_of_text_reads_text_whatever_it_begins_with(
+    capfdbinary: Capture, caplog: pytest.LogCaptureFixture, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "quote.md"
+    path.write_text(text)
+    ids = output(capfdbinary, "encode", "-v", "gpt2", str(path))
+    assert ids == output(capfdbinary, "encode", "-v", "gpt2", "--whole", str(path))
+    (line,) = caplog.records
+    assert "is read as text; --sequences reads FAST" in line.getMessage()
+
+
+def test_a_vocabulary_of_text_reads_sequences_by_option(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.fa"
+    path.write_bytes(FASTA)
+    lines = output(capfdbinary, "count", "-v", "gpt2", "--sequences", str(path)).splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["first", "second"]
+
+
+def test_a_fasta_that_lost_its_first_header_is_refused(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.fa"
+    path.write_bytes(FASTA.partition(b"\n")[2])
+    message = complaint(capfdbinary, "encode", "-v", "dnabert2", str(path))
+    assert message.startswith(f"warptok: {path}: line 3 begins with '>'")
+    assert output(capfdbinary, "encode", "-v", "dnabert2", "--whole", str(path))
+
+
+def test_an_empty_file_has_no_records_but_is_an_empty_text(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
+    """As over HTTP: /v1/encode/fasta answers no row, and /v1/encode the ids of no text."""
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    assert output(capfdbinary, "encode", "-v", "dnabert2", str(path)) == ""
+    assert output(capfdbinary, "encode", "-v", "dnabert2", "--whole", str(path)) == "1 2\n"
+    assert output(capfdbinary, "count", "-v", "gpt2", str(path)) == f"0\t{path}\n"
+
+
+def test_the_version_is_printed(capfdbinary: Capture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capfdbinary.readouterr().out.decode() == f"warptok {package_version()}\n"
 
 
 def test_lines_and_their_ids_correspond(
@@ -226,7 +276,7 @@ def test_a_damaged_file_is_refused_with_its_name(
 ) -> None:
     path = tmp_path / "damaged"
     path.write_bytes(data)
-    assert main(("encode", "-v", "gpt2", str(path))) == 2
+    assert main(("encode", "-v", "gpn", str(path))) == 2
     message = capfdbinary.readouterr().err
     assert f"warptok: {path}: ".encode() in message
     # Damaged gzip is damaged however it is read; the others may be text.

@@ -38,7 +38,7 @@ def rows_of(path: Path, **limits: Any) -> list[list[tuple[str, bytes]]]:
     [
         (FASTA, [("one", b"ACGTNNAC"), ("two", b""), ("three", b"TT")]),
         (FASTQ, [("r1", b"ACGT"), ("r2", b"NN")]),
-        (b"", [("x", b"")]),
+        (b"", []),
     ],
 )
 def test_records_of_packed_and_plain_files(
@@ -46,9 +46,7 @@ def test_records_of_packed_and_plain_files(
 ) -> None:
     path = tmp_path / "x"
     path.write_bytes(pack(content))  # type: ignore[operator]
-    if not content:
-        expected = [(str(path), b"")]  # Nothing says that it holds sequences: one empty text.
-    assert rows_of(path) == [expected]
+    assert rows_of(path) == ([expected] if expected else [])
     assert [tuple(record) for record in read_records([str(path)], "auto")] == expected
 
 
@@ -229,6 +227,45 @@ def test_fasta_that_begins_with_something_else_is_no_list_of_sequences(
     assert rows_of(path, reading="sequences") == [[(f"{path}:1", b"ACGT"), (f"{path}:2", b"TT>")]]
 
 
+@pytest.mark.parametrize(
+    ("content", "line", "sign"),
+    [
+        (b"ACGT\n" + FASTA, 2, ">"),
+        (b"ACGT\r\nAC\r\n>b\r\nGG\r\n", 3, ">"),
+        (b"ACGT\n>b\nGG", 2, ">"),
+        (b"ACGT\n+\nIIII\n" + FASTQ, 4, "@"),
+    ],
+)
+def test_a_file_that_lost_its_first_header_is_no_sequence(
+    tmp_path: Path, content: bytes, line: int, sign: str
+) -> None:
+    path = tmp_path / "x.fa"
+    path.write_bytes(content)
+    with pytest.raises(BadRecords, match=f"x.fa: line {line} begins with '{sign}'.* header lost"):
+        list(read_batches([str(path)]))
+    for reading in ("text", "whole"):
+        assert rows_of(path, reading=reading) == [[(str(path), content)]]
+
+
+def test_text_is_text_with_a_warning_where_it_could_be_sequences(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "x.md"
+    for content, warning in (
+        (b"", None),
+        (b"Hello\n", None),
+        (FASTA, f"{path}: begins with '>' and is read as text; --sequences reads FASTA"),
+        (b"@you\n", f"{path}: begins with '@' and is read as text; --sequences reads FASTQ"),
+    ):
+        caplog.clear()
+        path.write_bytes(content)
+        assert rows_of(path, reading="text") == [[(str(path), content)]]
+        assert [line.getMessage() for line in caplog.records] == [warning] * bool(warning)
+    path.write_bytes(bz2.compress(b"Hello"))
+    with pytest.raises(BadRecords, match="packed by bzip2"):
+        list(read_batches([str(path)], "text"))
+
+
 def test_batches_before_an_error_are_given_out(tmp_path: Path) -> None:
     path = tmp_path / "x.fq"
     path.write_bytes(FASTQ * 2 + b"@r3\nACGT\n")
@@ -241,7 +278,7 @@ def test_batches_before_an_error_are_given_out(tmp_path: Path) -> None:
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path) -> None:
     """A reading that is none was taken for "lines", and FASTA's headers for sequences."""
     (path := tmp_path / "a.fa").write_bytes(b">a\nACGT\n")
-    with pytest.raises(ValueError, match="'foo', none of auto, whole, lines, sequences"):
+    with pytest.raises(ValueError, match="'foo', none of auto, text, whole, lines, sequences"):
         next(read_batches([str(path)], "foo"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_records 0; the least is 1"):
         next(read_batches([str(path)], max_records=0))
