@@ -166,7 +166,7 @@ def raw(server: Server, request: bytes) -> bytes:
 
 
 def http_request(path: str, body: bytes, length: int | None = None) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     head += "Content-Type: application/json\r\n"
     head += f"Content-Length: {len(body) if length is None else length}\r\n\r\n"
     return head.encode() + body
@@ -223,7 +223,9 @@ def test_probes_may_ask_for_the_head_alone(server, client, path):
     assert head.status_code == whole.status_code == 200
     assert head.content == b""
     assert head.headers["content-type" if whole.content else "content-length"]
-    answers = raw(server, f"HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answers = raw(
+        server, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
     assert answers.endswith(b"\r\n\r\n") and answers.count(b"HTTP/1.1 200") == 1
 
 

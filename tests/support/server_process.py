@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def half_request(server: Server) -> Iterator[socket.socket]:
     The server's `100 Continue`, read before this is entered, says that it waits for the body.
     """
     head = (
-        b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: 9999\r\nExpect: 100-continue\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", server.port), timeout=STOP_TIMEOUT_S) as connection:
@@ -115,7 +115,11 @@ def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, 
 
 @contextlib.contextmanager
 def server_process(
-    folder: Path, settings: Mapping[str, str] | None = None, *, expect_exit: bool = True
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    expect_exit: bool = True,
+    prepare: Callable[[], object] | None = None,
 ) -> Iterator[Server]:
     """Run `python -m service serve` on a free loopback port; yield it ready, stop it with SIGTERM.
 
@@ -123,6 +127,7 @@ def server_process(
         folder: the folder for the log.
         settings: environment variables, such as {"WARPTOK_PRELOAD": "gpt2"}.
         expect_exit: False where the test itself ends the process.
+        prepare: is called in the new process before the service starts.
 
     Raises:
         AssertionError: the service did not start, or did not exit with 0 after SIGTERM.
@@ -138,6 +143,7 @@ def server_process(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            preexec_fn=prepare,
         )
     try:
         server = Server(_where(process, log), process, log)

@@ -94,7 +94,7 @@ def metrics(server) -> bytes:
 def test_a_client_that_takes_nothing_of_a_long_answer_is_cut_off(tmp_path):
     settings = {"WARPTOK_PRELOAD": "hyenadna", "WARPTOK_STREAM_IDLE_TIMEOUT_S": "1"}
     body = json.dumps({"vocabulary": "hyenadna", "text": "ACGT" * 2_000_000}).encode()
-    head = f"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     with server_process(tmp_path, settings) as server:
         port = int(server.url.rsplit(":", 1)[1])
         with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:

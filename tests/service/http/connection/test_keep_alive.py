@@ -18,7 +18,9 @@ from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import GIVEN_UP_S, run, until
 
 KEEP_ALIVE_S = 100.0
-LONG_WAY = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"  # By uvicorn, as all but small hot calls.
+LONG_WAY = (
+    b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"  # By uvicorn, as all but small hot calls.
+)
 
 
 class Clock:

@@ -120,10 +120,11 @@ def test_fields_behind_a_body_are_no_fields_of_the_request():
             app.asgi.app = note
             async with connected(port) as (reader, writer):
                 writer.write(
-                    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n"
+                    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    b"2\r\nab\r\n0\r\n"
                 )
                 writer.write(b"Content-Encoding: gzip\r\nX-Again: a\r\n\r\n")
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
-                assert seen == [[(b"transfer-encoding", b"chunked")]]
+                assert seen == [[(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]]
 
     run(scenario)

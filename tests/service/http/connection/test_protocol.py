@@ -63,7 +63,7 @@ def client_at(port: int) -> httpx.AsyncClient:
 
 
 def request(body: bytes, path: str = "/v1/encode", *fields: str, version: str = "1.1") -> bytes:
-    lines = [f"POST {path} HTTP/{version}", "Host: x", "Content-Type: application/json"]
+    lines = [f"POST {path} HTTP/{version}", "Host: localhost", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(body)}", *fields, "", ""]
     return "\r\n".join(lines).encode() + body
 
@@ -146,7 +146,7 @@ def test_pipelined_requests_are_answered_in_their_order(direct_calls):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
             texts = [f"text {i}" for i in range(30)]
-            get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+            get = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
             writer.write(b"".join(request(text_body(text)) + get for text in texts))
             for text in texts:
                 assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
@@ -247,7 +247,7 @@ def test_bytes_inside_a_request_are_never_matched_with_the_cached_head():
             writer.write(whole)
             assert (await answer(reader))[0] == 200
             # As the value of a field, and as a body: neither is a request.
-            for part in (b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Field: ", b"\r\n\r\n"):
+            for part in (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Field: ", b"\r\n\r\n"):
                 writer.write(part)
                 await writer.drain()
                 await asyncio.sleep(0.02)
@@ -257,7 +257,9 @@ def test_bytes_inside_a_request_are_never_matched_with_the_cached_head():
                     await asyncio.sleep(0.02)
             assert json.loads((await answer(reader))[2]) == {"live": True}
             length = f"Content-Length: {len(whole)}"
-            writer.write(f"POST /v1/encode HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
+            writer.write(
+                f"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n".encode()
+            )
             await writer.drain()
             await asyncio.sleep(0.02)
             writer.write(whole)
@@ -297,7 +299,12 @@ def test_a_removed_key_ends_the_cached_head(tmp_path):
     run(scenario)
 
 
-FIELDS = ["Host: x", "content-LENGTH: {}", "X: Content-Length: 3", "Transfer-Encoding: chunked"]
+FIELDS = [
+    "Host: localhost",
+    "content-LENGTH: {}",
+    "X: Content-Length: 3",
+    "Transfer-Encoding: chunked",
+]
 
 
 @given(

@@ -14,7 +14,7 @@ from tests.support.fake_engine import FakeEngine
 
 OFFER = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQCAAAA")
 CHUNKED = (
-    b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     + "\r\n".join(OFFER).encode()
     + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
@@ -60,7 +60,7 @@ def test_chunks_and_long_bodies_and_pipelined_requests_follow_the_head(caplog):
     num_bytes = 2 * MAX_DIRECT_BYTES
     long = json.dumps({"vocabulary": V, "texts": ["a" * num_bytes]}).encode()
     chunk = text_body("chunk")
-    get = b"GET /livez HTTP/1.1\r\nHost: x\r\n" + "\r\n".join((*OFFER, "", "")).encode()
+    get = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + "\r\n".join((*OFFER, "", "")).encode()
     sent = request(text_body("plain"))
     sent += get + CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(chunk), chunk)
     sent += request(long, "/v1/count", *OFFER) + get + request(text_body("end"))
@@ -83,7 +83,7 @@ def test_chunks_and_long_bodies_and_pipelined_requests_follow_the_head(caplog):
 
 
 def test_as_many_offers_as_fit_into_one_packet_are_declined():
-    offer = b"GET /livez HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    offer = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
 
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
@@ -100,7 +100,7 @@ def test_connect_is_refused_as_before():
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n")
+            writer.write(b"CONNECT x:80 HTTP/1.1\r\nHost: localhost:80\r\n\r\n")
             head = await reader.readline()
             assert b" 4" in head[:13]
             writer.close()
