@@ -93,6 +93,7 @@ class Code:
 AGAIN = "Send it again."
 FIX_REQUEST = "Mend the request at `where`."
 ADVICE = {
+    "bad_head": "Send one valid `Host` and HTTP/1.1; `detail` says what is wrong.",
     "bad_body": "Send what `Content-Type` and `Content-Encoding` say.",
     "bad_json": "Send JSON; `where` has the line and column.",
     "body_timeout": "Send the body without pauses, on a new connection.",
@@ -126,6 +127,13 @@ ADVICE = {
     "vocabulary_invalid": "Mend the file at the places that `findings` lists.",
     "wrong_state": "Look at the job's state with `GET /v1/training-jobs/{id}`.",
     "circular_not_possible": "Leave out `circular`, or send a sequence that can wrap.",
+    "host_not_allowed": "Use a name of the service, or ask the operator to list this one in "
+    "`WARPTOK_ALLOWED_HOSTS`.",
+    "origin_not_allowed": "Call from a page of the service, or ask the operator to list the origin "
+    "in `WARPTOK_ALLOWED_ORIGINS`.",
+    "too_many_connections": "Send it again, and use fewer connections.",
+    "unsupported_transfer_coding": "Send the body with `Content-Length` or as chunks; compress it "
+    "with `Content-Encoding`.",
     "id_out_of_range": "Send ids of this vocabulary only.",
     "library_failed": "Send another text or other ids; this one cannot be computed.",
     "max_length_too_small": "Raise `max_length`, or set `add_special_tokens` to false.",
@@ -138,6 +146,14 @@ ADVICE = {
     "too_short_for_circular": "Send at least k letters.",
 }
 
+HTTP_CODES = {
+    "bad_head",
+    "host_not_allowed",
+    "origin_not_allowed",
+    "too_many_connections",
+    "unsupported_transfer_coding",
+}
+"""Codes of refusals that only a connection over HTTP makes."""
 FRAMEWORK_CODES = (
     Code("internal", 500, "An error that nobody foresaw; the log has it under the request id."),
     Code("not_found", 404, "No such path.", has_grpc=False),
@@ -192,7 +208,7 @@ def request_codes() -> Iterator[Code]:
     for kind in errors.ServiceError.__subclasses__():
         if kind is not errors.RowRefused:
             meaning = (kind.__doc__ or "").partition("\n")[0]
-            yield Code(kind.code, kind.status, meaning)
+            yield Code(kind.code, kind.status, meaning, kind.code not in HTTP_CODES)
 
 
 def _rows(codes: typing.Iterable[Code]) -> str:

@@ -1,6 +1,7 @@
 """The exceptions by which the service refuses a request, each with its status and code.
 
     ServiceError
+    ├── BadHead 400 · UnsupportedTransferCoding 501 · HostRefused 403 · OriginRefused 403
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
@@ -8,6 +9,7 @@
     ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429
     ├── NoSpace 507 · StoreFailed 500
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
+    ├── TooManyConnections 503
     ├── BodyTimeout 408 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503
 
@@ -42,6 +44,30 @@ class ServiceError(Exception):
         self.where = where
         self.findings = tuple(findings)
         super().__init__(message)
+
+
+class BadHead(ServiceError):
+    """The head of the request is not HTTP/1.1; its connection is closed."""
+
+    status, code, headers = 400, "bad_head", ((b"connection", b"close"),)
+
+
+class UnsupportedTransferCoding(ServiceError):
+    """The body has another transfer coding than chunked; its connection is closed."""
+
+    status, code, headers = 501, "unsupported_transfer_coding", ((b"connection", b"close"),)
+
+
+class HostRefused(ServiceError):
+    """The service does not answer for the name in the header Host."""
+
+    status, code = 403, "host_not_allowed"
+
+
+class OriginRefused(ServiceError):
+    """A web page of another origin may not change vocabularies or training jobs."""
+
+    status, code = 403, "origin_not_allowed"
 
 
 class BadJson(ServiceError):
@@ -155,6 +181,13 @@ class TooManyStreams(ServiceError):
     """Too many streams are open."""
 
     status, code, headers = 429, "too_many_streams", ((b"retry-after", b"5"),)
+
+
+class TooManyConnections(ServiceError):
+    """Too many connections are open, in all or of one address; this one is closed."""
+
+    status, code = 503, "too_many_connections"
+    headers = ((b"retry-after", b"1"), (b"connection", b"close"))
 
 
 class RateLimited(ServiceError):

@@ -83,6 +83,23 @@ class Settings(BaseSettings):
         "perhaps rates (`warptok key` writes it); read again when it changes. Unset, everybody may "
         "encode and decode, and vocabularies can be managed on a loopback address only.",
     )
+    allowed_hosts: str = Field(
+        "auto",
+        description="Names and addresses, with commas and without ports, that the header Host may "
+        "have; any: all. auto: on a loopback address without keys only those of loopback, so that "
+        "no web page reaches the service by a name of its own; otherwise any.",
+    )
+    allowed_origins: str = Field(
+        "none",
+        description="Origins, such as https://example.org, with commas, whose web pages may change "
+        "vocabularies and training jobs beside pages of the service itself; none, or any: all.",
+    )
+    trusted_proxies: str = Field(
+        "none",
+        description="Addresses and networks, with commas, of proxies whose X-Forwarded-For and "
+        "X-Forwarded-Proto are believed, and which max_connections_per_address does not limit; "
+        "none.",
+    )
     store_dir: Path | None = Field(
         None,
         description="Folder where uploaded vocabularies are kept; unset, they live in memory and a "
@@ -129,6 +146,33 @@ class Settings(BaseSettings):
         gt=0,
         description="Longest time for which a client may be silent in the middle of a request, "
         "which is then refused with 408, or may read nothing of its answer.",
+    )
+    head_timeout_s: float = Field(
+        20.0,
+        gt=0,
+        description="Longest time for the whole head of a request, and from the begin of a "
+        "connection to its first byte; then the connection is closed.",
+    )
+    min_body_bytes_per_s: int = Field(
+        100,
+        ge=0,
+        description="Bytes of a body that are worth a second of stream_idle_timeout_s; a body "
+        "that comes more slowly for so long is refused with 408, unless it is being answered "
+        "meanwhile. 0: no least rate.",
+    )
+    max_connections: int = Field(
+        4096,
+        ge=1,
+        description="Most connections over HTTP, and as many over gRPC; fewer if the process may "
+        "not open enough files. Above it a new one closes one that has sent no request yet; if "
+        "there is none, only probes and /metrics are answered, and others refused with 503.",
+    )
+    max_connections_per_address: int = Field(
+        1024,
+        ge=1,
+        description="Most connections over HTTP of one address, for IPv6 of one /64 network; above "
+        "it only probes and /metrics are answered. Addresses of trusted_proxies have no such "
+        "limit.",
     )
     max_unsent_bytes: int = Field(
         64 * MIB,

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, cast
 from service.batching.work import ClientGone
 from service.core.call import Call, get_call, read_timeout
 from service.core.context_vars import REQUEST_ID
-from service.core.errors import ServiceError, TooLarge, make_body_timeout
+from service.core.errors import BodyTimeout, ServiceError, TooLarge
 from service.core.problem_details import as_service_error, problem
 from service.http.access import check_access
+from service.http.body_pace import PACE_KEY, BodyPace
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import RequestBody, collect
@@ -31,6 +32,7 @@ from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
 from service.operations.operation import LARGE_BYTES, Operation, answer
 from service.operations.windows import WINDOWS
+from service.security.scopes import OPEN_PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,6 +46,8 @@ DIRECT_CALLS: dict[str, Operation] = {
 }
 """Calls that a connection answers itself, as their answers to small bodies are small."""
 FAST_PATH_CALLS = DIRECT_CALLS | {"/v1/windows": WINDOWS}
+FOLDERS = ("/", OPEN_PREFIX)
+"""Paths whose slash at the end belongs to them."""
 JSON_TYPE = (b"content-type", b"application/json")
 WHOLE_BYTES = 65_536  # An answer of up to this size is sent whole, with its length.
 
@@ -71,16 +75,24 @@ class AsgiFastPath:
                 call.times.head = perf_counter()
                 headers = message.get("headers", ())
                 message["headers"] = [*headers, *service.observer.answer_headers(call)]
+            else:
+                pace.renew()
             await send(message)
 
         route = "unmatched"
-        receive = _limit_wait(receive, service.settings.stream_idle_timeout_s)
+        pace = scope[PACE_KEY] = BodyPace(service.settings)
+        receive = _limit_wait(receive, pace)
+        if scope["path"].endswith("/") and scope["path"] not in FOLDERS:
+            scope["path"] = scope["path"][:-1]  # Both forms are answered alike.
         try:
             route = await self._answer(scope, call, receive, send_and_note)
         except BaseException:
             status = 500
             raise
         finally:
+            if call.refusal == BodyTimeout.code:
+                client = scope.get("client")
+                service.closed_connections.note("slow_body", client[0] if client else "")
             # Requests of FastAPI's routes are counted by the route's template, not by the path.
             service.observer.finish(call, getattr(scope.get("route"), "path", route), status)
 
@@ -122,20 +134,25 @@ class AsgiFastPath:
                 raise
 
 
-def _limit_wait(receive: Receive, idle_s: float) -> Receive:
-    """Wrap `receive` so that it raises BodyTimeout if nothing of the body comes for `idle_s`."""
+def _limit_wait(receive: Receive, pace: BodyPace) -> Receive:
+    """Wrap `receive` so that it raises BodyTimeout if the body comes too slowly."""
     is_whole = False
 
     async def receive_in_time() -> Message:
         nonlocal is_whole
         if is_whole:  # Only a disconnect can still come, at any time.
             return await receive()
+        begin = perf_counter()
         try:
-            async with asyncio.timeout(idle_s):
+            async with asyncio.timeout(pace.credit_s):
                 message = await receive()
         except TimeoutError as error:
-            raise make_body_timeout(idle_s) from error
+            raise pace.make_refusal() from error
         is_whole = not message.get("more_body", False)
+        if not is_whole:
+            pace.add(len(message.get("body", b"")), perf_counter() - begin)
+            if pace.is_too_slow:
+                raise pace.make_refusal()
         return message
 
     return receive_in_time

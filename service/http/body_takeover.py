@@ -16,11 +16,13 @@ body that takes too long.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from service.batching.work import ClientGone
+from service.http.body_pace import BodyPace
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -78,16 +80,16 @@ class BodyReceiver(asyncio.BufferedProtocol):
         http.transport.set_protocol(receiver)
         return receiver
 
-    async def read_into(self, view: memoryview, min_bytes: int, idle_s: float | None = None) -> int:
+    async def read_into(self, view: memoryview, min_bytes: int, pace: BodyPace | None) -> int:
         """Receive at least `min_bytes`, or the rest of the body; return how many bytes came.
 
         Args:
             view: the memory for the bytes, and the most of them.
             min_bytes: at most the size of the view.
-            idle_s: the most seconds in which nothing comes; None: any.
+            pace: how slowly the bytes may come; None: as slowly as they do.
 
         Raises:
-            TimeoutError: nothing came for `idle_s`.
+            BodyTimeout: the bytes come too slowly.
             ClientGone: the client disconnected before the end of the body.
         """
         self._view = view[: self.num_remaining]
@@ -99,15 +101,17 @@ class BodyReceiver(asyncio.BufferedProtocol):
                 if self._cycle.disconnected:
                     raise ClientGone
                 size_before = self._size
+                begin = loop.time()
                 self._waiter = loop.create_future()
                 self._http.flow.resume_reading()
-                try:
-                    async with asyncio.timeout(idle_s):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if pace is None else pace.credit_s):
                         await self._waiter
-                except TimeoutError:
-                    if self._size == size_before:
+                if pace is not None:
+                    pace.add(self._size - size_before, loop.time() - begin)
+                    if pace.is_too_slow and self._size < self._min_bytes:
                         self._cycle.keep_alive = False
-                        raise
+                        raise pace.make_refusal()
         finally:
             if not self._cycle.response_complete:  # Otherwise the rest is discarded.
                 self._http.flow.pause_reading()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from service.batching.work import ClientGone
 from service.core.errors import TooLarge, make_body_timeout
+from service.http.body_pace import PACE_KEY
 from service.http.body_takeover import BodyReceiver
 from service.http.decompression import check_whole, decompress, make_decompressor
 
@@ -91,7 +92,6 @@ class RequestBody:
         setting: str = "max_body_bytes",
     ) -> None:
         self._scope = scope
-        self._idle_s = idle_s
         self._pieces = body_pieces(receive, encoding, max_bytes, setting, idle_s)
         self._can_take_over = scope is not None and make_decompressor(encoding) is None
         self._rest = memoryview(b"")
@@ -133,11 +133,9 @@ class RequestBody:
         return bool(self._rest or (self._receiver is not None and self._receiver.num_remaining))
 
     async def _receive_into(self, view: memoryview, min_bytes: int) -> int:
-        assert self._receiver is not None
-        try:
-            return await self._receiver.read_into(view, min_bytes, self._idle_s)
-        except TimeoutError as error:
-            raise make_body_timeout(self._idle_s) from error
+        assert self._receiver is not None and self._scope is not None
+        pace = self._scope.get(PACE_KEY)
+        return await self._receiver.read_into(view, min_bytes, pace)
 
 
 async def collect(

@@ -16,6 +16,7 @@ from typing import Any
 
 from service.core.settings import Settings
 from service.observability.logging import configure
+from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.server.startup import USAGE_ERROR
 
@@ -26,6 +27,7 @@ def main(argument: str) -> int:
     settings = Settings(**values["settings"])
     configure(settings, values["name"])
     keep_large_blocks()
+    raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     sockets = [socket.socket(fileno=number) for number in values["sockets"]]
     try:

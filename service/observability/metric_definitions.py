@@ -82,6 +82,11 @@ COUNTED: dict[str, Family] = {
         ("outcome",),
         TRAINING_SECONDS,
     ),
+    "warptok_connections_closed_total": Family(
+        "HTTP connections closed before their client did: silent, slow_head, slow_body, slow_read; "
+        "make_room and no_room for want of connections.",
+        ("reason",),
+    ),
     "warptok_event_loop_lag_seconds": Family(
         "Delay of the event loop's timer, measured four times a second.", (), SECONDS
     ),
@@ -95,6 +100,11 @@ READ: dict[str, Family] = {
     "warptok_queue_rows": Family("Rows waiting or being encoded."),
     "warptok_streams": Family("Streams that are being answered."),
     "warptok_ready": Family("1 while /readyz says ready."),
+    "warptok_connections": Family("Open HTTP connections."),
+    "warptok_connections_limit": Family(
+        "Most open HTTP connections: max_connections, or fewer if the process may not open enough "
+        "files."
+    ),
     "warptok_crossover_bytes": Family("Smallest size of a batch that is meant for the GPU."),
     "warptok_device_memory_bytes": Family(
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
@@ -120,8 +130,14 @@ ALWAYS: dict[str, list[tuple[str, ...]]] = {
     "warptok_requests_received_total": [()],
     "warptok_requests_cancelled_total": [()],
     "warptok_work_accepted_total": [()],
-    "warptok_requests_rejected_total": [("engine_lost",), ("no_space",), ("store_failed",)],
+    "warptok_requests_rejected_total": [
+        ("engine_lost",),
+        ("no_space",),
+        ("store_failed",),
+        ("too_many_connections",),
+    ],
     "warptok_fallbacks_total": [("device_error",), ("resting",)],
+    "warptok_connections_closed_total": [("make_room",), ("no_room",)],
 }
 """Counters, with their labels, that are 0 from the start, as `rate` in alerts needs a value before
 the first event."""

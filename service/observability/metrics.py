@@ -118,11 +118,13 @@ class Gauges:
     """Functions that read the values of gauges when /metrics is read; the service sets them.
 
     Attributes:
+        connections: gives the number of open HTTP connections, and their limit.
         queue: gives the bytes and rows that wait or are being encoded.
         stage_seconds: takes the seconds of newly timed batches in each stage on a device.
         training_jobs: gives the number of jobs by state.
     """
 
+    connections: Callable[[], tuple[int, int]] | None = None
     queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
     queue_limit_bytes: int = 0
     num_streams: Callable[[], int] = lambda: 0
@@ -229,6 +231,10 @@ class Metrics(Collector):
         """Count a client that left."""
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
+    def count_closed_connection(self, reason: str) -> None:
+        """Count a connection that the service closed before its client did."""
+        self._counts["warptok_connections_closed_total"][reason,] += 1
+
     def count_training(self, outcome: str, seconds: float) -> None:
         """Count a training job that ended."""
         self._training[outcome].add(seconds)
@@ -281,6 +287,10 @@ class Metrics(Collector):
             "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],
             "warptok_build_info": [((self.version,), 1)],
         }
+        if gauges.connections is not None:
+            num_open, limit = gauges.connections()
+            values["warptok_connections"] = [((), num_open)]
+            values["warptok_connections_limit"] = [((), limit)]
         for device, parts in status.memory.items():
             rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
             values.setdefault("warptok_device_memory_bytes", []).extend(rows)

@@ -8,6 +8,7 @@ from service.batching.batcher import Batcher
 from service.core.errors import NotReady
 from service.core.settings import Settings
 from service.engines.base import Codec, Engine
+from service.observability.closed_connections import ClosedConnections
 from service.observability.metrics import Metrics
 from service.observability.process_metrics import Processes
 from service.observability.request_observer import RequestObserver
@@ -16,6 +17,7 @@ from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
 from service.registry.vocabulary_view import VocabularyView
 from service.security.guard import Guard
+from service.security.request_heads import HeadRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Service:
         metrics: the service's metrics.
         guard: checks keys, their scopes and their rates.
         observer: counts, logs and traces every answered request.
+        heads: checks the head of each request.
+        closed_connections: counts and logs connections that the service closes early.
         streams: counts the open streams, and limits the bytes that they hold together.
         host: the engine, if this process has it; None: another process has it.
         processes: the other processes of the service; None: there are none.
@@ -59,6 +63,8 @@ class Service:
     metrics: Metrics
     guard: Guard
     observer: RequestObserver
+    heads: HeadRules = field(init=False)
+    closed_connections: ClosedConnections = field(init=False)
     streams: StreamBudget = field(init=False)
     host: EngineHost | None = None
     processes: Processes | None = None
@@ -67,6 +73,8 @@ class Service:
 
     def __post_init__(self) -> None:
         settings = self.settings
+        self.heads = HeadRules(settings)
+        self.closed_connections = ClosedConnections(self.metrics)
         self.streams = StreamBudget(
             settings.max_streams, settings.max_unsent_bytes, settings.max_total_unsent_bytes
         )

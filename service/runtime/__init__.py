@@ -1,7 +1,8 @@
 """Memory, the allocator and files of a process, as the service sets them up.
 
 `memory_pool` lends the memory of large arrays again after they are released; `malloc` tells glibc
-to keep freed memory; `atomic_files` writes files that a crash leaves either old or new.
+to keep freed memory; `atomic_files` writes files that a crash leaves either old or new;
+`file_limits` divides the files that a process may open.
 
 Called by the engines, the registry, training, and the start of every process.
 

@@ -10,22 +10,11 @@ from collections.abc import Iterable
 
 from service.core.call import Scope
 
-OPEN = frozenset(
-    {
-        "/",
-        "/livez",
-        "/readyz",
-        "/health",
-        "/ping",
-        "/version",
-        "/metrics",
-        "/docs",
-        "/redoc",
-        "/openapi.json",
-        "/v2/health/live",
-        "/v2/health/ready",
-    }
-)
+HEALTH = frozenset({"/livez", "/readyz", "/health", "/ping", "/v2/health/live", "/v2/health/ready"})
+"""Paths of health checks."""
+PROBES = HEALTH | {"/metrics"}
+"""Paths that are answered when there is room for no other request."""
+OPEN = PROBES | {"/", "/version", "/docs", "/redoc", "/openapi.json"}
 OPEN_PREFIX = "/static-offline-docs/"  # Scripts of the documentation page.
 MANAGE = re.compile(
     r"/v1/vocabularies/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*", re.DOTALL

@@ -223,6 +223,7 @@ def make_fastapi(
         version=package_version(),
         description=DESCRIPTION,
         lifespan=lifespan,
+        redirect_slashes=False,
     )
     app.state.service = service
     app.state.oip = oip

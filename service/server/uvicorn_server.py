@@ -22,7 +22,9 @@ from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import make_protocol
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
+from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
+from service.security.addresses import TrustedProxies
 from service.server.app import Application, create_app
 from service.server.sockets import bind_sockets
 from service.server.startup import BACKLOG, USAGE_ERROR, print_address
@@ -46,6 +48,7 @@ def serve(settings: Settings) -> int:
     """
     end_normally_on_signals()
     keep_large_blocks()
+    raise_file_limit()
     logger.info("strings are joined by %s", JOINED_BY)
     sys.setswitchinterval(SWITCH_S)
     sockets = bind_sockets(settings)
@@ -99,6 +102,7 @@ class Server(uvicorn.Server):
         self.main = main
         self.grpc: GrpcServer | None = None
         self.metrics: WSGIServer | None = None
+        proxies = TrustedProxies(settings).names
         super().__init__(
             uvicorn.Config(
                 app,
@@ -112,7 +116,9 @@ class Server(uvicorn.Server):
                 log_level=None,
                 access_log=False,  # The RequestObserver writes it, for every protocol.
                 server_header=False,
-                proxy_headers=False,
+                # Without proxies uvicorn leaves the fields of a request as they are.
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=proxies,
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s) + 1,

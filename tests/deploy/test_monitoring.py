@@ -20,6 +20,7 @@ from service.core import errors
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.engine import HybridEngine
+from service.observability.closed_connections import REASONS
 from service.observability.metric_definitions import COUNTED, FAMILIES
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT
@@ -50,7 +51,10 @@ SELECTOR = re.compile(r"\b((?:warptok|process|python)_\w+|up)\b(?:\{([^}]*)\})?"
 MATCHER = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 GROUPING = re.compile(r"\bby \(([^)]*)\)")
 TARGET_LABELS = {"job", "instance", "process", "le"}
-FALLBACKS = {"out_of_memory", "device_error", "resting", "not_resident"}
+KNOWN_REASONS: dict[str, set[str]] = {
+    "warptok_fallbacks_total": {"out_of_memory", "device_error", "resting", "not_resident"},
+    "warptok_connections_closed_total": set(REASONS),
+}
 
 
 def selectors(expression: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
@@ -90,7 +94,7 @@ def test_every_reason_that_an_alert_waits_for_can_come() -> None:
         for name, matchers in selectors(expression):
             for label, _, value in matchers:
                 if label == "reason":
-                    known = FALLBACKS if name == "warptok_fallbacks_total" else codes
+                    known = KNOWN_REASONS.get(name, codes)
                     assert set(value.split("|")) <= known, value
 
 
@@ -202,10 +206,12 @@ def test_every_panel_has_data_over_real_load() -> None:
             async with httpx.AsyncClient(base_url=url, timeout=GIVEN_UP_S) as client:
                 samples = samples_of((await client.get("/metrics")).text)
             empty = {t for t, shown in SHOWN.items() if not have_data(shown, samples)}
-            assert empty == {"Requests that came, and that went"}  # For nobody has left.
+            # Nobody has left, and nobody was cut off.
+            assert empty == {"Requests that came, and that went", "Connections"}
             app.service.metrics.count_cancelled()
+            app.service.metrics.count_closed_connection("silent")
             samples = samples_of(app.service.metrics.exposition()[0].decode())
-            assert have_data(SHOWN["Requests that came, and that went"], samples)
+            assert all(have_data(SHOWN[title], samples) for title in empty)
 
     run(scenario)
 

@@ -30,15 +30,18 @@ from service.core.call import Call, read_call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import BadBody, DeadlinePassed, Draining, make_body_timeout
 from service.core.problem_details import as_service_error
+from service.core.settings import Settings
 from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.operations.readiness import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
+from service.runtime.file_limits import limit_grpc_connections
 from service.security.scopes import find_key, find_method_scope
 
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
+IDLE_S = 300  # The seconds after which a connection without calls is closed.
 HEALTH_PERIOD_S = 0.5  # The seconds between two updates of the health state.
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]
@@ -89,6 +92,7 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
+                *_connection_options(self.service.settings),
             ]
         )
         self._health = HealthServicer()
@@ -289,6 +293,18 @@ class GrpcServer:
         if call.times.finished:
             self.service.observer.add_serialize_time(call, perf_counter() - call.times.finished)
         return data
+
+
+def _connection_options(settings: Settings) -> list[tuple[str, int]]:
+    """Make the options that close silent connections, and limit the number of connections."""
+    return [
+        ("grpc.max_allowed_incoming_connections", limit_grpc_connections(settings)),
+        ("grpc.server_handshake_timeout_ms", round(1000 * settings.head_timeout_s)),
+        ("grpc.max_connection_idle_ms", round(1000 * IDLE_S)),
+        # A client that is gone does not answer; one that is alive does so in its library.
+        ("grpc.keepalive_time_ms", round(1000 * settings.stream_idle_timeout_s)),
+        ("grpc.keepalive_timeout_ms", round(1000 * settings.head_timeout_s)),
+    ]
 
 
 def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[str, Unary]:

@@ -32,14 +32,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.core.call import SCOPE_KEY, read_call, read_timeout
 from service.core.context_vars import CLIENT
-from service.core.errors import ServiceError, make_body_timeout
+from service.core.errors import ServiceError, TooManyConnections
+from service.http.access import REFUSAL_KEY
 from service.http.asgi_fast_path import DIRECT_CALLS
+from service.http.body_pace import BodyPace
 from service.http.body_takeover import PROTOCOL
+from service.http.connection.connection_limits import ConnectionLimits
 from service.http.connection.direct_call import AnswerHead, DirectCall, HeadCache, ResponseWriter
 from service.http.connection.upgrade_filter import UpgradeFilter
 from service.operations.context import Service
 from service.operations.operation import check_digest, parse
-from service.security.scopes import find_key, find_path_scope
+from service.security.scopes import PROBES, find_key, find_path_scope
 
 MAX_DIRECT_BYTES = 65_536  # The answers to longer bodies are streamed, by asgi_fast_path.
 MAX_HEAD_BYTES = 1 << 20  # Four times what is received at once, which may be more than a head.
@@ -85,12 +88,21 @@ class IdleTimer:
         self._call = call
         self._handle: asyncio.TimerHandle | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and neither cancelled nor due."""
+        return self._handle is not None
+
     def start(self, seconds: float | None = None) -> None:
         """Begin to wait anew; `seconds` is the time to wait, None: the timer's own."""
         self.cancel()
         self._handle = self._loop.call_later(
-            self._idle_s if seconds is None else seconds, self._call
+            self._idle_s if seconds is None else max(0.0, seconds), self._run
         )
+
+    def _run(self) -> None:
+        self._handle = None
+        self._call()
 
     def cancel(self) -> None:
         """Stop waiting."""
@@ -102,16 +114,22 @@ class IdleTimer:
 class FastPathProtocol(HttpToolsProtocol):
     """uvicorn's protocol, extended: it answers small calls of the fast path itself.
 
-    It also limits the time in which a client sends nothing of a head or of a direct call's body;
-    asgi_fast_path.py does so for the bodies that routes read.
+    It also limits how long a client may take for a head, how slowly it may send a direct call's
+    body, and how long it may read nothing; asgi_fast_path.py limits the bodies that routes read.
 
     Args:
         service: the service that answers the calls.
         answer_head: the start of answers, shared by all connections.
+        limits: the limits on connections, shared by all of them.
 
     Attributes:
+        address: the address of the client; "" if it has none.
+        exceeded: the setting that the number of connections exceeds; "": none.
         in_head: a request's head has begun and not ended.
         head_bytes: the bytes that came after the data in which that head began.
+        head_deadline: the loop's time at which the head must have ended; 0: no head is awaited.
+        pace: the pace of a direct call's body of which a part has come; None: there is none.
+        fed_at: the loop's time at which the last part of that body came.
         between_messages: the last request that began has ended.
         waiting_since: the loop's time at the end of the last answer.
     """
@@ -121,24 +139,40 @@ class FastPathProtocol(HttpToolsProtocol):
     writing: IdleTimer
 
     def __init__(
-        self, *arguments: Any, service: Service, answer_head: AnswerHead, **named: Any
+        self,
+        *arguments: Any,
+        service: Service,
+        answer_head: AnswerHead,
+        limits: ConnectionLimits,
+        **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
         self.service = service
         self.answer_head = answer_head
+        self.limits = limits
+        self.address = ""
+        self.exceeded = ""
+        self.has_sent_head = False
         self.heads = HeadCache()
         self.upgrades = UpgradeFilter()
         self.in_head = False
         self.head_bytes = 0
+        self.head_deadline = 0.0
+        self.pace: BodyPace | None = None
+        self.fed_at = 0.0
         self.between_messages = False
         self.waiting_since = 0.0
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        idle_s = self.service.settings.stream_idle_timeout_s
-        self.reading = IdleTimer(self.loop, idle_s, self._nothing_came)
-        self.writing = IdleTimer(self.loop, idle_s, transport.abort)
+        settings = self.service.settings
+        self.reading = IdleTimer(self.loop, settings.head_timeout_s, self._nothing_came)
+        self.writing = IdleTimer(self.loop, settings.stream_idle_timeout_s, self._nothing_read)
+        self.address = self.client[0] if self.client else ""
+        self.exceeded = self.limits.add(self)
+        self.head_deadline = self.loop.time() + settings.head_timeout_s
+        self.reading.start()
         self.writer = ResponseWriter(
             transport,
             self.server_state,
@@ -151,7 +185,23 @@ class FastPathProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.writing.cancel()
         self.reading.cancel()
+        self.limits.remove(self)
         super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close the connection without sending what was not sent."""
+        self.transport.abort()
+
+    def _nothing_read(self) -> None:
+        """Close the connection, as its client has read nothing for too long."""
+        self.service.closed_connections.note("slow_read", self.address)
+        self.transport.abort()
+
+    def _limit_last_write(self) -> None:
+        """Limit the wait of a connection that is being closed for its client to read the rest."""
+        is_unread = self.transport.is_closing() and self.transport.get_write_buffer_size()
+        if is_unread and not self.writing.is_running:
+            self.writing.start()
 
     @override
     def pause_writing(self) -> None:
@@ -188,6 +238,7 @@ class FastPathProtocol(HttpToolsProtocol):
         last_cycle = self.cycle
         self.cycle = direct  # type: ignore[assignment]
         if self._submit(direct, body):
+            self.head_deadline = 0.0
             return True
         self.cycle = last_cycle
         return False
@@ -201,8 +252,28 @@ class FastPathProtocol(HttpToolsProtocol):
                 self._refuse_head()
                 return
         super().data_received(data)
-        if self._awaits_more() and not self.transport.is_closing():
-            self.reading.start()
+        if not self.transport.is_closing():
+            self._limit_wait(len(data))
+
+    def _limit_wait(self, num_bytes: int) -> None:
+        """Limit the wait for the rest of a head or body that the client has to send.
+
+        Args:
+            num_bytes: the size of the data that have come.
+        """
+        if self._awaits_head():
+            now = self.loop.time()
+            if not self.head_deadline:
+                self.head_deadline = now + self.service.settings.head_timeout_s
+            self.reading.start(self.head_deadline - now)
+        elif self._awaits_body():
+            now = self.loop.time()
+            if self.pace is None:
+                self.pace = BodyPace(self.service.settings)
+            else:
+                self.pace.add(num_bytes, now - self.fed_at)
+            self.fed_at = now
+            self.reading.start(0.0 if self.pace.is_too_slow else self.pace.credit_s)
 
     @override
     def on_message_begin(self) -> None:
@@ -214,17 +285,37 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def on_headers_complete(self) -> None:
         self.in_head = False
+        self.head_deadline = 0.0
+        self.pace = None
         if self.upgrades.is_offer(self.parser):
             return  # The request is parsed again without its offer.
-        direct = self._make_direct_call()
-        if direct is not None:
-            self.cycle = direct  # type: ignore[assignment]
-            return
+        if not self.has_sent_head:
+            self.has_sent_head = True
+            self.limits.note_head(self)
+        version = self.parser.get_http_version()
+        refusal = self.service.heads.find_fault(version, self.url, self.headers)
+        if refusal is None and not self.exceeded:
+            direct = self._make_direct_call(version)
+            if direct is not None:
+                self.cycle = direct  # type: ignore[assignment]
+                return
         self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]
         super().on_headers_complete()
+        if self.exceeded:
+            refusal = refusal or self._find_surplus_refusal()
+            self.cycle.keep_alive = False
+        if refusal is not None:
+            self.scope[REFUSAL_KEY] = refusal  # type: ignore[literal-required]
         self.headers = _Trailers()
 
-    def _make_direct_call(self) -> DirectCall | None:
+    def _find_surplus_refusal(self) -> ServiceError | None:
+        """Return why a request on a surplus connection is refused; None: it is a probe."""
+        if self.scope["path"].removesuffix("/") in PROBES:
+            return None
+        self.service.closed_connections.note("no_room", self.address)
+        return TooManyConnections(f"too many connections are open ({self.exceeded})")
+
+    def _make_direct_call(self, version: str) -> DirectCall | None:
         """Make the call of a plain small POST to a fast path; None for every other request."""
         found = DIRECT_URLS.get(self.url)
         if found is None or self.parser.get_method() != b"POST":
@@ -232,7 +323,7 @@ class FastPathProtocol(HttpToolsProtocol):
         is_free = self.cycle is None or self.cycle.response_complete
         if not is_free or self.flow.write_paused or self.expect_100_continue:
             return None
-        if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
+        if version != "1.1" or not self.parser.should_keep_alive():
             return None
         path, operation = found
         client = self._find_client(path) if self.service.guard.has_keys else ""
@@ -301,27 +392,47 @@ class FastPathProtocol(HttpToolsProtocol):
         self.cycle.body += direct.body
         super().on_message_complete()
 
-    def _awaits_more(self) -> bool:
-        """Return whether a head, or a direct call's body, has begun and not ended."""
+    def _awaits_head(self) -> bool:
+        """Return whether the client has to send a head or its rest, and no other timer waits."""
         cycle: Any = self.cycle
-        return self.in_head or (type(cycle) is DirectCall and not self.between_messages)
+        if self.in_head or cycle is None:
+            return True
+        is_idle = self.between_messages and cycle.response_complete
+        return is_idle and self.timeout_keep_alive_task is None
+
+    def _awaits_body(self) -> bool:
+        """Return whether the client has to send the rest of a body that no route reads."""
+        cycle: Any = self.cycle
+        if self.between_messages or self.in_head or cycle is None:
+            return False
+        return type(cycle) is DirectCall or cycle.response_complete
 
     def _nothing_came(self) -> None:
-        """End a request of which nothing more has come, unless there is a reason to wait on."""
-        if not self.transport.is_closing() and has_unread(self.transport):
+        """End a request that has not come in time, unless there is a reason to wait on."""
+        if self.transport.is_closing():
+            return
+        if has_unread(self.transport):
             self.reading.start(UNREAD_S)
         elif self.in_head and self.cycle is not None and not self.cycle.response_complete:
             self.reading.start()  # The request before this one is being answered.
-        else:
-            self._give_up()
+        elif self._awaits_head():
+            self.service.closed_connections.note(
+                "slow_head" if self.in_head else "silent", self.address
+            )
+            self.transport.close()
+        elif self._awaits_body():
+            self._refuse_body()
 
-    def _give_up(self) -> None:
-        """Close the connection; refuse its call before if only the body has not come."""
+    def _refuse_body(self) -> None:
+        """Refuse a direct call of which the body comes too slowly, and close the connection."""
         cycle: Any = self.cycle
-        if not self.in_head:
+        self.service.closed_connections.note("slow_body", self.address)
+        if type(cycle) is DirectCall and not cycle.response_complete:
             self.service.metrics.count_received()
-            cycle.set_exception(make_body_timeout(self.service.settings.stream_idle_timeout_s))
+            assert self.pace is not None
+            cycle.set_exception(self.pace.make_refusal())
         self.transport.close()
+        self._limit_last_write()
 
     def _refuse_head(self) -> None:
         """Refuse a head that is too long; close the connection if an answer is being made."""
@@ -344,6 +455,7 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._limit_last_write()
         self.waiting_since = self.loop.time()
 
     def _on_direct_complete(self) -> None:
@@ -361,6 +473,11 @@ class FastPathProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     @override
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._limit_last_write()
+
+    @override
     def timeout_keep_alive_handler(self) -> None:
         self.timeout_keep_alive_task = None
         if self.cycle is not None and not self.cycle.response_complete:
@@ -373,8 +490,13 @@ class FastPathProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(remaining_s, handler)
         else:
             super().timeout_keep_alive_handler()
+            self._limit_last_write()
 
 
 def make_protocol(service: Service) -> functools.partial[FastPathProtocol]:
     """Return the function that uvicorn calls to make the protocol of each connection."""
-    return functools.partial(FastPathProtocol, service=service, answer_head=AnswerHead())
+    limits = ConnectionLimits(service.settings, service.closed_connections)
+    service.metrics.gauges.connections = lambda: (limits.num_open, limits.limit)
+    return functools.partial(
+        FastPathProtocol, service=service, answer_head=AnswerHead(), limits=limits
+    )

@@ -25,6 +25,11 @@ from vocabularies.model.vocabulary import Vocabulary
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
 assert errors.BodyTimeout in KINDS
 EXPECTED = {
+    "bad_head": 400,
+    "unsupported_transfer_coding": 501,
+    "host_not_allowed": 403,
+    "origin_not_allowed": 403,
+    "too_many_connections": 503,
     "bad_body": 400,
     "bad_json": 400,
     "body_timeout": 408,

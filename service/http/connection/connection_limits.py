@@ -1,0 +1,114 @@
+"""Limits the number of connections of a process, so that silent clients keep nobody out.
+
+    new connection ─ within both limits? ─yes─────────────► answered
+                       │no: too many in all
+                     is another one silent? ─yes: close it─► answered
+                       │no, or too many of its address
+                     surplus: probes and metrics are answered, everything else is refused with 503
+
+A connection is silent until the head of its first request has come. There are a few surplus
+connections, and a new one closes the oldest. Files are kept back for them (runtime/file_limits).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from service.core.settings import Settings
+from service.observability.closed_connections import ClosedConnections
+from service.runtime.file_limits import RESERVED_CONNECTIONS, limit_http_connections
+from service.security.addresses import TrustedProxies, group_address
+
+
+class Closable(Protocol):
+    """A connection; `address` is the address of its client."""
+
+    address: str
+
+    def abort(self) -> None:
+        """Close the connection without sending what was not sent."""
+
+
+class ConnectionLimits:
+    """The open connections of one process.
+
+    Args:
+        settings: has the limits.
+        closed: counts and logs closed connections.
+
+    Attributes:
+        limit: the most connections that are no surplus.
+    """
+
+    def __init__(self, settings: Settings, closed: ClosedConnections) -> None:
+        self.limit = limit_http_connections(settings)
+        self._limit_per_address = -(
+            -settings.max_connections_per_address // max(1, settings.frontends)
+        )
+        self._proxies = TrustedProxies(settings)
+        self._closed = closed
+        self._ordinary: set[Closable] = set()
+        self._silent: dict[Closable, None] = {}  # In their order; a part of the ordinary ones.
+        self._surplus: dict[Closable, None] = {}  # In their order.
+        self._by_group: dict[str, int] = {}
+
+    @property
+    def num_open(self) -> int:
+        """The number of open connections."""
+        return len(self._ordinary) + len(self._surplus)
+
+    def add(self, connection: Closable) -> str:
+        """Add a new connection, perhaps closing another one.
+
+        Returns:
+            "", or the setting for which the connection is a surplus one.
+        """
+        exceeded = self._find_exceeded(connection.address)
+        if not exceeded:
+            self._ordinary.add(connection)
+            self._silent[connection] = None
+            return ""
+        if len(self._surplus) >= RESERVED_CONNECTIONS:
+            self._close_oldest(self._surplus, "no_room")
+        self._surplus[connection] = None
+        return exceeded
+
+    def _find_exceeded(self, address: str) -> str:
+        """Count a connection for its address; return the setting that it exceeds, or ""."""
+        if address and address not in self._proxies:
+            group = group_address(address)
+            number = self._by_group[group] = self._by_group.get(group, 0) + 1
+            if number > self._limit_per_address:
+                return "max_connections_per_address"
+        if len(self._ordinary) < self.limit:
+            return ""
+        return "" if self._close_oldest(self._silent, "make_room") else "max_connections"
+
+    def _close_oldest(self, connections: dict[Closable, None], reason: str) -> bool:
+        """Close the oldest of these connections; return False if there is none."""
+        oldest = next(iter(connections), None)
+        if oldest is None:
+            return False
+        self._forget(oldest)
+        self._closed.note(reason, oldest.address)
+        oldest.abort()
+        return True
+
+    def note_head(self, connection: Closable) -> None:
+        """Note that a connection has sent the head of a request."""
+        self._silent.pop(connection, None)
+
+    def remove(self, connection: Closable) -> None:
+        """Remove a connection that has ended."""
+        self._forget(connection)
+        if not connection.address or connection.address in self._proxies:
+            return
+        group = group_address(connection.address)
+        self._by_group[group] -= 1
+        if not self._by_group[group]:
+            del self._by_group[group]
+
+    def _forget(self, connection: Closable) -> None:
+        self._ordinary.discard(connection)
+        self._silent.pop(connection, None)
+        self._surplus.pop(connection, None)

@@ -1,0 +1,61 @@
+"""Counts and logs the connections that the service closes before their client does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from service.observability.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+PERIOD_S = 10.0  # Each reason is logged at most once in so many seconds.
+REASONS = {
+    "silent": "sent no request in time (head_timeout_s)",
+    "slow_head": "sent the head of a request too slowly (head_timeout_s)",
+    "slow_body": "sent the body of a request too slowly (min_body_bytes_per_s)",
+    "slow_read": "did not read an answer in time (stream_idle_timeout_s)",
+    "make_room": "had sent no request when others needed room (max_connections)",
+    "no_room": "came when there was no room (max_connections)",
+}
+
+
+class ClosedConnections:
+    """The connections that one service has closed, by the reasons in REASONS.
+
+    Args:
+        metrics: counts the connections.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._unlogged: dict[str, int] = {}
+        self._address = ""
+
+    def note(self, reason: str, address: str) -> None:
+        """Count a connection; log it at once, or with the next ones of its reason.
+
+        Args:
+            reason: a key of REASONS.
+            address: the address of the client.
+        """
+        self._metrics.count_closed_connection(reason)
+        self._address = address
+        if reason in self._unlogged:
+            self._unlogged[reason] += 1
+            return
+        self._unlogged[reason] = 1
+        self._log(reason)
+
+    def _log(self, reason: str) -> None:
+        """Log the connections since the last line; after a period without any, stop."""
+        number = self._unlogged.pop(reason)
+        if not number:
+            return
+        logger.warning(
+            "%d connections closed, the last of %s: %s",
+            number,
+            self._address or "a client without an address",
+            REASONS[reason],
+        )
+        self._unlogged[reason] = 0
+        asyncio.get_running_loop().call_later(PERIOD_S, self._log, reason)
