@@ -24,7 +24,7 @@ BUILD = (
 
 
 class Extension(NamedTuple):
-    """A C++ extension of the CPU engine, and what is slower without it."""
+    """A C++ extension that every service uses, and what is slower without it."""
 
     module: str
     name: str
@@ -36,6 +36,11 @@ EXTENSIONS = (
         "vocabularies.batch._string_join",
         "C++ that joins strings",
         "Python joins the texts of a batch, which takes longer",
+    ),
+    Extension(
+        "service.operations.rendering._json_rows",
+        "C++ that writes ids as JSON",
+        "orjson writes the rows of a batch, which takes longer",
     ),
     Extension(
         "service.engines.cpu.bpe._joined_short_texts",

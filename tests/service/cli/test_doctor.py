@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import stat
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +26,7 @@ from service.cli.doctor.finding import Finding
 from service.cli.parser import main
 from service.core.settings import PREFIX, Settings
 from service.security.api_keys import add_key
+from tests.support.data_files import ROOT
 from tests.support.fake_cupy import CUDARuntimeError, fake_cupy
 
 Patch = pytest.MonkeyPatch
@@ -106,9 +108,16 @@ def test_what_is_slower_without_an_extension_is_said(monkeypatch: Patch) -> None
     monkeypatch.setattr(importlib, "import_module", fail)
     monkeypatch.setattr(extensions, "are_built", False)
     findings = list(machine.check_extensions())
-    assert [finding.state for finding in findings] == ["warning"] * 3
-    assert "short texts one by one" in findings[1].detail
+    assert [finding.state for finding in findings] == ["warning"] * 4
+    assert "short texts one by one" in findings[2].detail
     assert all("install g++" in finding.advice for finding in findings)
+
+
+def test_every_extension_is_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    built = {module["name"] for module in project["tool"]["setuptools"]["ext-modules"]}
+    own = {extension.module for extension in machine.EXTENSIONS}
+    assert own == {name for name in built if not name.startswith("gpu.")}
 
 
 def test_a_missing_library_of_the_cpu_engine_stops_the_start(monkeypatch: Patch) -> None:
