@@ -6,18 +6,20 @@ process.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from gpu.errors import BadHandle, OutOfMemory
+from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory
 from gpu.host.arrays import address_of
 from gpu.host.extensions import check_extensions
 from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
 from gpu.runtime.cupy_loader import check_device, count_devices, load_cupy
 from gpu.runtime.device import Bytes, DeviceInfo, Stream
 from gpu.runtime.module_loader import functions_of
+from gpu.runtime.numa import cores_near
 
 PINNED = 1  # cudaMemoryTypeHost.
 PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all devices of the process.
@@ -26,11 +28,15 @@ PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all devices of the pro
 def num_devices() -> int:
     """Count the CUDA devices that this process sees; 0 if CuPy is not installed or none answers."""
     try:
-        import cupy
-
-        return int(cupy.cuda.runtime.getDeviceCount())
-    except Exception:  # CuPy's own error is known only where CuPy is.
+        return count_devices(load_cupy())
+    except DeviceUnavailable:
         return 0
+
+
+def num_visible_slices() -> int:
+    """Count the MIG slices that CUDA_VISIBLE_DEVICES names, of which CUDA uses only the first."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return sum(name.strip().startswith("MIG-") for name in names)
 
 
 class CudaDevice:
@@ -75,6 +81,11 @@ class CudaDevice:
         driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
         name, processors = properties["name"].decode(), properties["multiProcessorCount"]
         return DeviceInfo(name, driver, processors, total, free)
+
+    @property
+    def near_cores(self) -> frozenset[int]:
+        """The cores of the device's NUMA node; empty if all cores are as near."""
+        return cores_near(str(self._runtime.deviceGetPCIBusId(self.number)))
 
     @property
     def page_locked_bytes(self) -> int:

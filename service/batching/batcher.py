@@ -51,7 +51,7 @@ from service.batching.work import (
 )
 from service.core.errors import DeadlinePassed, Draining, QueueFull, ServiceError
 from service.core.settings import Settings
-from service.engines.base import Abandoned
+from service.engines.base import Abandoned, EngineStatus
 from service.observability.metrics import Metrics
 from service.security.rate_limits import Limits
 
@@ -257,7 +257,7 @@ class Batcher:
         self.admission = Admission(settings, metrics, limits or Limits())
         self.long_request_bytes = settings.long_request_bytes
         self.num_streams = 0
-        self.short_lane = Lane(False, 1, settings.max_batch_bytes)
+        self.short_lane = Lane(False, runner.short_at_once, settings.max_batch_bytes)
         self.long_lane = Lane(True, runner.long_at_once, ONE_REQUEST_BYTES)
         self._queues: dict[QueueKey, Queue] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -265,6 +265,12 @@ class Batcher:
         self._sweep: asyncio.TimerHandle | None = None
         self._is_draining = False
         self._is_stopped = False
+
+    def use_devices(self, status: EngineStatus) -> None:
+        """Run as many batches at once as the open devices can."""
+        self.runner.use_devices(status)
+        self.short_lane.at_once = self.runner.short_at_once
+        self.long_lane.at_once = self.runner.long_at_once
 
     @property
     def queue_bytes(self) -> int:

@@ -35,7 +35,7 @@ from service.batching.work import (
     TextWork,
 )
 from service.core.settings import Settings
-from service.engines.base import Codec, Counted, Decoded, SharedEncoded
+from service.engines.base import Codec, Counted, Decoded, EngineStatus, SharedEncoded
 from service.engines.fault_isolation import (
     count_isolated,
     decode_isolated,
@@ -113,6 +113,10 @@ class BatchRunner(Protocol):
         """The costs of batches that run on the loop."""
 
     @property
+    def short_at_once(self) -> int:
+        """The number of batches of short requests that run at once."""
+
+    @property
     def long_at_once(self) -> int:
         """The number of long requests that run at once."""
 
@@ -121,6 +125,9 @@ class BatchRunner(Protocol):
 
     def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
         """Start a batch; `finish` is called later, on the loop, with its results or its error."""
+
+    def use_devices(self, status: EngineStatus) -> None:
+        """Run as many batches at once as the open devices can; called once, when all are open."""
 
     def record(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
         """Count a batch that `run` has computed."""
@@ -149,12 +156,32 @@ class LocalRunner:
     ) -> None:
         self.engine = engine
         self.costs = CostModel()
+        self.short_at_once = 1
         self.long_at_once = GPU_LONG_AT_ONCE if engine.name == "gpu" else 1
         self._inline_batch_bytes = settings.inline_batch_bytes
         self._metrics = metrics
         self._place_ids = place_ids
-        self._short_threads = ThreadPoolExecutor(1, "engine-short")
+        self._start_threads()
+
+    def _start_threads(self) -> None:
+        self._short_threads = ThreadPoolExecutor(self.short_at_once, "engine-short")
         self._long_threads = ThreadPoolExecutor(self.long_at_once, "engine-long")
+
+    def use_devices(self, status: EngineStatus) -> None:
+        """Run as many batches at once as the open devices can.
+
+        With several devices no batch runs on one from the loop, which would wait where it hangs.
+        """
+        num_devices = len(status.up)
+        if num_devices < 2:
+            return
+        self.short_at_once, self.long_at_once = num_devices, GPU_LONG_AT_ONCE * num_devices
+        if status.crossover_bytes is not None:
+            self._inline_batch_bytes = min(self._inline_batch_bytes, status.crossover_bytes - 1)
+        threads = self._short_threads, self._long_threads
+        self._start_threads()
+        for each in threads:
+            each.shutdown(wait=False)  # After the batches that they have.
 
     def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
         """Return the engine if handing the batch to a thread would cost more than running it."""

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "WARPTOK_"
 TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # No settings: only the tests read them.
 MIB = 1024 * 1024
+GPUS = re.compile(r"all|[1-9][0-9]{0,2}|(0|[1-9][0-9]{0,2})(,(0|[1-9][0-9]{0,2}))+", re.ASCII)
 
 
 class UnknownSetting(ValueError):
@@ -51,6 +53,12 @@ class Settings(BaseSettings):
         description="What computes the ids; auto takes the GPU where there is one, gpu stops the "
         "start where there is none.",
     )
+    gpus: str = Field(
+        "all",
+        description="GPUs that one service uses, of those that CUDA_VISIBLE_DEVICES shows it: "
+        "all, how many (2: the first two), or their numbers with commas (0,2). Each has all "
+        "vocabularies, and a batch goes to the GPU that will be done first.",
+    )
     crossover_bytes: int | None = Field(
         None,
         ge=0,
@@ -61,8 +69,8 @@ class Settings(BaseSettings):
         0.5,
         gt=0,
         le=1,
-        description="Share of the GPU memory that is free at the start which the service may use; "
-        "too small halves large batches and moves vocabularies off the GPU and back.",
+        description="Share of each GPU's memory that is free at the start which the service may "
+        "use; too small halves large batches and moves vocabularies off the GPU and back.",
     )
     pinned: str = Field(
         "none",
@@ -303,6 +311,17 @@ class Settings(BaseSettings):
         description="TCP port of /metrics, on the same address; the other port then no longer has "
         "it. 0 takes a free one.",
     )
+
+    @field_validator("gpus")
+    @classmethod
+    def _check_gpus(cls, gpus: str) -> str:
+        numbers = gpus.split(",")
+        if not GPUS.fullmatch(gpus) or len(set(numbers)) < len(numbers):
+            raise ValueError(
+                "should be all, how many GPUs (2), or different numbers of GPUs with commas (0,2); "
+                f"{PREFIX}ENGINE=cpu uses none"
+            )
+        return gpus
 
 
 def read_settings(**overrides: object) -> Settings:

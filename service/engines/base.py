@@ -122,16 +122,36 @@ class SharedEncoded:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceActivity:
+    """What one of several devices does, and has done so far.
+
+    Attributes:
+        state: "ready"; "resting" after failures; "hanging" while calls do not return.
+        num_batches, num_bytes: the batches that it was given, and their bytes.
+        num_failures: the calls that failed or hung.
+        bytes_in_flight: the bytes of the batches that it computes now.
+    """
+
+    state: str
+    num_batches: int = 0
+    num_bytes: int = 0
+    num_failures: int = 0
+    bytes_in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStatus:
     """The state of an engine, for /v1/info and the metrics.
 
     Attributes:
         engines: the engines that may answer, the fastest first.
-        devices: the name, driver and memory of each device.
+        devices: the name, number, state, driver and memory of each device.
         crossover_bytes: the smallest batch that goes to the GPU; None without a GPU.
         fallbacks: the number of batches that a slower engine computed, by reason.
         memory: the bytes on each device by their purpose, by the device's name.
         page_locked: the page-locked bytes of host memory that each device accesses, by its name.
+        up: whether each device gets batches, by its name.
+        activity: what each of several devices does, by its name; empty with one.
     """
 
     engines: tuple[str, ...]
@@ -140,6 +160,8 @@ class EngineStatus:
     fallbacks: dict[str, int] = field(default_factory=dict)
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     page_locked: dict[str, int] = field(default_factory=dict)
+    up: dict[str, bool] = field(default_factory=dict)
+    activity: dict[str, DeviceActivity] = field(default_factory=dict)
 
 
 class DeviceMemory(SharedMemory, Protocol):
@@ -215,8 +237,13 @@ class VocabularyHost(Protocol):
 class DeviceSharing(Protocol):
     """Opens memory that other processes share with a device, and encodes texts in it."""
 
-    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """Open device memory of another process by its cudaIpcMemHandle_t; None: no device.
+    def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
+        """Open device memory of another process on the device that has it; None: no device.
+
+        Args:
+            handle: its cudaIpcMemHandle_t.
+            num_bytes: its size.
+            device_id: the number that the other process has for the device.
 
         Raises:
             ValueError: the device cannot open it.
@@ -252,7 +279,7 @@ class WithoutDevice:
         """Return nothing: there is no device."""
         return {}
 
-    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+    def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
         """Return None: there is no device."""
         return None
 

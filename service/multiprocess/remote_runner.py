@@ -43,7 +43,7 @@ from service.batching.work import (
 )
 from service.core.errors import DeadlinePassed, EngineLost, ServiceError
 from service.core.settings import Settings
-from service.engines.base import Codec
+from service.engines.base import Codec, EngineStatus
 from service.multiprocess.link.batch_messages import (
     make_decode_message,
     make_texts_message,
@@ -77,6 +77,7 @@ class RemoteRunner:
     ) -> None:
         self.engine = engine
         self.encoders = encoders
+        self.short_at_once = 1
         self.long_at_once = MAX_LONG_IN_FLIGHT - NUM_PREPARED
         self._metrics = metrics
         # Runs batches that cannot be a message: its thread calls the engine process row by row.
@@ -106,6 +107,9 @@ class RemoteRunner:
         self.costs.assume(key.cost_key, cost)
         expected_s = self.costs.expected_s(key.cost_key, num_bytes)
         return self.encoders.engine if expected_s <= MAX_INLINE_S else None
+
+    def use_devices(self, status: EngineStatus) -> None:
+        """Change nothing: the engine process has the devices."""
 
     def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
         """Send a batch to the engine process."""

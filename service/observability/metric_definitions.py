@@ -77,6 +77,14 @@ COUNTED: dict[str, Family] = {
     "warptok_fallbacks_total": Family(
         "Batches meant for the GPU that another engine computed.", ("reason",)
     ),
+    "warptok_device_batches_total": Family(
+        "Batches given to each of several GPUs, those that failed included.", ("device",)
+    ),
+    "warptok_device_bytes_total": Family("Bytes given to each of several GPUs.", ("device",)),
+    "warptok_device_failures_total": Family(
+        "Calls that failed or hung on each of several GPUs; others computed their batches.",
+        ("device",),
+    ),
     "warptok_training_duration_seconds": Family(
         "Time in training of jobs that ended: finished, failed or cancelled.",
         ("outcome",),
@@ -108,6 +116,12 @@ READ: dict[str, Family] = {
     "warptok_crossover_bytes": Family("Smallest size of a batch that is meant for the GPU."),
     "warptok_device_memory_bytes": Family(
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
+    ),
+    "warptok_device_up": Family(
+        "1 while the GPU gets batches, 0 while it rests after failures or hangs.", ("device",)
+    ),
+    "warptok_device_bytes_in_flight": Family(
+        "Bytes that each of several GPUs computes now.", ("device",)
     ),
     "warptok_page_locked_bytes": Family(
         "Page-locked memory of this machine that the GPU reads and writes directly.", ("device",)

@@ -262,6 +262,10 @@ class Metrics(Collector):
         counts += self._counts
         for reason, number in status.fallbacks.items():
             counts["warptok_fallbacks_total"][reason,] += number
+        for device, activity in status.activity.items():
+            counts["warptok_device_batches_total"][device,] += activity.num_batches
+            counts["warptok_device_bytes_total"][device,] += activity.num_bytes
+            counts["warptok_device_failures_total"][device,] += activity.num_failures
         return counts
 
     @override
@@ -295,6 +299,10 @@ class Metrics(Collector):
             rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
             values.setdefault("warptok_device_memory_bytes", []).extend(rows)
         values["warptok_page_locked_bytes"] = [((d,), n) for d, n in status.page_locked.items()]
+        values["warptok_device_up"] = [((d,), float(up)) for d, up in status.up.items()]
+        values["warptok_device_bytes_in_flight"] = [
+            ((d,), activity.bytes_in_flight) for d, activity in status.activity.items()
+        ]
         jobs = gauges.training_jobs()
         values["warptok_training_jobs"] = [
             ((state,), jobs.get(state, 0)) for state in ("queued", "running", "interrupted")

@@ -115,7 +115,8 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
         take: allocates memory for the ids of a GPU; None: the GPU allocates it.
 
     Raises:
-        ValueError: the settings demand a GPU, and there is none that can be used.
+        ValueError: the settings demand a GPU, and there is none that can be used, or they name more
+            GPUs than there are.
     """
     from service.engines.cpu.engine import CpuEngine
 
@@ -125,9 +126,11 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
         logger.info("no GPU: CuPy is not installed")
         return CpuEngine()
     from gpu.errors import DeviceUnavailable
-    from service.engines.hybrid.engine import HybridEngine, open_cuda
+    from service.engines.hybrid.engine import HybridEngine
+    from service.engines.hybrid.opening import check_gpus, open_cuda
 
-    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take)
+    check_gpus(settings.gpus)
+    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take, settings.gpus)
     engine = HybridEngine(CpuEngine(), open_gpu, settings.crossover_bytes)
     if settings.engine == "gpu":
         try:

@@ -86,7 +86,9 @@ async def preload(service: Service, names: list[str]) -> None:
         if waiting:
             await load_next()
         await asyncio.gather(*(load_rest() for _ in range(NUM_LOADERS)))
-        await asyncio.to_thread(service.get_host().engine.settle)
+        engine = service.get_host().engine
+        await asyncio.to_thread(engine.settle)
+        service.batcher.use_devices(await asyncio.to_thread(engine.status))
     finally:
         gc.enable()
     freeze_garbage_collector()

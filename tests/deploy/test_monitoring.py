@@ -27,6 +27,7 @@ from tests.support.data_files import ROOT
 from tests.support.fake_gpu import FakeGpu
 from tests.support.promql import firing, minutes, series_of
 from tests.support.server_process import Server, server_process
+from tests.support.several_fake_gpus import open_together
 from tests.support.waiting import GIVEN_UP_S, run, until, wait_until
 
 DEPLOY = ROOT / "deploy"
@@ -141,10 +142,15 @@ def test_each_story_ends_as_it_says_without_promtool_too(story: dict[str, Any]) 
 
 
 class BusyGpu(FakeGpu):
-    """Times its stages, and has no room for some batches."""
+    """Times its stages, has no room for some batches, and fails on its first batch of 40 rows."""
+
+    fails = True
 
     def encode(self, vocabulary: Any, batch: Any) -> Any:
         """As the CPU does."""
+        if self.fails and len(batch) == 40 and batch.row_bytes(0).startswith(b"many letters"):
+            self.fails = False
+            raise RuntimeError("told to fail once")
         self.stage_times._measured.append(("merge", 0.001))
         if len(batch) == 7:
             raise OutOfMemory("told that seven rows do not fit")
@@ -196,7 +202,8 @@ def matches(value: str, operator: str, wanted: str) -> bool:
 def test_every_panel_has_data_over_real_load() -> None:
     async def scenario() -> None:
         cpu = CpuEngine()
-        engine = HybridEngine(cpu, lambda: BusyGpu(cpu).opened(), crossover_bytes=600)
+        gpus = open_together(BusyGpu(cpu), BusyGpu(cpu))
+        engine = HybridEngine(cpu, gpus, crossover_bytes=600)
         engine.gate = threading.Event()  # type: ignore[attr-defined]  # As a fake engine has.
         async with listening(engine, preload="gpt2") as (app, port):
             url = f"http://127.0.0.1:{port}"

@@ -10,7 +10,8 @@ import pytest
 from gpu.engine import GpuEngine
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
-from service.engines.hybrid.engine import HybridEngine, open_cuda
+from service.engines.hybrid.engine import HybridEngine
+from service.engines.hybrid.opening import open_cuda
 from service.engines.hybrid.residency import OpenedGpu
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load

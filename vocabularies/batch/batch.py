@@ -197,6 +197,16 @@ class Batch:
         """Make a batch of the same rows with other options; nothing is copied."""
         if self.options is options:
             return self
+        return self._with(options)
+
+    def duplicate(self) -> Batch:
+        """Make a batch of the same rows; joining its texts does not change this one."""
+        same = self._with(self.options)
+        if "_flat" in self.__dict__:
+            same.__dict__["_flat"] = self._flat
+        return same
+
+    def _with(self, options: EncodeOptions | Sequence[EncodeOptions]) -> Batch:
         same = Batch(
             self._texts,
             data=self._data,
@@ -262,6 +272,13 @@ class Batch:
             if num_characters >= num_bytes or num_characters * MAX_UTF8 < num_bytes:
                 return num_characters >= num_bytes
         return len(self.data) >= num_bytes
+
+    @property
+    def size(self) -> int:
+        """The number of bytes, or of characters where texts are not joined: no text is joined."""
+        if self._data is None and self._texts is not None and "_flat" not in self.__dict__:
+            return sum(map(len, self._texts))
+        return len(self.data)
 
     @classmethod
     def from_bytes(

@@ -67,7 +67,7 @@ class RegionRegistry:
         self,
         is_enabled: bool,
         max_regions: int,
-        open_shared: Callable[[bytes, int], DeviceMemory | None] = lambda handle, num_bytes: None,
+        open_shared: Callable[[bytes, int, int], DeviceMemory | None] = lambda *_: None,
         share_host: Callable[[int, int, int], SharedMemory | None] = lambda file, begin, size: None,
     ) -> None:
         self.is_enabled = is_enabled
@@ -112,7 +112,7 @@ class RegionRegistry:
         Args:
             name: the name of the region in requests.
             handle: a cudaIpcMemHandle_t.
-            device_id: the client's number of the device.
+            device_id: the client's number of the device, which is tried first.
             byte_size: the size of the memory.
 
         Raises:
@@ -127,7 +127,7 @@ class RegionRegistry:
 
         def open_handle() -> CudaRegion:
             try:
-                memory = self._open_shared(handle, byte_size)
+                memory = self._open_shared(handle, byte_size, device_id)
             except ValueError as error:
                 raise InvalidRequest(str(error), "raw_handle") from error
             if memory is None:

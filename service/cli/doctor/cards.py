@@ -115,8 +115,8 @@ def _refused(settings: Settings, what: str, problem: str) -> Finding:
 
 def _open_once(settings: Settings) -> str:
     """Open the GPU engine, close it, and return the name of its card."""
-    from service.engines.hybrid.engine import open_cuda
+    from service.engines.hybrid.opening import open_cuda
 
-    opened = open_cuda(settings.gpu_memory_share)
+    opened = open_cuda(settings.gpu_memory_share, gpus=settings.gpus)
     opened.gpu.close()
     return str(opened.device["name"])

@@ -19,15 +19,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.engine import GpuEngine
 from gpu.errors import NotCovered, OutOfMemory
-from gpu.kernels.catalog import modules_of
-from gpu.kernels.families import TEXT, family_on
-from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.stage_timer import STAGES
 from service.engines.base import (
     Counted,
     Decoded,
+    DeviceActivity,
     DeviceMemory,
     Engine,
     EngineStatus,
@@ -38,7 +35,6 @@ from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
 from service.engines.hybrid.residency import REST_S, GpuResidency, GpuVocabularies, OpenedGpu
 from service.engines.hybrid.selftest import Gpu
-from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
@@ -47,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
 BYTES_PER_ID = 4
-VOCABULARIES_SHARE = 1 / 4  # Of the memory that may be used; batches have the rest.
 MAX_HALVINGS = 64  # Of one batch: enough for some rows that do not fit, too few for 65,536.
 MAX_FAILURES = 3
 LOG_PERIOD_S = 60.0
@@ -55,39 +50,17 @@ Output = TypeVar("Output")
 Int64s = NDArray[np.int64]
 
 
-def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
-    """Open the first CUDA device; compile its kernels if needed.
-
-    Args:
-        memory_share: the share of the device's free memory that may be used.
-        take: allocates memory for ids, which is page-locked then; None: the device allocates it.
-
-    Raises:
-        DeviceUnavailable: there is no device, or CuPy is not installed.
-    """
-    device = CudaDevice()
-    device.prepare(modules_of(family_on(TEXT, device.runs).kernels))  # While vocabularies are read.
-    info = device.info
-    budget = int(info.free_bytes * memory_share)
-    vocabulary_bytes = int(budget * VOCABULARIES_SHARE)
-    described: dict[str, str | int] = {
-        "name": info.name,
-        "driver": info.driver,
-        "total_bytes": info.total_bytes,
-        "budget_bytes": budget,
-        "vocabulary_budget_bytes": vocabulary_bytes,
-    }
-    gpu = GpuEngine(device, budget - vocabulary_bytes, vocabulary_bytes, take=take)
-    return OpenedGpu(gpu, described)
-
-
 class Fallbacks:
     """Counts of fallbacks by reason, and the circuit breaker of the GPU.
 
     Several threads may call it at once.
+
+    Attributes:
+        has_breaker: whether failures make the GPU rest; several GPUs have breakers of their own.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.has_breaker = True
         self._clock = clock
         self._counts: Counter[str] = Counter()
         self._logged: dict[str, tuple[float, int]] = {}
@@ -115,7 +88,7 @@ class Fallbacks:
         """Note that the GPU failed on a batch; after MAX_FAILURES in a row it rests."""
         with self._lock:
             self._num_failures += 1
-            if self._num_failures >= MAX_FAILURES:
+            if self._num_failures >= MAX_FAILURES and self.has_breaker:
                 self._rests_until = self._clock() + REST_S
 
     def succeeded(self) -> None:
@@ -201,7 +174,13 @@ class HybridEngine:
         self.crossover_bytes = crossover_bytes or 0
         if not self._is_measured:
             self.crossover_bytes = DEFAULT_CROSSOVER_BYTES
-        self.vocabularies = GpuVocabularies(cpu, open_gpu, self._measure)
+
+        def open_and_note() -> OpenedGpu:
+            opened = open_gpu()
+            self.fallbacks.has_breaker = not opened.has_breakers
+            return opened
+
+        self.vocabularies = GpuVocabularies(cpu, open_and_note, self._measure)
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
@@ -257,14 +236,23 @@ class HybridEngine:
         fallbacks = self.fallbacks.counts()
         if opened is None:
             return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
-        name = str(opened.device["name"])
+        activity, all_rest = opened.activity, self.fallbacks.is_resting
+        states = {
+            name: "resting" if all_rest else activity[name].state if activity else "ready"
+            for name in opened.each
+        }
+        described = [each.device | {"state": states[name]} for name, each in opened.each.items()]
+        # A device that hangs would not return from the question for its memory.
+        answering = {name: each for name, each in opened.each.items() if _answers(activity, name)}
         return EngineStatus(
             (self.name, self.cpu.name),
-            (opened.device,),
+            (*described, *opened.unavailable),
             self.crossover_bytes,
             fallbacks,
-            {name: _read_memory(opened.gpu)},
-            {name: opened.gpu.page_locked_bytes},
+            {name: _read_memory(each.gpu) for name, each in answering.items()},
+            {name: each.gpu.page_locked_bytes for name, each in opened.each.items()},
+            {name: state == "ready" for name, state in states.items()},
+            activity,
         )
 
     def take_stage_seconds(self) -> dict[str, list[float]]:
@@ -289,14 +277,14 @@ class HybridEngine:
                 return memory
         return self.cpu.host_memory(num_bytes)
 
-    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+    def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
         """Open device memory of another process; None while the GPU is not open.
 
         Raises:
             ValueError: the device cannot open it.
         """
         opened = self.vocabularies.opened
-        return None if opened is None else opened.gpu.open_shared(handle, num_bytes)
+        return None if opened is None else opened.open_shared(handle, num_bytes, device_id)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
         """Page-lock a part of a memory file; count a failure as a fallback, and return None.
@@ -412,8 +400,8 @@ class HybridEngine:
                 self.fallbacks.add("not_resident", "the GPU is not open yet")
         elif entry.refusal:
             self.fallbacks.add(entry.refusal, entry.residency.fallback_reason)
-        elif self.fallbacks.is_resting:
-            self.fallbacks.add("resting", "the GPU failed three times and rests for a while")
+        elif self.fallbacks.is_resting or opened.is_resting:
+            self.fallbacks.add("resting", "the GPU failed three times, or hangs, and is left out")
         elif entry.is_ready and opened.gpu.is_resident(vocabulary.digest):
             entry.used = perf_counter()
             return opened.gpu
@@ -421,6 +409,10 @@ class HybridEngine:
             vocabularies.start_upload(entry)
             self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
         return None
+
+
+def _answers(activity: dict[str, DeviceActivity], name: str) -> bool:
+    return name not in activity or activity[name].state != "hanging"
 
 
 def _read_memory(gpu: Gpu) -> dict[str, int]:

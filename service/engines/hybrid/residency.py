@@ -15,13 +15,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from time import monotonic
 
 from gpu.errors import DeviceUnavailable, NotCovered
-from service.engines.base import Engine, Holding, Residency, SelfTest
+from service.engines.base import (
+    DeviceActivity,
+    DeviceMemory,
+    Engine,
+    Holding,
+    Residency,
+    SelfTest,
+)
 from service.engines.hybrid.selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -36,6 +43,39 @@ class OpenedGpu:
 
     gpu: Gpu
     device: dict[str, str | int]
+
+    @property
+    def each(self) -> Mapping[str, OpenedGpu]:
+        """The GPUs that it consists of, by their names in metrics."""
+        return {str(self.device["name"]): self}
+
+    @property
+    def unavailable(self) -> Sequence[dict[str, str | int]]:
+        """The devices that could not be opened."""
+        return ()
+
+    @property
+    def has_breakers(self) -> bool:
+        """Whether the GPUs have circuit breakers of their own."""
+        return False
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether all GPUs that have circuit breakers of their own are left out now."""
+        return False
+
+    @property
+    def activity(self) -> dict[str, DeviceActivity]:
+        """What each of several GPUs does; empty with one."""
+        return {}
+
+    def self_test(self, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
+        """Compare a loaded vocabulary's ids with the reference and the CPU engine."""
+        return compare_with_cpu(self.gpu, cpu, vocabulary)
+
+    def open_shared(self, handle: bytes, num_bytes: int, device_id: int) -> DeviceMemory:
+        """Open device memory of another process; raises gpu.errors.BadHandle."""
+        return self.gpu.open_shared(handle, num_bytes)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +221,7 @@ class GpuVocabularies:
             return
         try:
             num_bytes = opened.gpu.load(vocabulary, entry.is_pinned)
-            self_test = compare_with_cpu(opened.gpu, self.cpu, vocabulary)
+            self_test = opened.self_test(self.cpu, vocabulary)
             if self_test.num_different:
                 self.refuse(entry, self_test)
             else:

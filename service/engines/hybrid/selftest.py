@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered, OutOfMemory
+from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
 from gpu.text.nfc_check import is_in_nfc, only_composes
 from service.engines.base import DeviceMemory, Engine, SelfTest
@@ -45,7 +46,14 @@ SEQUENCE_OPTIONS = (
 
 
 class Gpu(Protocol):
-    """The methods of gpu.engine.GpuEngine that the service calls; tests replace them."""
+    """The methods of gpu.engine.GpuEngine that the service calls; tests replace them.
+
+    Each call leaves the caller's current CUDA device as it was.
+    """
+
+    @property
+    def device(self) -> Device:
+        """The device, or the first of several."""
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
         """Upload a vocabulary, and return its bytes; raises NotCovered or OutOfMemory."""

@@ -35,6 +35,22 @@ def test_a_value_outside_its_limits_is_refused(monkeypatch, name, value):
         read_settings()
 
 
+@pytest.mark.parametrize("gpus", ["all", "1", "2", "16", "0,2", "3,1,0"])
+def test_gpus_are_all_a_number_of_them_or_their_numbers(monkeypatch, gpus):
+    monkeypatch.setenv("WARPTOK_GPUS", gpus)
+    assert read_settings().gpus == gpus
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    ["", "0", "-1", "none", "ALL", "two", "0,", ",1", "0,0", "0 ,1", "1.5", "00,1", "0-3", "2000"],
+)
+def test_other_spellings_of_gpus_are_refused(monkeypatch, gpus):
+    monkeypatch.setenv("WARPTOK_GPUS", gpus)
+    with pytest.raises(ValidationError, match="WARPTOK_ENGINE=cpu uses none"):
+        read_settings()
+
+
 def test_settings_are_frozen():
     with pytest.raises(ValidationError):
         Settings().port = 1

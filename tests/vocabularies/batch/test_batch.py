@@ -111,3 +111,16 @@ def test_buffers_of_longer_items_are_rows_of_their_bytes():
     rows = [b"ACGTACGT", b"GGGG"]
     batch = Batch.from_bytes([np.frombuffer(row, "<u4").data for row in rows])
     assert [batch.row_bytes(row) for row in range(2)] == rows
+
+
+def test_a_duplicate_is_joined_on_its_own_and_no_size_joins_texts():
+    batch = Batch(["größe", "a"])
+    assert batch.size == 6
+    same = batch.duplicate()
+    assert same.data.tobytes().decode() == "größea"
+    assert (same.size, batch.size) == (8, 6)
+    assert batch.data is not same.data
+    assert batch.duplicate().data is batch.data
+    assert Batch.from_bytes([b"abc"]).size == 3
+    batch.should_continue = lambda: False
+    assert not batch.duplicate().should_continue()

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import service.engines.hybrid.engine
+import service.engines.hybrid.opening as opening
 import service.engines.hybrid.residency
 from gpu.engine import GpuEngine
 from gpu.errors import DeviceUnavailable, OutOfMemory
@@ -27,8 +27,8 @@ from service.engines.hybrid.engine import (
     DEFAULT_CROSSOVER_BYTES,
     Fallbacks,
     HybridEngine,
-    open_cuda,
 )
+from service.engines.hybrid.opening import open_cuda
 from service.engines.hybrid.residency import OpenedGpu
 from service.server.app import make_engine
 from tests.support.app_client import serving
@@ -692,7 +692,7 @@ def test_the_service_shows_who_answers_and_what_went_wrong():
             assert answer["ids"] == await ids_of(client, body)
             info = (await client.get("/v1/info")).json()
             assert info["engines"] == ["gpu", "cpu"]
-            assert info["devices"] == [{"name": "fake", "total_bytes": 1}]
+            assert info["devices"] == [{"name": "fake", "total_bytes": 1, "state": "ready"}]
             assert info["crossover_bytes"] == CROSSOVER
             assert info["fallbacks"]["out_of_memory"] > 0
             gpt2 = (await client.get("/v1/vocabularies/gpt2")).json()
@@ -810,11 +810,11 @@ def test_a_missing_gpu_that_the_settings_demand_stops_the_start(monkeypatch):
 def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch):
     gpu, shares = FakeGpu(CpuEngine()), []
 
-    def open_cuda(memory_share: float, take: None):
+    def open_cuda(memory_share: float, take: None, gpus: str):
         shares.append(memory_share)
         return gpu.opened()
 
-    monkeypatch.setattr("service.engines.hybrid.engine.open_cuda", open_cuda)
+    monkeypatch.setattr("service.engines.hybrid.opening.open_cuda", open_cuda)
     monkeypatch.setattr("service.server.app.importlib.util.find_spec", lambda name: object())
     for engine in ("auto", "gpu"):
         made = make_engine(Settings(engine=engine, crossover_bytes=5, gpu_memory_share=0.25))
@@ -880,7 +880,8 @@ def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, ca
 @pytest.mark.parametrize("limits", CLASSES.values(), ids=str)
 def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch, limits):
     device = EmulatedDevice(limits=limits)
-    monkeypatch.setattr(service.engines.hybrid.engine, "CudaDevice", lambda: device)
+    monkeypatch.setattr(opening, "num_devices", lambda: 1)
+    monkeypatch.setattr(opening, "CudaDevice", lambda number: device)
     assert open_cuda(0.5).device["name"] == "emulation"
     family = family_on(TEXT, limits.runs)
     needed = (*family.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)

@@ -1,0 +1,573 @@
+"""Several GPUs behind the interface of one: a batch goes to the GPU that will be done first.
+
+    batch ──► the GPU with the fewest bytes in flight, of those that have the vocabulary
+                │
+                ├─ fails ──► another GPU gets the batch; after three failures this one rests
+                ├─ hangs ──► another GPU gets the batch; this one is out until its calls return
+                └─ the ids
+
+    out ──► REST_S later: load what the others have, compare with the CPU engine ──► back
+
+Each GPU has an engine, a memory budget, vocabularies, a circuit breaker and threads of its own. A
+vocabulary is loaded on all GPUs or on none. A GPU that differs in the self-test gets no batches of
+that vocabulary.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.errors import BadHandle, DeviceUnavailable, NotCovered, OutOfMemory
+from gpu.runtime.device import Device
+from gpu.runtime.stage_timer import StageTimes
+from service.engines.base import DeviceActivity, DeviceMemory, Engine, SelfTest
+from service.engines.hybrid.device_threads import DeviceThreads
+from service.engines.hybrid.selftest import Gpu, compare_with_cpu
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+MAX_FAILURES = 3  # In a row, after which a GPU rests.
+REST_S = 60.0
+HANG_S = 10.0  # A call of no bytes that takes longer hangs.
+HANG_BYTES_PER_S = 16 << 20  # Far below what the slowest texts take.
+PATIENCE_S = 120.0  # The longest wait for an upload, which may have kernels to compile.
+CHECK_PERIOD_S = 1.0
+BYTES_PER_ID = 4
+HANDLED_ERRORS = (NotCovered, OutOfMemory)
+"""Errors that say nothing against the device: the caller handles them."""
+SHARED_ERRORS = (*HANDLED_ERRORS, ValueError, IndexError)
+State = Literal["ready", "resting", "hanging"]
+Output = TypeVar("Output")
+Int64s = NDArray[np.int64]
+
+
+class Hangs(RuntimeError):
+    """A call of a GPU has not returned in time."""
+
+
+class SharedVocabulary(NamedTuple):
+    """A vocabulary that all GPUs have, except for those that are out."""
+
+    vocabulary: Vocabulary
+    is_pinned: bool
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One of several GPUs.
+
+    Attributes:
+        gpu: its engine.
+        number: the number of the device, as this process sees it.
+        label: its name in metrics, which no other GPU has.
+        threads: run its calls.
+        state: "ready"; "resting" after failures; "hanging" while calls do not return.
+        bytes_in_flight: the bytes of the batches that it computes now.
+        last_used: the number of the last call that it was chosen for.
+        retry_at: the monotonic time from which on a resting one is tested.
+        refused: digests of vocabularies on which it differs.
+        loading: digests that it lacks, and the monotonic time from which on they are tried again.
+        reviving: the running test; None: there is none.
+    """
+
+    gpu: Gpu
+    number: int
+    label: str
+    threads: DeviceThreads
+    state: State = "ready"
+    bytes_in_flight: int = 0
+    last_used: int = 0
+    num_batches: int = 0
+    num_bytes: int = 0
+    num_failures: int = 0
+    failures_in_row: int = 0
+    num_hanging: int = 0
+    retry_at: float = float("-inf")
+    refused: set[str] = field(default_factory=set)
+    loading: dict[str, float] = field(default_factory=dict)
+    reviving: Future[None] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def wait_for(self, future: Future[Output], timeout_s: float) -> Output:
+        """Wait for a call of this GPU.
+
+        Raises:
+            Hangs: it has not returned in time; the GPU is out until it does.
+        """
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            if future.done():  # The call raised it, or has just returned.
+                return future.result()
+            self._hang(future)
+            raise Hangs(f"{self.label} has not answered in time") from None
+        finally:
+            del future  # The error's traceback leads to this frame.
+
+    def _hang(self, future: Future[Any]) -> None:
+        with self.lock:
+            self.state = "hanging"
+            self.num_hanging += 1
+            self.num_failures += 1
+        logger.error("%s hangs: a call has not returned in time", self.label)
+        future.add_done_callback(self._has_returned)
+
+    def _has_returned(self, _: Future[Any]) -> None:
+        with self.lock:
+            self.num_hanging -= 1
+            if not self.num_hanging:
+                self.state = "resting"
+                self.retry_at = monotonic()
+        logger.warning("%s answers again and will be tested", self.label)
+
+    def fail(self, error: BaseException, *, at_once: bool = False) -> None:
+        """Note a failure; after MAX_FAILURES in a row, or at once, the GPU rests."""
+        if isinstance(error, Hangs):
+            return
+        with self.lock:
+            self.num_failures += 1
+            self.failures_in_row += 1
+            is_out = at_once or self.failures_in_row >= MAX_FAILURES
+            if is_out and self.state == "ready":
+                self.state, self.retry_at = "resting", monotonic() + REST_S
+        text = "%s failed and rests: %r" if is_out else "%s failed: %r"
+        logger.error(text, self.label, error)
+
+    def activity(self) -> DeviceActivity:
+        """Report the state and the counts so far."""
+        return DeviceActivity(
+            self.state, self.num_batches, self.num_bytes, self.num_failures, self.bytes_in_flight
+        )
+
+
+class AllStageTimes(StageTimes):
+    """The times of the stages on all GPUs."""
+
+    def __init__(self, each: Sequence[StageTimes]) -> None:
+        super().__init__()
+        self._each = each
+
+    def take(self) -> list[tuple[str, float]]:
+        """Return the stages and seconds measured since the last call."""
+        return [measured for times in self._each for measured in times.take()]
+
+
+class SeveralGpus:
+    """A `service.engines.hybrid.selftest.Gpu` that consists of several.
+
+    Args:
+        members: the GPUs.
+
+    Several threads may call it at once.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = members
+        self._vocabularies: dict[str, SharedVocabulary] = {}
+        self._cpu: Engine | None = None
+        self._lock = threading.Lock()
+        self._num_calls = 0
+        self._stage_times = AllStageTimes([member.gpu.stage_times for member in members])
+        self._is_closed = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="gpu-keeper", daemon=True)
+        self._keeper.start()
+
+    # Batches.
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """Encode each row on the GPU that will be done first."""
+        # A hanging call may go on to join the texts of its batch.
+        return self._run(
+            vocabulary.digest, batch.size, lambda gpu: gpu.encode(vocabulary, batch.duplicate())
+        )
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
+        """Count the ids of each row; return the counts and the errors of refused rows."""
+        return self._run(
+            vocabulary.digest, batch.size, lambda gpu: gpu.count(vocabulary, batch.duplicate())
+        )
+
+    def decode(
+        self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
+    ) -> tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]:
+        """Decode each row; return bytes, offsets, and the errors of refused rows."""
+        return self._run(
+            vocabulary.digest,
+            len(ids) * BYTES_PER_ID,
+            lambda gpu: gpu.decode(vocabulary, ids, offsets, skip_special_tokens),
+        )
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
+        """Encode texts in shared memory, on the GPU that has the memory, and return the offsets.
+
+        Raises:
+            NotCovered: the texts and the ids are on two GPUs, or their GPU cannot compute them now.
+        """
+        owners = {self._find_owner(each) for each in (rows.text.memory, rows.out)} - {None}
+        if len(owners) > 1:
+            raise NotCovered("texts and ids are in the memory of two GPUs")
+        owner = owners.pop() if owners else None
+        if owner is not None and not self._can_compute(owner, vocabulary.digest):
+            raise NotCovered(f"{owner.label} has the region and cannot compute it now")
+        return self._run(
+            vocabulary.digest,
+            len(rows.text),
+            lambda gpu: gpu.encode_shared(vocabulary, rows),
+            handled=SHARED_ERRORS,
+            members=self.members if owner is None else (owner,),
+        )
+
+    def _find_owner(self, memory: SharedMemory) -> Member | None:
+        """Find the GPU whose memory it is; None for host memory, which all GPUs access."""
+        device = getattr(memory, "device", None)
+        if not memory.on_device:
+            return None
+        return next(member for member in self.members if member.gpu.device is device)
+
+    def _run(
+        self,
+        digest: str,
+        num_bytes: int,
+        call: Callable[[Gpu], Output],
+        handled: tuple[type[Exception], ...] = HANDLED_ERRORS,
+        members: Sequence[Member] | None = None,
+    ) -> Output:
+        """Run a call on the member that will be done first; where it fails, on the next.
+
+        Args:
+            digest: the vocabulary that the call needs.
+            num_bytes: the size of the call.
+            call: gets the GPU.
+            handled: errors that the caller handles, and that are no failure of the GPU.
+            members: those that may run it; None: all.
+
+        Raises:
+            Exception: what the last one raised.
+            DeviceUnavailable: no GPU has the vocabulary now.
+        """
+        remaining = list(self.members if members is None else members)
+        timeout_s = HANG_S + num_bytes / HANG_BYTES_PER_S
+        while True:
+            member = self._choose(remaining, digest, num_bytes)
+            future = member.threads.submit(partial(call, member.gpu))
+            future.add_done_callback(partial(self._end, member, num_bytes))
+            try:
+                output = member.wait_for(future, timeout_s)
+            except handled:
+                raise
+            except Exception as error:
+                member.fail(error)
+                remaining.remove(member)
+                if not any(self._can_compute(other, digest) for other in remaining):
+                    raise
+            else:
+                member.failures_in_row = 0
+                return output
+            finally:
+                del future
+
+    def _choose(self, members: Sequence[Member], digest: str, num_bytes: int) -> Member:
+        """Choose the member with the fewest bytes in flight, and add the bytes of a call.
+
+        Raises:
+            DeviceUnavailable: none has the vocabulary now.
+        """
+        with self._lock:
+            able = [member for member in members if self._can_compute(member, digest)]
+            if not able:
+                raise DeviceUnavailable("no GPU has the vocabulary now")
+            member = min(able, key=lambda each: (each.bytes_in_flight, each.last_used))
+            self._num_calls += 1
+            member.last_used = self._num_calls
+            member.bytes_in_flight += num_bytes
+            member.num_batches += 1
+            member.num_bytes += num_bytes
+        return member
+
+    def _end(self, member: Member, num_bytes: int, _: Future[Any]) -> None:
+        """Subtract the bytes of a call that has returned; those of a hanging one stay in flight."""
+        with self._lock:
+            member.bytes_in_flight -= num_bytes
+
+    def _can_compute(self, member: Member, digest: str) -> bool:
+        return (
+            member.state == "ready"
+            and digest not in member.refused
+            and member.gpu.is_resident(digest)
+        )
+
+    # Vocabularies.
+
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
+        """Upload a vocabulary to all GPUs, or to none; return its bytes on one.
+
+        A GPU that fails otherwise is out, and gets the vocabulary before it is back.
+
+        Raises:
+            NotCovered: the kernels do not support the vocabulary.
+            OutOfMemory: it does not fit on one of the GPUs.
+        """
+        digest = vocabulary.digest
+        with self._lock:
+            known = self._vocabularies.get(digest)
+            pinned = pinned or (known is not None and known.is_pinned)
+        members = [each for each in self._ready() if digest not in each.refused]
+        loaded = self._call_each(members, lambda gpu: gpu.load(vocabulary, pinned))
+        sizes = [size for size in loaded.values() if isinstance(size, int)]
+        if len(sizes) < len(loaded):
+            self._raise_unless_out(loaded, digest)
+        if not sizes:
+            raise DeviceUnavailable("no GPU is ready")
+        with self._lock:
+            self._vocabularies[digest] = SharedVocabulary(vocabulary, pinned)
+        return max(sizes)
+
+    def _raise_unless_out(self, results: Mapping[Member, Any], digest: str) -> None:
+        """Raise what all GPUs must follow; take the GPUs out that failed otherwise.
+
+        Raises:
+            NotCovered, OutOfMemory: a GPU raised it; the vocabulary is unloaded from all.
+            Exception: all GPUs failed.
+        """
+        errors = {each: error for each, error in results.items() if isinstance(error, Exception)}
+        for member, error in errors.items():
+            if isinstance(error, HANDLED_ERRORS):
+                self.unload(digest)
+                raise type(error)(f"{member.label}: {error}") from error
+        for member, error in errors.items():
+            member.fail(error, at_once=True)
+        if len(errors) == len(results):
+            raise next(iter(errors.values()))
+
+    def self_test(self, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
+        """Compare the ids of each GPU that is ready with the reference and the CPU engine.
+
+        A GPU that differs while others do not gets no batches of the vocabulary.
+
+        Returns:
+            A self-test that was passed; where there is none, the first one.
+
+        Raises:
+            Exception: all GPUs failed on a text, or one has too little memory.
+        """
+        self._cpu, digest = cpu, vocabulary.digest
+        members = [each for each in self._ready() if digest not in each.refused]
+        results = self._call_each(members, lambda gpu: compare_with_cpu(gpu, cpu, vocabulary))
+        self._raise_unless_out(results, digest)
+        tests = {each: test for each, test in results.items() if isinstance(test, SelfTest)}
+        if not tests:
+            raise DeviceUnavailable("no GPU is ready")
+        passed = [test for test in tests.values() if not test.num_different]
+        if not passed:
+            return next(iter(tests.values()))
+        for member, test in tests.items():
+            if test.num_different:
+                self._refuse(member, digest, test)
+        return passed[0]
+
+    def _refuse(self, member: Member, digest: str, test: SelfTest) -> None:
+        logger.error("%s differs on %s: %s", member.label, digest, test.first_difference)
+        member.refused.add(digest)
+        self._call_each([member], lambda gpu: gpu.unload(digest))
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary on all GPUs; calls that are running on it still finish."""
+        with self._lock:
+            self._vocabularies.pop(digest, None)
+        for member in self.members:
+            member.refused.discard(digest)
+            member.loading.pop(digest, None)
+        unloaded = self._call_each(self._ready(), lambda gpu: gpu.unload(digest))
+        for member, error in unloaded.items():
+            if isinstance(error, Exception):
+                member.fail(error, at_once=True)
+
+    def is_resident(self, digest: str) -> bool:
+        """Return whether a GPU that is ready has a vocabulary; others that lack it get it soon."""
+        is_on_one = False
+        for member in self.members:
+            if self._can_compute(member, digest):
+                is_on_one = True
+            elif member.state == "ready" and digest not in member.refused:
+                if digest in self._vocabularies:
+                    member.loading.setdefault(digest, float("-inf"))
+        return is_on_one
+
+    def _ready(self) -> list[Member]:
+        return [member for member in self.members if member.state == "ready"]
+
+    def _call_each(
+        self, members: Iterable[Member], call: Callable[[Gpu], Output]
+    ) -> dict[Member, Output | Exception]:
+        """Run a call on several GPUs at once; return what each returned or raised."""
+        futures = {each: each.threads.submit(partial(call, each.gpu)) for each in members}
+        end = monotonic() + PATIENCE_S
+        results: dict[Member, Output | Exception] = {}
+        for member, future in futures.items():
+            try:
+                results[member] = member.wait_for(future, max(0.0, end - monotonic()))
+            except Exception as error:
+                results[member] = error
+        return results
+
+    # GPUs that are out, and what they lack.
+
+    def _keep(self) -> None:
+        """Test GPUs that are out, and load what others lack, until closed."""
+        while not self._is_closed.wait(CHECK_PERIOD_S):
+            self.check()
+
+    def check(self) -> None:
+        """Start the test of each GPU that has rested, and the uploads that others lack."""
+        now = monotonic()
+        for member in self.members:
+            if member.reviving is not None and not member.reviving.done():
+                continue
+            if member.state == "resting" and now >= member.retry_at:
+                member.reviving = member.threads.submit(partial(self._revive, member))
+            elif member.state == "ready" and any(now >= at for at in list(member.loading.values())):
+                member.reviving = member.threads.submit(partial(self._load_missing, member))
+
+    def _revive(self, member: Member) -> None:
+        """Load what the others have, and take a GPU back that passes the self-tests."""
+        try:
+            for known in self._list_vocabularies():
+                self._load_and_test(member, known)
+        except Exception as error:
+            with member.lock:
+                member.retry_at = monotonic() + REST_S
+            logger.warning("%s still fails: %r", member.label, error)
+            return
+        with member.lock:
+            if member.num_hanging:
+                return
+            member.state, member.failures_in_row = "ready", 0
+        logger.warning("%s is back", member.label)
+
+    def _load_missing(self, member: Member) -> None:
+        """Load vocabularies that a GPU has evicted and that others still have."""
+        for digest in list(member.loading):
+            member.loading[digest] = monotonic() + REST_S
+            known = self._vocabularies.get(digest)
+            try:
+                if known is not None:
+                    self._load_and_test(member, known)
+                member.loading.pop(digest, None)
+            except Exception as error:
+                logger.warning("%s could not load %s: %r", member.label, digest, error)
+
+    def _load_and_test(self, member: Member, known: SharedVocabulary) -> None:
+        """Load a vocabulary on a GPU and compare its ids; refuse the GPU if they differ."""
+        vocabulary = known.vocabulary
+        assert self._cpu is not None
+        member.gpu.load(vocabulary, known.is_pinned)
+        test = compare_with_cpu(member.gpu, self._cpu, vocabulary)
+        if test.num_different:
+            logger.error("%s differs: %s", member.label, test.first_difference)
+            member.refused.add(vocabulary.digest)
+            member.gpu.unload(vocabulary.digest)
+        elif vocabulary.digest not in self._vocabularies:  # It was unloaded meanwhile.
+            member.gpu.unload(vocabulary.digest)
+
+    def _list_vocabularies(self) -> list[SharedVocabulary]:
+        """List the vocabularies that any GPU has, even one that is out."""
+        with self._lock:
+            known = list(self._vocabularies.values())
+        gpus = [member.gpu for member in self.members]
+        return [
+            each for each in known if any(gpu.is_resident(each.vocabulary.digest) for gpu in gpus)
+        ]
+
+    # Memory.
+
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
+        """Allocate pinned memory, which all GPUs read; None: none is free."""
+        for member in sorted(self._ready(), key=lambda each: each.bytes_in_flight):
+            if (memory := member.gpu.host_memory(num_bytes)) is not None:
+                return memory
+        return None
+
+    def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory:
+        """Open device memory of another process on the GPU that has it.
+
+        Args:
+            handle: a cudaIpcMemHandle_t.
+            num_bytes: the size of the memory.
+            device_id: the number that the client has for the device, which is tried first.
+
+        Raises:
+            BadHandle: no GPU that is ready can open it.
+        """
+        members = sorted(self._ready(), key=lambda each: each.number != device_id)
+        message = "no GPU is ready"
+        for member in members:
+            opened = self._call_each([member], lambda gpu: gpu.open_shared(handle, num_bytes))
+            memory = opened[member]
+            if not isinstance(memory, Exception):
+                return memory
+            if not isinstance(memory, BadHandle):
+                member.fail(memory)
+            message = str(memory)
+        raise BadHandle(message)
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory:
+        """Page-lock a part of a memory file for all GPUs; raises ValueError or OutOfMemory."""
+        for member in self._ready():
+            shared = self._call_each([member], lambda gpu: gpu.share_host(file, offset, num_bytes))
+            memory = shared[member]
+            if not isinstance(memory, Exception):
+                return memory
+            if isinstance(memory, (OutOfMemory, ValueError, OSError)):
+                raise memory
+            member.fail(memory)
+        raise OutOfMemory("no GPU is ready")
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of all GPUs that are ready, by their purpose."""
+        total: dict[str, int] = {}
+        for member in self._ready():
+            for part, num_bytes in member.gpu.memory().items():
+                total[part] = total.get(part, 0) + num_bytes
+        return total
+
+    @property
+    def device(self) -> Device:
+        """The first device."""
+        return self.members[0].gpu.device
+
+    @property
+    def page_locked_bytes(self) -> int:
+        """The host memory that is page-locked through any of the GPUs."""
+        return sum(member.gpu.page_locked_bytes for member in self.members)
+
+    @property
+    def stage_times(self) -> StageTimes:
+        """The times of the stages of sampled batches on all GPUs."""
+        return self._stage_times
+
+    def close(self) -> None:
+        """Release the memory of the GPUs that answer, and end the threads."""
+        if self._is_closed.is_set():
+            return
+        self._is_closed.set()
+        self._keeper.join(PATIENCE_S)
+        answering = [member for member in self.members if member.state != "hanging"]
+        closed = self._call_each(answering, lambda gpu: gpu.close())
+        for member, error in closed.items():
+            if isinstance(error, Exception):
+                logger.warning("%s could not be closed: %r", member.label, error)
+        for member in self.members:
+            member.threads.close()
