@@ -16,7 +16,6 @@ MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
     machine.check_version,
     machine.check_extensions,
     machine.check_libraries,
-    machine.check_open_files,
     cards.check_cards,
     configuration.check_environment,
 )
@@ -26,6 +25,8 @@ SERVICE: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     configuration.check_vocabularies,
     configuration.check_store,
     configuration.check_keys,
+    configuration.check_proxies,
+    configuration.check_connections,
     configuration.check_ports,
     configuration.check_tracing,
 )

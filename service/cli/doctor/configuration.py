@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import resource
 import shutil
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ from service.cli.doctor.machine import gib
 from service.core.settings import PREFIX, Settings, describe_unknown
 from service.registry.registry import SUFFIX
 from service.runtime.atomic_files import Store
+from service.runtime.file_limits import (
+    limit_grpc_connections,
+    limit_http_connections,
+    raise_file_limit,
+)
+from service.security.addresses import TrustedProxies
 from service.security.api_keys import read_keys
 from service.security.guard import is_loopback
 from service.server.sockets import bind_sockets
@@ -137,6 +144,44 @@ def _describe_keys(what: str, path: Path) -> Finding:
     if mode & OTHERS_MAY_WRITE:
         return Finding(what, "warning", f"{detail}: others may add keys", f"chmod 600 {path}")
     return Finding(what, "ok", detail)
+
+
+def check_connections(settings: Settings) -> Iterator[Finding]:
+    """Check that the files that a process may open suffice for `max_connections`.
+
+    Raises the limit of this process first, as the service does of its own.
+    """
+    raise_file_limit()
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    http, grpc = limit_http_connections(settings), limit_grpc_connections(settings)
+    is_enough = http * max(1, settings.frontends) >= settings.max_connections
+    each = " in each front end" if settings.frontends else ""
+    detail = f"up to {http} over HTTP{each}"
+    if settings.grpc:
+        is_enough &= grpc >= settings.max_connections
+        detail += f", up to {grpc} over gRPC"
+    limit = "no limit" if files == resource.RLIM_INFINITY else f"at most {files}"
+    detail += f"; files that a process may open: {limit}"
+    if is_enough:
+        yield Finding("connections", "ok", detail)
+        return
+    detail += f"; fewer than {settings.max_connections}"
+    advice = (
+        "raise the hard limit of open files (systemd's LimitNOFILE, docker's --ulimit nofile), or "
+        f"lower {PREFIX}MAX_CONNECTIONS"
+    )
+    yield Finding("connections", "warning", detail, advice)
+
+
+def check_proxies(settings: Settings) -> Iterator[Finding]:
+    """Check the addresses of proxies, where there are any."""
+    try:
+        proxies = TrustedProxies(settings)
+    except ValueError as error:
+        yield Finding("trusted proxies", "error", str(error), "correct the setting")
+        return
+    if proxies.names:
+        yield Finding("trusted proxies", "ok", ", ".join(proxies.names))
 
 
 class Port(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-import resource
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from service.core.version import package_version
 
 LIBRARIES = ("fastokens", "tokenizers", "ahocorasick-rs", "numpy")
 """The packages that the CPU engine computes with."""
-MIN_FILES = 4096
 BUILD = (
     "install g++ and Python's headers, then install warptok again (in a checkout: "
     "`pip install -e .`)"
@@ -93,19 +91,6 @@ def _version_of(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def check_open_files() -> Iterator[Finding]:
-    """Report the limit of open files; every connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = "no limit" if soft == resource.RLIM_INFINITY else f"at most {soft}"
-    detail = f"{limit}, and each connection is one"
-    if soft == resource.RLIM_INFINITY or soft >= MIN_FILES:
-        yield Finding("open files", "ok", detail)
-        return
-    most = "" if hard == resource.RLIM_INFINITY else f", of at most {hard}"
-    advice = f"allow more{most}: `ulimit -n`, systemd's LimitNOFILE or docker's --ulimit nofile"
-    yield Finding("open files", "warning", detail, advice)
 
 
 def gib(num_bytes: int) -> str:

@@ -128,23 +128,6 @@ def test_a_missing_library_of_the_cpu_engine_stops_the_start(monkeypatch: Patch)
     )
 
 
-@pytest.mark.parametrize(
-    ("limits", "state", "words"),
-    [
-        ((1024, 4096), "warning", "of at most 4096: `ulimit -n`"),
-        ((1024, resource.RLIM_INFINITY), "warning", "allow more: `ulimit -n`"),
-        ((65536, 65536), "ok", "at most 65536"),
-        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), "ok", "no limit"),
-    ],
-)
-def test_few_open_files_are_a_warning(
-    monkeypatch: Patch, limits: tuple[int, int], state: str, words: str
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
-    finding = found(machine.check_open_files())
-    assert finding.state == state and words in finding.line()
-
-
 # The cards.
 
 
@@ -304,6 +287,35 @@ def test_a_file_of_keys_is_read_and_its_permissions_are_checked(tmp_path: Path) 
     assert finding.state == "warning" and finding.advice == f"chmod 600 {path}"
     path.write_text("{}")
     assert found(configuration.check_keys(settings)).state == "error"
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "state", "words"),
+    [
+        ({}, 65_536, "ok", "up to 4096 over HTTP, up to 4096 over gRPC; "),
+        ({}, resource.RLIM_INFINITY, "ok", "may open: no limit"),
+        ({}, 4_096, "warning", "at most 4096; fewer than 4096 -> raise the hard limit"),
+        ({"grpc": False, "max_connections": 1_000}, 4_096, "ok", "up to 1000 over HTTP; "),
+        ({"frontends": 4, "max_connections": 8_000}, 9_000, "ok", "2000 over HTTP in each front"),
+    ],
+)
+def test_fewer_files_than_connections_are_a_warning(
+    monkeypatch: Patch, settings: dict[str, Any], files: int, state: str, words: str
+) -> None:
+    limits = [(256, files)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
+    if files == resource.RLIM_INFINITY:
+        limits = [(files, files)]
+    finding = found(configuration.check_connections(Settings(**settings)))
+    assert finding.state == state and words in finding.line()
+
+
+def test_the_addresses_of_proxies_are_checked() -> None:
+    assert list(configuration.check_proxies(Settings())) == []
+    check = configuration.check_proxies
+    assert found(check(Settings(trusted_proxies="10.0.0.0/8"))).state == "ok"
+    assert found(check(Settings(trusted_proxies="proxy"))).state == "error"
 
 
 def test_a_port_in_use_stops_the_start() -> None:
