@@ -36,7 +36,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
     """
     memory = LinkMemory()
     app = create_app(settings, make_engine(settings, memory.take), memory.place)
-    check_names(app.service.get_host().registry)
+    check_names(app.service.get_engine_parts().registry)
     uvloop.run(_serve(app, listening, memory))
 
 

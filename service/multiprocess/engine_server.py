@@ -156,14 +156,14 @@ class EngineServer:
         content = message.arrays[0].tobytes()
         vocabulary = await asyncio.to_thread(read_canonical, content)
         pinned = message.values["pinned"]
-        host = self.service.get_host()
-        residency = await asyncio.to_thread(host.engine.load, vocabulary, pinned)
+        parts = self.service.get_engine_parts()
+        residency = await asyncio.to_thread(parts.engine.load, vocabulary, pinned)
         self._unnamed[vocabulary.digest] = vocabulary
-        await asyncio.to_thread(host.registry.evict, vocabulary.digest)
+        await asyncio.to_thread(parts.registry.evict, vocabulary.digest)
         if len(self._unnamed) > MAX_UNNAMED:
             oldest = next(iter(self._unnamed))
             del self._unnamed[oldest]
-            await asyncio.to_thread(host.registry.forget_unused, oldest)
+            await asyncio.to_thread(parts.registry.forget_unused, oldest)
         return Message("answer", write_residency(residency))
 
     async def _load_name(self, link: Link, message: Message) -> Message:
@@ -264,7 +264,7 @@ class EngineServer:
         """Let a device read the memory of front ends directly, once they send arrays in it."""
         if not self.service.preloaded:  # The device is not open yet.
             return
-        share = self.service.get_host().engine.share_host
+        share = self.service.get_engine_parts().engine.share_host
         pages = PAGE_LOCKED_BYTES // self.num_front_ends // mmap.PAGESIZE
         num_bytes = min(FRONT_BYTES, pages * mmap.PAGESIZE)
         memories = [link.peer_memory for link in self.links]
@@ -277,7 +277,7 @@ class EngineServer:
         )
 
     async def families(self) -> dict[str, Families]:
-        """Get the metrics of every process by its name."""
+        """Get the metrics of every process, each under the name of its process."""
         return await self._gather_families(None)
 
     async def _gather_families(self, caller: Link | None) -> dict[str, Families]:

@@ -21,7 +21,7 @@ from service.security.request_heads import HeadRules
 
 
 @dataclass(frozen=True, slots=True)
-class EngineHost:
+class EngineParts:
     """The parts of a service that only the process with the engine has.
 
     Attributes:
@@ -50,7 +50,7 @@ class Service:
         heads: checks the head of each request.
         closed_connections: counts and logs connections that the service closes early.
         streams: counts the open streams, and limits the bytes that they hold together.
-        host: the engine, if this process has it; None: another process has it.
+        engine_parts: the parts of the process with the engine; None: another process has it.
         processes: the other processes of the service; None: there are none.
         preloaded: whether the vocabularies of the setting `preload` are loaded.
         draining: whether the service is stopping; it is then not ready.
@@ -66,7 +66,7 @@ class Service:
     heads: HeadRules = field(init=False)
     closed_connections: ClosedConnections = field(init=False)
     streams: StreamBudget = field(init=False)
-    host: EngineHost | None = None
+    engine_parts: EngineParts | None = None
     processes: Processes | None = None
     preloaded: bool = False
     draining: bool = False
@@ -82,15 +82,15 @@ class Service:
     def join_processes(self, processes: Processes) -> None:
         """Make this process one of several, which learn of changed vocabularies."""
         self.processes = processes
-        if self.host is not None:
-            self.host.vocabularies.after_change = processes.synchronize
+        if self.engine_parts is not None:
+            self.engine_parts.vocabularies.after_change = processes.synchronize
 
-    def get_host(self) -> EngineHost:
-        """Return the engine host.
+    def get_engine_parts(self) -> EngineParts:
+        """Return the parts that only the process with the engine has.
 
         Raises:
             NotReady: another process has the engine; requests that need it are forwarded there.
         """
-        if self.host is None:
+        if self.engine_parts is None:
             raise NotReady("only the engine process changes vocabularies and shares its device")
-        return self.host
+        return self.engine_parts

@@ -160,7 +160,7 @@ def make_shared_work(
     service: Service, call: Call, entry: LoadedVocabulary, rows: SharedRows
 ) -> SharedWork:
     """Make the work item that encodes texts in shared memory; the caller checks their limits."""
-    work = SharedWork(entry.vocabulary, rows, service.get_host().engine)
+    work = SharedWork(entry.vocabulary, rows, service.get_engine_parts().engine)
     work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
     return _add_call(service, call, work)
 

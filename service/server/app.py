@@ -36,7 +36,7 @@ from service.http.streaming_response import BrokenStream
 from service.observability.metrics import Gauges, Metrics
 from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
 from service.observability.tracing import make_tracer
-from service.operations.context import EngineHost, Service
+from service.operations.context import EngineParts, Service
 from service.operations.readiness import readiness
 from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
@@ -94,7 +94,7 @@ class Application:
     def running(self) -> AbstractAsyncContextManager[None]:
         """Return the context in which requests are answered."""
         service, training = self.service, self.training
-        names = service.get_host().registry.names_to_preload()
+        names = service.get_engine_parts().registry.names_to_preload()
         training.start()
 
         async def close_regions() -> None:
@@ -159,7 +159,7 @@ def create_app(
     batcher = Batcher(runner, settings, metrics, guard.limits)
     service = make_service(settings, engine, registry, batcher, metrics, guard)
     vocabularies = VocabularyManager(registry, engine, settings)
-    service.host = EngineHost(engine, registry, vocabularies)
+    service.engine_parts = EngineParts(engine, registry, vocabularies)
     oip = make_oip_state(service, engine)
     vocabularies.after_delete.append(oip.statistics.forget)
     templates = make_template_pool(settings)

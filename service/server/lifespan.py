@@ -86,7 +86,7 @@ async def preload(service: Service, names: list[str]) -> None:
         if waiting:
             await load_next()
         await asyncio.gather(*(load_rest() for _ in range(NUM_LOADERS)))
-        engine = service.get_host().engine
+        engine = service.get_engine_parts().engine
         await asyncio.to_thread(engine.settle)
         service.batcher.use_devices(await asyncio.to_thread(engine.status))
     finally:

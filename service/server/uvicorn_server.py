@@ -53,7 +53,7 @@ def serve(settings: Settings) -> int:
     sys.setswitchinterval(SWITCH_S)
     sockets = bind_sockets(settings)
     app = create_app(settings)
-    check_names(app.service.get_host().registry)
+    check_names(app.service.get_engine_parts().registry)
     Server(app.asgi, settings, app).run(sockets)
     return 0
 

@@ -159,8 +159,8 @@ def tokenize_sequence(
         stride: bases from one k-mer to the next.
         max_seq_len: most tokens; the rest is cut off. None: no limit. Nothing is padded.
         circular: the k-mers of the last k - 1 bases wrap; if False, there are none.
-        het_levels: float[L], 0 to 1, the share of copies with another allele at each base; None:
-            zeros.
+        het_levels: float[L], the heteroplasmy of each base, from 0 to 1: the share of copies with
+            another allele. None: zeros.
         junction: "append" gives the k-mers in order of their first base, so that those over the
             junction are the last, as the model's code does; "prepend" puts these k - 1 in front,
             as its documentation says. Both give the same k-mers.
@@ -168,7 +168,7 @@ def tokenize_sequence(
     Returns:
         NumPy arrays of T tokens, which torch.from_dlpack takes without a copy: input_ids int32,
         attention_mask int8 (1 everywhere), position_ids int64 (the base at which the k-mer begins)
-        and het_values float32 (the level at that base).
+        and het_values float32 (the heteroplasmy of that base).
 
     Raises:
         TypeError: the sequence is no str, or the stride is no whole number.
@@ -247,13 +247,14 @@ def window_sequence(
         window: tokens in a window, [CLS] not counted.
         stride: tokens from one window's begin to the next one's.
         circular: k-mers and windows wrap; else the last windows are padded with [PAD].
-        het_levels: float[L], a level for each base; None: zeros.
+        het_levels: as for `tokenize_sequence`.
         junction: as for `tokenize_sequence`.
         add_cls: put [CLS] before every window, as the model's documentation says; its code does
             not.
 
     Returns:
-        Windows: input_ids, attention_mask and position_ids, and the levels as its channel.
+        Windows: input_ids, attention_mask, position_ids, and in `channel` the heteroplasmy at the
+            first base of each k-mer.
 
     Raises:
         ValueError: as `tokenize_sequence` and `make_windows`.

@@ -33,7 +33,9 @@ class Cutter:
     """Cuts texts of one vocabulary, never inside a character or a special token.
 
     Attributes:
-        prefixes: all proper prefixes of special tokens, the longest first, in lower case.
+        prefixes: all proper prefixes of special tokens: a text that ends with one may go on as the
+            token. The longest first, so that the first that fits decides the cut; in lower case,
+            as is the compared text, since a normalizer may change the case before tokens match.
     """
 
     prefixes: tuple[bytes, ...]

@@ -55,7 +55,7 @@ async def put_vocabulary(
         dict(first.special_tokens) or None,
         first.id_offset,
     )
-    entry, created = await service.get_host().vocabularies.put(
+    entry, created = await service.get_engine_parts().vocabularies.put(
         first.vocabulary, upload, replace=first.replace
     )
     message = vocabulary_message(report_put(service.registry, entry))
@@ -66,5 +66,5 @@ async def delete_vocabulary(
     service: Service, call: Call, request: pb.DeleteVocabularyRequest
 ) -> pb.DeleteVocabularyResponse:
     """Delete an uploaded vocabulary."""
-    await service.get_host().vocabularies.delete(request.vocabulary)
+    await service.get_engine_parts().vocabularies.delete(request.vocabulary)
     return pb.DeleteVocabularyResponse()

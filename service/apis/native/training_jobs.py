@@ -151,7 +151,7 @@ def _check_name(
     if replace:
         service.guard.check(find_key(request.scope["headers"]), "manage")
     try:
-        service.get_host().registry.check_free(name, None, replace)
+        service.get_engine_parts().registry.check_free(name, None, replace)
     except ServiceError as error:
         error.where = "/vocabulary"
         raise

@@ -134,7 +134,7 @@ async def put_vocabulary(
     options = _merge_options(request, values, body.fields)
     specials = None if options.special_tokens is None else _special_tokens(options.special_tokens)
     upload = Upload(body.files, options.format, options.pretokenizer, specials, options.id_offset)
-    manager = service.get_host().vocabularies
+    manager = service.get_engine_parts().vocabularies
     entry, created = await manager.put(name, upload, replace=options.replace)
     response.status_code = 201 if created else 200
     return report_put(service.registry, entry)
@@ -200,7 +200,7 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
 @router.delete("/{name}", status_code=204)
 async def delete_vocabulary(service: ServiceDep, name: str) -> None:
     """Delete an uploaded vocabulary; a built-in one answers 403."""
-    await service.get_host().vocabularies.delete(name)
+    await service.get_engine_parts().vocabularies.delete(name)
 
 
 @router.post("/{name}/verify", response_model=VerifyResponse)
@@ -236,12 +236,12 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
 @router.post("/{name}/load")
 async def load_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
     """Load a vocabulary before its first use; put it back on the GPU if it was evicted."""
-    await service.get_host().vocabularies.load(name)
+    await service.get_engine_parts().vocabularies.load(name)
     return report(service.registry, service.registry.find(name))
 
 
 @router.post("/{name}/unload")
 async def unload_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
     """Unload a vocabulary from the engine; its next use loads it again."""
-    await service.get_host().vocabularies.unload(name)
+    await service.get_engine_parts().vocabularies.unload(name)
     return report(service.registry, service.registry.find(name))

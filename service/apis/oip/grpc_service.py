@@ -104,7 +104,7 @@ async def repository_load(
 ) -> pb.RepositoryModelLoadResponse:
     """Load a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    await oip.service.get_host().vocabularies.load(name)
+    await oip.service.get_engine_parts().vocabularies.load(name)
     return pb.RepositoryModelLoadResponse()
 
 
@@ -113,7 +113,7 @@ async def repository_unload(
 ) -> pb.RepositoryModelUnloadResponse:
     """Unload a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    await oip.service.get_host().vocabularies.unload(name)
+    await oip.service.get_engine_parts().vocabularies.unload(name)
     return pb.RepositoryModelUnloadResponse()
 
 

@@ -134,14 +134,14 @@ async def repository_index(service: ServiceDep, request: Request) -> list[dict[s
 async def repository_load(service: ServiceDep, model: str) -> dict[str, str]:
     """Load a registered vocabulary; PUT /v1/vocabularies/{name} uploads and registers one."""
     name = model.removesuffix(DECODE_SUFFIX)
-    await service.get_host().vocabularies.load(name)
+    await service.get_engine_parts().vocabularies.load(name)
     return {}
 
 
 @router.post("/repository/models/{model}/unload")
 async def repository_unload(service: ServiceDep, model: str) -> dict[str, str]:
     """Unload a vocabulary; its next request loads it again."""
-    await service.get_host().vocabularies.unload(model.removesuffix(DECODE_SUFFIX))
+    await service.get_engine_parts().vocabularies.unload(model.removesuffix(DECODE_SUFFIX))
     return {}
 
 

@@ -1,4 +1,4 @@
-"""One finding of the command `doctor`."""
+"""One line of what `warptok doctor` prints: a state, what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ State = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check has found.
+    """The result of one check of the machine or of the settings.
 
     Attributes:
         what: what was checked.

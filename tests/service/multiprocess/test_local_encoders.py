@@ -302,7 +302,7 @@ def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
         async with service_with_local_encoder(tmp_path) as (engine_server, front, _):
             digest = front.replica.entries[V].vocabulary.digest
             assert front.encoders.cost(digest) is not None
-            engine_server.service.get_host().registry.unload(V)
+            engine_server.service.get_engine_parts().registry.unload(V)
             await engine_server.synchronize()
             assert front.encoders.cost(digest) is None
             assert front.encoders.engine.holdings() == {}

@@ -313,7 +313,7 @@ def test_an_uploads_answer_has_its_own_digest_even_if_the_name_changes(other):
             else:
                 service.registry.delete("mine")
 
-        service.get_host().vocabularies.after_change = meanwhile
+        service.get_engine_parts().vocabularies.after_change = meanwhile
         answer = await client.put("/v1/vocabularies/mine", content=TOKENIZER_JSON)
         assert (answer.status_code, answer.json()["digest"]) == (201, own.digest)
         assert (answer.json()["state"], answer.json()["source"]) == ("loaded", "uploaded")
