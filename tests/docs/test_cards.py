@@ -11,7 +11,7 @@ from gpu.kernels.families import TEXT, family_on
 from gpu.kernels.launch_shape import CLASSES, launch_shape
 from tests.support.data_files import ROOT
 
-TABLE = (ROOT / "docs" / "deploy" / "gpu.md").read_text(encoding="utf-8")
+TABLE = (ROOT / "docs" / "deploy" / "cards.md").read_text(encoding="utf-8")
 ROWS = {
     int(kib): [cell.strip() for cell in rest.split("|")]
     for kib, rest in re.findall(r"^\| (\d+) KiB \|(.*)\|$", TABLE, re.MULTILINE)

@@ -95,12 +95,17 @@ def check_gpu_engine(settings: Settings) -> Iterator[Finding]:
         return
     begin = perf_counter()
     try:
-        name = _open_once(settings)
+        name, failed = _open_once(settings)
+    except ValueError as error:
+        yield Finding(what, "error", str(error), "correct the setting")
     except Exception as error:  # Errors of CuPy, the driver and the compiler, too.
         problem = str(error) if isinstance(error, DeviceUnavailable) else repr(error)
         yield _refused(settings, what, problem)
     else:
-        yield Finding(what, "ok", f"opens on {name}, in {perf_counter() - begin:.1f} s")
+        detail = f"opens on {name}, in {perf_counter() - begin:.1f} s"
+        if failed:
+            detail += f"; not on cards {', '.join(map(str, failed))}"
+        yield Finding(what, "warning" if failed else "ok", detail)
 
 
 def _refused(settings: Settings, what: str, problem: str) -> Finding:
@@ -113,10 +118,15 @@ def _refused(settings: Settings, what: str, problem: str) -> Finding:
     return Finding(what, "warning", detail, f"{PREFIX}ENGINE=cpu ends this warning")
 
 
-def _open_once(settings: Settings) -> str:
-    """Open the GPU engine, close it, and return the name of its card."""
-    from service.engines.hybrid.opening import open_cuda
+def _open_once(settings: Settings) -> tuple[str, list[str | int]]:
+    """Open the GPU engine and close it; return its name and the numbers of cards that failed.
 
+    Raises:
+        ValueError: the setting `gpus` names cards that do not exist.
+    """
+    from service.engines.hybrid.opening import check_gpus, open_cuda
+
+    check_gpus(settings.gpus)
     opened = open_cuda(settings.gpu_memory_share, gpus=settings.gpus)
     opened.gpu.close()
-    return str(opened.device["name"])
+    return str(opened.device["name"]), [device["number"] for device in opened.unavailable]

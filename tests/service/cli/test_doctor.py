@@ -192,16 +192,29 @@ def test_the_gpu_engine_is_opened_and_closed(
 ) -> None:
     with_cupy()
     closed, shares = [], []
+    failed: list[dict[str, int]] = []
 
     def open_cuda(share: float, *, gpus: str) -> Any:
         shares.append(share)
         gpu = SimpleNamespace(close=lambda: closed.append(True))
-        return SimpleNamespace(gpu=gpu, device={"name": "NVIDIA L4"})
+        return SimpleNamespace(gpu=gpu, device={"name": "NVIDIA L4"}, unavailable=failed)
 
     monkeypatch.setattr("service.engines.hybrid.opening.open_cuda", open_cuda)
     finding = found(cards.check_gpu_engine(Settings(engine="auto", gpu_memory_share=0.25)))
     assert finding.state == "ok" and finding.detail.startswith("opens on NVIDIA L4, in 0.")
     assert (closed, shares) == ([True], [0.25])
+    failed.append({"number": 3})
+    finding = found(cards.check_gpu_engine(Settings(engine="auto")))
+    assert finding.state == "warning" and finding.detail.endswith("; not on cards 3")
+
+
+def test_cards_of_the_settings_must_exist(
+    monkeypatch: Patch, with_cupy: Callable[..., None]
+) -> None:
+    with_cupy()
+    monkeypatch.setattr("service.engines.hybrid.opening.num_devices", lambda: 1)
+    finding = found(cards.check_gpu_engine(Settings(engine="auto", gpus="0,2")))
+    assert finding.state == "error" and "WARPTOK_GPUS=0,2: this process sees 1" in finding.detail
 
 
 @pytest.mark.parametrize("error", [DeviceUnavailable("no NVRTC"), RuntimeError("no NVRTC")])
