@@ -17,6 +17,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 READY_S, STOP_S = 60.0, 60.0
+DEFAULTS = {"WARPTOK_GRPC": "false", "WARPTOK_ENGINE": "cpu", "WARPTOK_LAME_DUCK_S": "0"}
 Counters = dict[tuple[str, tuple[str, ...]], float]
 
 
@@ -81,7 +82,7 @@ def service_process(
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", module, "serve", "--port", str(port)],
-            env=os.environ | {"WARPTOK_GRPC": "false", "WARPTOK_ENGINE": "cpu"} | named,
+            env=os.environ | DEFAULTS | named,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

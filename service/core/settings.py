@@ -277,10 +277,18 @@ class Settings(BaseSettings):
         "take; a job that needs more fails, or with auto runs on the CPU.",
     )
     max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
+    lame_duck_s: float = Field(
+        5.0,
+        ge=0,
+        description="Time after SIGTERM in which everything is still answered, while /readyz says "
+        "503 and answers close their connections; then the ports close. At least as long as a "
+        "balancer needs to notice. 0, and Ctrl-C always: the ports close at once.",
+    )
     drain_timeout_s: float = Field(
         20.0,
         ge=0,
-        description="Time after SIGTERM to finish what was accepted; the rest is refused with 503.",
+        description="Time after the ports have closed to finish what was accepted; the rest is "
+        "refused with 503.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log messages that are written, to stderr."

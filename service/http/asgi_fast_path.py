@@ -24,6 +24,7 @@ from service.core.errors import BodyTimeout, ServiceError, TooLarge
 from service.core.problem_details import as_service_error, problem
 from service.http.access import check_access
 from service.http.body_pace import PACE_KEY, BodyPace
+from service.http.body_takeover import find_protocol
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import RequestBody, collect
@@ -73,6 +74,8 @@ class AsgiFastPath:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 call.times.head = perf_counter()
+                if service.draining and (protocol := find_protocol(scope)) is not None:
+                    protocol.close_if_last()
                 headers = message.get("headers", ())
                 message["headers"] = [*headers, *service.observer.answer_headers(call)]
             else:

@@ -33,6 +33,11 @@ DISCARDED = memoryview(bytearray(1 << 16))  # Holds what nobody reads, of all co
 TICK_BYTES = 1 << 18  # The most bytes at once; receiving all that had come took up to 17 ms.
 
 
+def find_protocol(scope: Scope) -> Any:
+    """Return uvicorn's protocol of a request's connection; None: another server has it."""
+    return scope.get("extensions", {}).get(PROTOCOL)
+
+
 class BodyReceiver(asyncio.BufferedProtocol):
     """The protocol of a connection from a takeover until the body has ended.
 
@@ -63,7 +68,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
             None if less than MIN_BYTES remain, the length is not known, or the server's connections
             cannot be taken over.
         """
-        http = scope.get("extensions", {}).get(PROTOCOL)
+        http = find_protocol(scope)
         headers = dict(scope["headers"])
         if http is None or b"transfer-encoding" in headers:
             return None
@@ -127,6 +132,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         http.parser = type(http.parser)(http)
         http.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._cycle.more_body = False
+        http.between_messages = True
         http.transport.set_protocol(http)
         http.flow.resume_reading()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import socket
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.server.app import create_app, make_engine
-from service.server.startup import USAGE_ERROR
+from service.server.startup import USAGE_ERROR, find_lame_duck_s
 from service.server.uvicorn_server import start_grpc
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def run_engine(settings: Settings, listening: socket.socket) -> None:
-    """Answer front ends on a Unix socket until SIGTERM.
+    """Answer front ends on a Unix socket until a signal has drained the process.
 
     Raises:
         ValueError: a setting is wrong.
@@ -44,8 +45,14 @@ async def _serve(app: Application, listening: socket.socket, memory: LinkMemory)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     service = app.service
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    call_when_orphaned(stop.set)
+
+    def begin_draining(number: int) -> None:
+        service.draining = True
+        loop.call_later(find_lame_duck_s(service.settings, number), stop.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, begin_draining, number)
+    call_when_orphaned(functools.partial(begin_draining, signal.SIGINT))
     engine_server = EngineServer(app, service.settings.frontends, memory)
     service.join_processes(engine_server)
     async with app.running():
@@ -79,19 +86,19 @@ async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer
 async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer | None) -> None:
     """Stop gRPC, wait for the front ends to disconnect, then stop the batcher."""
     service = app.service
-    service.draining = True
     app.training.stop_soon()
     grace_s = service.settings.drain_timeout_s
     end = monotonic() + grace_s
-    stopping = asyncio.ensure_future(grpc.stop(grace_s)) if grpc else None
+    if grpc is not None:
+        await grpc.leave(grace_s)
     try:
         async with asyncio.timeout(grace_s + 1):
             await engine_server.all_disconnected.wait()
     except TimeoutError:
         pass
     await service.batcher.stop(max(0.0, end - monotonic()))
-    if stopping is not None:
-        await stopping
+    if grpc is not None:
+        await grpc.stop(grace_s)
 
 
 def call_when_orphaned(stop: Callable[[], None]) -> None:

@@ -51,7 +51,7 @@ GATHER_TIMEOUT_S = 2.0
 
 
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
-    """Answer HTTP until SIGTERM."""
+    """Answer HTTP until a signal has drained the process."""
     end_normally_on_signals()
     FrontServer(FrontEnd(settings, link, name)).run(sockets)
 
@@ -65,7 +65,7 @@ class FrontServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report it to the supervisor."""
         await uvicorn.Server.startup(self, sockets)
-        call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGTERM))
+        call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGINT))
         print(UP, flush=True)
 
 

@@ -6,6 +6,9 @@
 
 While a front end restarts, its socket stays open here, so that connections wait instead of being
 refused. A child ends when its standard input ends, so that none outlives this process.
+
+SIGTERM and Ctrl-C are passed on to all children at once. Front ends drain first: the engine process
+answers them until the last one has disconnected.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from typing import Any
 
 from service.core.settings import Settings
 from service.server.sockets import bind_shared_sockets
-from service.server.startup import BACKLOG, print_address
+from service.server.startup import BACKLOG, find_lame_duck_s, print_address
 
 logger = logging.getLogger(__name__)
 UP = "up"  # A child prints this word, and perhaps ports, when it listens.
@@ -55,6 +58,7 @@ class Child:
         sockets: its listening sockets, which stay open here.
         restarts: the number of its restarts.
         process: the running or last process; None before the first start.
+        is_up: whether that process has reported that it listens.
         up_line: the text that it printed behind UP at its first start.
     """
 
@@ -63,6 +67,7 @@ class Child:
     sockets: list[socket.socket]
     restarts: int = 0
     process: Process | None = None
+    is_up: bool = False
     up_line: asyncio.Future[str] = field(default_factory=asyncio.Future)
 
     def command(self, link: Path) -> list[str]:
@@ -103,6 +108,7 @@ class Supervisor:
         self.children = [Child("engine", engine_settings, [engine_socket])]
         self.children += [Child(f"front-{i}", settings, each) for i, each in enumerate(listening)]
         self.is_stopping = asyncio.Event()
+        self.lame_duck_s = 0.0
         self.code = 0
 
     async def run(self) -> int:
@@ -136,18 +142,22 @@ class Supervisor:
             self._signal(signal.SIGKILL)
             return
         self.is_stopping.set()
-        self._signal(signal.SIGTERM)
+        self.lame_duck_s = find_lame_duck_s(self.settings, number)
+        self._signal(number)
         for child in self.children:
             for each in child.sockets:
                 each.close()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: int) -> None:
         for child in self.children:
             if child.process is not None and child.process.returncode is None:
-                child.process.send_signal(number)
+                # A child that is being started ignores SIGINT.
+                is_ignored = number == signal.SIGINT and not child.is_up
+                child.process.send_signal(signal.SIGTERM if is_ignored else number)
 
     async def _wait_or_kill(self, all_ended: asyncio.Future[Any]) -> None:
-        done, _ = await asyncio.wait({all_ended}, timeout=self.settings.drain_timeout_s + STOP_S)
+        timeout_s = self.lame_duck_s + self.settings.drain_timeout_s + STOP_S
+        done, _ = await asyncio.wait({all_ended}, timeout=timeout_s)
         if not done:
             logger.error("not all processes ended within the drain time; they are killed")
             self.code = 1
@@ -168,7 +178,7 @@ class Supervisor:
                 return
             if not all(each.up_line.done() for each in self.children):
                 self.code = code or 1
-                self._stop(signal.SIGTERM)
+                self._stop(signal.SIGINT)
                 return
             is_steady = monotonic() - begin > STEADY_S
             delay_s = 0.0 if is_steady else min(2 * delay_s or MIN_DELAY_S, MAX_DELAY_S)
@@ -178,6 +188,7 @@ class Supervisor:
 
     async def _run_once(self, child: Child) -> int:
         """Run a child until it ends; return its exit code."""
+        child.is_up = False
         child.process = process = await asyncio.create_subprocess_exec(
             *child.command(self.link),
             stdin=PIPE,
@@ -190,6 +201,7 @@ class Supervisor:
         if self.is_stopping.is_set():
             process.terminate()
         line = (await process.stdout.readline()).decode()
-        if line.startswith(UP) and not child.up_line.done():
+        child.is_up = line.startswith(UP)
+        if child.is_up and not child.up_line.done():
             child.up_line.set_result(line.removeprefix(UP).strip())
         return await process.wait()

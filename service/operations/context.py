@@ -53,7 +53,8 @@ class Service:
         engine_parts: the parts of the process with the engine; None: another process has it.
         processes: the other processes of the service; None: there are none.
         preloaded: whether the vocabularies of the setting `preload` are loaded.
-        draining: whether the service is stopping; it is then not ready.
+        draining: whether the service is stopping; it is then not ready, and HTTP connections
+            close after their next answer.
     """
 
     settings: Settings

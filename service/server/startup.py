@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+
 from service.core.settings import Settings
 from service.core.version import package_version
 
 BACKLOG = 2048
 USAGE_ERROR = 2  # The exit code if a setting, or a file that it names, is wrong.
+
+
+def find_lame_duck_s(settings: Settings, number: int) -> float:
+    """Return the seconds after a signal in which new requests are still answered.
+
+    SIGINT is Ctrl-C in a terminal: no balancer has to notice, and a person waits.
+    """
+    return 0.0 if number == signal.SIGINT else settings.lame_duck_s
 
 
 def print_address(

@@ -1,6 +1,13 @@
 """Runs a service in one process until SIGTERM has drained it.
 
 uvicorn serves HTTP; this module configures it, starts gRPC and metrics, and drains the queue.
+
+    SIGTERM ─ lame_duck_s ──────────────► ports close ─ LINGER_S ─► queue closes ────────► end
+              /readyz says 503; all is    gRPC: GOAWAY; idle        new requests get 503,
+              answered, and HTTP answers  HTTP connections close;   accepted ones are
+              close their connections     the rest is answered      finished
+
+From the ports' close to the end it takes `drain_timeout_s` at most. Ctrl-C skips the first part.
 """
 
 from __future__ import annotations
@@ -9,9 +16,12 @@ import asyncio
 import logging
 import math
 import os
+import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
+from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -19,7 +29,7 @@ import uvicorn
 
 from service.core.settings import PREFIX, Settings
 from service.http.asgi_fast_path import AsgiFastPath
-from service.http.connection.protocol import make_protocol
+from service.http.connection.protocol import LINGER_S, make_protocol
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.runtime.file_limits import raise_file_limit
@@ -27,7 +37,7 @@ from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.security.addresses import TrustedProxies
 from service.server.app import Application, create_app
 from service.server.sockets import bind_sockets
-from service.server.startup import BACKLOG, USAGE_ERROR, print_address
+from service.server.startup import BACKLOG, USAGE_ERROR, find_lame_duck_s, print_address
 from vocabularies.batch.batch import JOINED_BY
 
 if TYPE_CHECKING:
@@ -37,6 +47,8 @@ if TYPE_CHECKING:
     from service.apis.oip.state import OipState
 
 KEEP_ALIVE_S = 75  # Longer than the 60 s of common load balancers, so that they close first.
+ACCEPT_S = 0.5  # The most seconds in which waiting connections are accepted before the port closes.
+POLL_S = 0.02
 logger = logging.getLogger(__name__)
 
 
@@ -102,6 +114,7 @@ class Server(uvicorn.Server):
         self.main = main
         self.grpc: GrpcServer | None = None
         self.metrics: WSGIServer | None = None
+        self.listen_until = 0.0
         proxies = TrustedProxies(settings).names
         super().__init__(
             uvicorn.Config(
@@ -126,12 +139,21 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain at the first signal; end at once at the second."""
+        """Begin to drain at the first signal; end at once at the second."""
         if self.should_exit:
             logger.warning("a second signal: accepted requests are not answered")
             logging.shutdown()
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
+        self.app.service.draining = True
+        lame_duck_s = find_lame_duck_s(self.settings, sig)
+        self.listen_until = monotonic() + lame_duck_s
+        logger.info("draining: the ports close in %g s", lame_duck_s)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether the port should close; uvicorn asks every 0.1 s."""
+        should_exit = await super().on_tick(counter)
+        return should_exit and monotonic() >= self.listen_until
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, start gRPC and metrics, and print the address."""
@@ -157,18 +179,15 @@ class Server(uvicorn.Server):
             raise SystemExit(USAGE_ERROR) from None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new requests, and answer accepted ones within the drain time."""
+        """Close the ports, and answer accepted requests within the drain time."""
         service = self.app.service
         service.draining = True
         if self.main is not None:  # Training saves its state while requests are answered.
             self.main.training.stop_soon()
-        grace_s = self.settings.drain_timeout_s
-        drain = asyncio.create_task(service.batcher.stop(grace_s))
-        grpc = asyncio.create_task(self.grpc.stop(grace_s)) if self.grpc else None
+        await accept_waiting(sockets or [])
+        drain = asyncio.create_task(self._drain())
         await super().shutdown(sockets)
         await drain
-        if grpc is not None:
-            await grpc
         if self.metrics is not None:
             stop_metrics(self.metrics)
         counts = service.metrics.counts()
@@ -176,3 +195,29 @@ class Server(uvicorn.Server):
         finished = counts["warptok_work_finished_total"].items()
         outcomes = ", ".join(f"{number} {outcome}" for (outcome,), number in sorted(finished))
         logger.info("stopped: %d accepted; %s", accepted, outcomes or "none finished")
+
+    async def _drain(self) -> None:
+        """Let clients go, then close the queue, and wait until it and gRPC are done."""
+        grace_s = self.settings.drain_timeout_s
+        begin = monotonic()
+        if self.grpc is not None:
+            await self.grpc.leave(grace_s)
+        linger_until = begin + min(LINGER_S, grace_s)
+        await asyncio.sleep(POLL_S)
+        while self.server_state.connections and monotonic() < linger_until:
+            await asyncio.sleep(POLL_S)
+        for connection in list(self.server_state.connections):  # Some were accepted just now.
+            connection.shutdown()
+        await self.app.service.batcher.stop(max(0.0, begin + grace_s - monotonic()))
+        if self.grpc is not None:
+            await self.grpc.stop(grace_s)
+
+
+async def accept_waiting(sockets: Sequence[socket.socket]) -> None:
+    """Let the loop accept the connections that wait; the system resets them when a port closes."""
+    poll = select.poll()
+    for each in sockets:
+        poll.register(each, select.POLLIN)
+    end = monotonic() + ACCEPT_S
+    while poll.poll(0) and monotonic() < end:
+        await asyncio.sleep(0)

@@ -28,7 +28,7 @@ from service.apis.oip import grpc_service
 from service.apis.oip.state import OipState
 from service.core.call import Call, read_call
 from service.core.context_vars import CLIENT, REQUEST_ID
-from service.core.errors import BadBody, DeadlinePassed, Draining, make_body_timeout
+from service.core.errors import BadBody, DeadlinePassed, make_body_timeout
 from service.core.problem_details import as_service_error
 from service.core.settings import Settings
 from service.observability.request_observer import CLIENT_CLOSED
@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 IDLE_S = 300  # The seconds after which a connection without calls is closed.
 HEALTH_PERIOD_S = 0.5  # The seconds between two updates of the health state.
+HOLD_S = 0.05  # The seconds before and after GOAWAY in which new calls wait.
+SUBMIT_S = 1.0  # The most seconds until calls that waited are in the queue, or have ended.
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Stream = Callable[[Call, Any], AsyncIterator[Any]]
@@ -97,6 +99,8 @@ class GrpcServer:
         )
         self._health = HealthServicer()
         self._watching: asyncio.Task[None] | None = None
+        self._released: asyncio.Event | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Start to listen.
@@ -121,12 +125,34 @@ class GrpcServer:
         await self._server.start()
         self._watching = asyncio.create_task(self._watch_health())
 
-    async def stop(self, grace_s: float) -> None:
-        """Report NOT_SERVING, and cancel calls that have not ended after `grace_s` seconds."""
+    async def leave(self, grace_s: float) -> None:
+        """Close the port, send GOAWAY, and wait until all calls have had time to be queued.
+
+        gRPC cancels the calls that it reads between GOAWAY and the client's receipt of it: most
+        calls of busy clients. So calls wait for their answers from HOLD_S before it to HOLD_S
+        after it. Clients that wait for an answer before their next call send none meanwhile, and
+        send the next one elsewhere.
+
+        Args:
+            grace_s: the seconds after which calls that have not ended are cancelled.
+        """
         if self._watching is not None:
             self._watching.cancel()
         await self._health.enter_graceful_shutdown()
-        await self._server.stop(grace_s)
+        self._released = asyncio.Event()
+        hold_s = min(HOLD_S, grace_s)
+        await asyncio.sleep(hold_s)
+        self._stopping = asyncio.create_task(self._server.stop(grace_s))
+        await asyncio.sleep(hold_s)
+        self._released.set()
+        await asyncio.wait([self._stopping], timeout=min(SUBMIT_S, grace_s))
+
+    async def stop(self, grace_s: float) -> None:
+        """Leave, unless that is done, and wait until all calls have ended."""
+        if self._stopping is None:
+            await self.leave(grace_s)
+        assert self._stopping is not None
+        await self._stopping
 
     async def _watch_health(self) -> None:
         """Report the state of /readyz by grpc.health.v1, for the server and for each service."""
@@ -258,6 +284,8 @@ class GrpcServer:
         REQUEST_ID.set(call.request_id.decode())
         self.service.metrics.count_received()
         try:
+            if self._released is not None:
+                await self._released.wait()
             self._admit(call, path, find_key(pairs))
             yield call
             headers = self.service.observer.answer_headers(call)
@@ -277,9 +305,7 @@ class GrpcServer:
         self.service.observer.finish(call, path, 200)
 
     def _admit(self, call: Call, path: str, key: str | None) -> None:
-        """Raise ServiceError if the service is stopping, or the key does not allow the call."""
-        if self.service.draining:
-            raise Draining("the service is stopping; ask another replica")
+        """Raise ServiceError if the key does not allow the call."""
         guard, needed_scope = self.service.guard, find_method_scope(path)
         call.may = partial(guard.check, key)
         if needed_scope is not None:

@@ -27,7 +27,8 @@ from service.core.call import Call
 from service.core.context_vars import REQUEST_ID
 from service.core.problem_details import as_service_error, problem
 from service.http.asgi_fast_path import JSON_TYPE
-from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
+from service.observability.request_observer import CLIENT_CLOSED
+from service.operations.context import Service
 from service.operations.operation import Operation, Render
 
 Fields = Sequence[tuple[bytes, bytes]]
@@ -151,23 +152,30 @@ class ResponseWriter:
     Args:
         transport: the connection.
         server_state: has the fields that uvicorn writes into each head.
-        observer: counts, logs and traces each answered request.
+        service: the service that answers the calls.
         answer_head: the start of answers, shared by all connections.
+        close_if_last: the function to call before an answer while the service drains.
         on_complete: the function to call when an answer has been written.
+
+    Attributes:
+        observer: counts, logs and traces each answered request.
     """
 
     def __init__(
         self,
         transport: asyncio.Transport,
         server_state: ServerState,
-        observer: RequestObserver,
+        service: Service,
         answer_head: AnswerHead,
+        close_if_last: Callable[[], None],
         on_complete: Callable[[], None],
     ) -> None:
-        self.observer = observer
+        self.observer = service.observer
+        self._service = service
         self._transport = transport
         self._server_state = server_state
         self._answer_head = answer_head
+        self._close_if_last = close_if_last
         self._on_complete = on_complete
 
     def answer(self, request: DirectCall, body: bytes) -> None:
@@ -191,6 +199,8 @@ class ResponseWriter:
         fields = b"".join(
             [b"%b: %b\r\n" % field for field in self.observer.answer_headers(request.call)]
         )
+        if self._service.draining:
+            self._close_if_last()
         if not request.keep_alive:
             fields += b"%b: %b\r\n" % CLOSE
         self._transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, fields, len(body), body))

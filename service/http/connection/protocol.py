@@ -49,6 +49,7 @@ MAX_HEAD_BYTES = 1 << 20  # Four times what is received at once, which may be mo
 DIRECT_URLS = {path.encode(): (path, call) for path, call in DIRECT_CALLS.items()}
 JSON = b"application/json"
 UNREAD_S = 0.1  # The seconds after which a timer looks again if unread data have come.
+LINGER_S = 1  # The seconds that idle connections stay open after the port has closed.
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
@@ -131,7 +132,7 @@ class FastPathProtocol(HttpToolsProtocol):
         pace: the pace of a direct call's body of which a part has come; None: there is none.
         fed_at: the loop's time at which the last part of that body came.
         between_messages: the last request that began has ended.
-        waiting_since: the loop's time at the end of the last answer.
+        waiting_since: the loop's time at the end of the last answer, or at the connection's start.
     """
 
     writer: ResponseWriter
@@ -166,6 +167,7 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.waiting_since = self.loop.time()
         settings = self.service.settings
         self.reading = IdleTimer(self.loop, settings.head_timeout_s, self._nothing_came)
         self.writing = IdleTimer(self.loop, settings.stream_idle_timeout_s, self._nothing_read)
@@ -176,8 +178,9 @@ class FastPathProtocol(HttpToolsProtocol):
         self.writer = ResponseWriter(
             transport,
             self.server_state,
-            self.service.observer,
+            self.service,
             self.answer_head,
+            self.close_if_last,
             self._on_direct_complete,
         )
 
@@ -388,6 +391,7 @@ class FastPathProtocol(HttpToolsProtocol):
         """Pass a request to uvicorn, with the head and the body that were read."""
         self.cycle = None  # type: ignore[assignment]
         self.scope[SCOPE_KEY] = direct.call  # type: ignore[literal-required]
+        self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]
         super().on_headers_complete()
         self.cycle.body += direct.body
         super().on_message_complete()
@@ -471,6 +475,31 @@ class FastPathProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         self.waiting_since = self.loop.time()
         self.flow.resume_reading()
+
+    def close_if_last(self) -> None:
+        """Let the answer that begins close the connection, unless another request has come.
+
+        Called before each answer while the service drains. Clients then send their next request
+        on a new connection, which a balancer gives to another replica. A connection on which a
+        request may be under way is not closed: that request would be lost.
+        """
+        if self.between_messages and not self.pipeline and not has_unread(self.transport):
+            self.cycle.keep_alive = False
+
+    @override
+    def shutdown(self) -> None:
+        """Close the connection as soon as it has been idle for LINGER_S.
+
+        Called when the port has closed. A client that has just connected, or has just got an
+        answer that did not close the connection, may be sending a request.
+        """
+        self.timeout_keep_alive = LINGER_S
+        if self.cycle is not None and not self.cycle.response_complete:
+            return  # The answer closes the connection, or starts the timer.
+        if self.in_head:
+            self.waiting_since = self.loop.time()
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_handler()
 
     @override
     def send_400_response(self, msg: str) -> None:

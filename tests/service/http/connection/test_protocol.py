@@ -52,6 +52,7 @@ async def listening(
     try:
         yield app, listener.sockets[0].getsockname()[1]
     finally:
+        app.service.draining = True
         server.should_exit = True
         await until(lambda: not listener.is_serving())
         engine.gate.set()
@@ -389,5 +390,38 @@ def test_stopping_answers_what_was_accepted_and_then_closes(direct_calls):
         assert fields[b"connection"] == b"close"
         assert await reader.read() == b""
         writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("path", ["/v1/encode", "/v1/windows", "/v1/tokenize"])
+def test_answers_close_their_connections_while_the_service_drains(path, direct_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (app, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            writer.write(request(text_body("before"), path))
+            assert b"connection" not in (await answer(reader))[1]
+            app.service.draining = True
+            writer.write(request(text_body("last"), path))
+            assert (await answer(reader))[1][b"connection"] == b"close"
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario)
+
+
+def test_requests_sent_at_once_are_all_answered_while_the_service_drains(direct_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (app, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            app.service.draining = True
+            writer.write(b"".join(request(text_body(text)) for text in "abc"))
+            for text in b"abc":
+                status, fields, body = await answer(reader)
+                assert (status, json.loads(body)["ids"]) == (200, [text])
+            assert fields[b"connection"] == b"close"
+            assert await reader.read() == b""
+            writer.close()
 
     run(scenario)

@@ -1,0 +1,241 @@
+"""A stop under load: every request that a client has sent is answered with its ids."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+
+from service.http.connection.protocol import LINGER_S
+from service.protos import warptok_pb2 as pb
+from tests.support.server_process import (
+    AT_ONCE_S,
+    STOP_TIMEOUT_S,
+    Server,
+    half_request,
+    server_process,
+)
+from tests.support.waiting import GIVEN_UP_S, run, until
+
+LAME_DUCK_S = 2.0
+SETTINGS = {"WARPTOK_PRELOAD": "gpt2", "WARPTOK_LAME_DUCK_S": str(LAME_DUCK_S)}
+HELLO_IDS = [15496, 11, 995, 0]
+LONG = 8_000  # A body of so many times the text is longer than those that connections answer.
+BODIES = [
+    json.dumps({"vocabulary": "gpt2", "text": "Hello, world!" * times}).encode()
+    for times in (1, LONG)
+]
+IDS = [HELLO_IDS, HELLO_IDS * LONG]
+METHOD = "/warptok.v1.Tokenizer/Encode"
+
+
+@dataclass
+class Tally:
+    """What became of the requests of all clients, each of which ends when the port is closed.
+
+    Attributes:
+        answered: the numbers of right answers, by client.
+        failures: what came instead of a right answer.
+    """
+
+    answered: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def count(self, client: str, status: int, ids: list[int], expected: list[int]) -> None:
+        """Count an answer."""
+        if status == 200 and ids == expected:
+            self.answered[client] += 1
+        else:
+            self.failures.append(f"{client}: {status} {ids[:9]}")
+
+
+Client = Callable[[Server, Tally], Awaitable[None]]
+
+
+async def httpx_client(server: Server, tally: Tally) -> None:
+    """Send small and long texts one after another, over a pool of connections."""
+    async with httpx.AsyncClient(base_url=server.url, timeout=GIVEN_UP_S) as client:
+        for turn in range(1_000_000):
+            which = turn % 20 == 0
+            try:
+                json_type = {"content-type": "application/json"}
+                answer = await client.post("/v1/encode", content=BODIES[which], headers=json_type)
+            except httpx.ConnectError:
+                return
+            except httpx.TransportError as error:
+                tally.failures.append(f"httpx: {error!r}")
+                return
+            ids = answer.json().get("ids", [])
+            tally.count("httpx", answer.status_code, ids, IDS[which])
+
+
+async def raw_client(server: Server, tally: Tally, pause_s: float = 0.0) -> None:
+    """Send small texts on one connection after another, each until an answer closes it."""
+    body = BODIES[0]
+    head = b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    while True:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        except OSError:
+            return
+        try:
+            closes = False
+            while not closes:
+                writer.write(request)
+                answer_head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(answer_head.split(b"content-length: ")[1].split(b"\r")[0])
+                answer = json.loads(await reader.readexactly(length))
+                status = int(answer_head.split()[1])
+                tally.count("raw", status, answer.get("ids", []), HELLO_IDS)
+                closes = b"connection: close" in answer_head
+                await asyncio.sleep(random.uniform(0, pause_s))
+        except (OSError, EOFError) as error:
+            tally.failures.append(f"raw: {error!r}")
+            return
+        finally:
+            writer.close()
+
+
+async def slow_raw_client(server: Server, tally: Tally) -> None:
+    """Pause between requests."""
+    await raw_client(server, tally, pause_s=0.8)
+
+
+async def grpc_client(server: Server, tally: Tally) -> None:
+    """Make four calls at a time on one channel."""
+    address = server.log.read_text().split("gRPC on ")[1].split()[0].rstrip(",")
+    request = pb.EncodeRequest(vocabulary="gpt2", text=b"Hello, world!")
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        call = channel.unary_unary(
+            METHOD,
+            request_serializer=pb.EncodeRequest.SerializeToString,
+            response_deserializer=pb.EncodeResponse.FromString,
+        )
+
+        async def make_calls() -> None:
+            while True:
+                try:
+                    answer = await call(request, timeout=GIVEN_UP_S)
+                except grpc.aio.AioRpcError as error:
+                    if "failed to connect" not in (error.details() or ""):
+                        tally.failures.append(f"gRPC: {error.code()} {error.details()}")
+                    return
+                tally.count("gRPC", 200, np.frombuffer(answer.ids, "<i4").tolist(), HELLO_IDS)
+
+        await asyncio.gather(*(make_calls() for _ in range(4)))
+
+
+@contextlib.asynccontextmanager
+async def load(server: Server, *clients: Client) -> AsyncIterator[Tally]:
+    """Load a server within the block, and beyond it until all ports are closed."""
+    tally = Tally()
+    tasks = [asyncio.create_task(client(server, tally)) for client in clients for _ in range(4)]
+    await until(lambda: tally.answered.total() > 200 or tally.failures)
+    assert tally.failures == []
+    yield tally
+    async with asyncio.timeout(STOP_TIMEOUT_S):
+        await asyncio.gather(*tasks)
+
+
+async def readiness(server: Server) -> tuple[int, list[str]]:
+    """Ask on a new connection whether the server is ready."""
+    async with httpx.AsyncClient(timeout=GIVEN_UP_S) as client:
+        answer = await client.get(server.url + "/readyz")
+    return answer.status_code, answer.json().get("reasons", [])
+
+
+async def stop_under_load(server: Server, *clients: Client) -> Tally:
+    """Stop a server under load, and look at its readiness meanwhile."""
+    async with load(server, *clients) as tally:
+        assert (await readiness(server))[0] == 200
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.5)
+        assert await readiness(server) == (503, ["draining"])
+        before = tally.answered.total()
+    assert time.monotonic() - begin > LAME_DUCK_S
+    assert tally.answered.total() > before
+    assert await asyncio.to_thread(server.process.wait, STOP_TIMEOUT_S) == 0
+    assert "Traceback" not in server.log.read_text()
+    return tally
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_ends", ["0", "2"])
+@pytest.mark.parametrize(
+    "clients", [(httpx_client,), (raw_client, slow_raw_client), (grpc_client,)]
+)
+def test_sigterm_under_load_fails_no_request(tmp_path, front_ends, clients):
+    settings = SETTINGS | {"WARPTOK_FRONTENDS": front_ends}
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        tally = run(lambda: stop_under_load(server, *clients))
+    assert tally.failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "lame_duck_s"), [(signal.SIGTERM, "0"), (signal.SIGINT, "60")])
+@pytest.mark.parametrize("front_ends", ["0", "2"])
+def test_the_short_way_answers_open_connections_too(tmp_path, front_ends, number, lame_duck_s):
+    settings = SETTINGS | {"WARPTOK_FRONTENDS": front_ends, "WARPTOK_LAME_DUCK_S": lame_duck_s}
+
+    async def scenario() -> Tally:
+        async with load(server, raw_client, slow_raw_client, grpc_client) as tally:
+            server.process.send_signal(number)
+        return tally
+
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        tally = run(scenario)
+        assert server.process.wait(AT_ONCE_S) == 0, server.log.read_text()
+    assert tally.failures == []
+
+
+def test_a_request_that_comes_too_late_is_refused_with_a_time_to_retry(tmp_path):
+    settings = {"WARPTOK_PRELOAD": "gpn"}
+    with (
+        server_process(tmp_path, settings, expect_exit=False) as server,
+        half_request(server) as connection,
+    ):
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_draining()
+        time.sleep(2 * LINGER_S)
+        connection.sendall(b'"vocabulary": "gpn", "text": "ACGT"}'.ljust(9998))
+        answer = connection.makefile("rb").read().lower()
+        assert answer.startswith(b"http/1.1 503 ")
+        assert b"\r\nretry-after: 5\r\n" in answer
+        assert b"\r\nconnection: close\r\n" in answer
+        assert b'"code":"draining"' in answer
+        assert server.process.wait(AT_ONCE_S) == 0
+
+
+@pytest.mark.parametrize("front_ends", ["0", "1"])
+def test_a_second_signal_ends_the_lame_duck_at_once(tmp_path, front_ends):
+    settings = {
+        "WARPTOK_PRELOAD": "none",
+        "WARPTOK_FRONTENDS": front_ends,
+        "WARPTOK_LAME_DUCK_S": str(STOP_TIMEOUT_S),
+    }
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert run(lambda: until_it_drains(server)) == (503, ["draining"])
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(AT_ONCE_S) == 128 + signal.SIGINT
+
+
+async def until_it_drains(server: Server) -> tuple[int, list[str]]:
+    """Return the readiness as soon as it is not 200."""
+    while (state := await readiness(server))[0] == 200:
+        await asyncio.sleep(0.05)
+    return state
