@@ -93,11 +93,12 @@ def check_gpu_engine(settings: Settings) -> Iterator[Finding]:
     if settings.engine == "auto" and importlib.util.find_spec("cupy") is None:
         yield Finding(what, "ok", "not used: CuPy is not installed; the CPU engine computes all")
         return
+    if problem := _cards_problem(settings):
+        yield Finding(what, "error", problem, "correct the setting")
+        return
     begin = perf_counter()
     try:
         name, failed = _open_once(settings)
-    except ValueError as error:
-        yield Finding(what, "error", str(error), "correct the setting")
     except Exception as error:  # Errors of CuPy, the driver and the compiler, too.
         problem = str(error) if isinstance(error, DeviceUnavailable) else repr(error)
         yield _refused(settings, what, problem)
@@ -118,15 +119,21 @@ def _refused(settings: Settings, what: str, problem: str) -> Finding:
     return Finding(what, "warning", detail, f"{PREFIX}ENGINE=cpu ends this warning")
 
 
+def _cards_problem(settings: Settings) -> str:
+    """Return why the cards of the setting `gpus` stop the start; "" if they do not."""
+    from service.engines.hybrid.opening import check_gpus
+
+    try:
+        check_gpus(settings.gpus)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _open_once(settings: Settings) -> tuple[str, list[str | int]]:
-    """Open the GPU engine and close it; return its name and the numbers of cards that failed.
+    """Open the GPU engine and close it; return its name and the numbers of cards that failed."""
+    from service.engines.hybrid.opening import open_cuda
 
-    Raises:
-        ValueError: the setting `gpus` names cards that do not exist.
-    """
-    from service.engines.hybrid.opening import check_gpus, open_cuda
-
-    check_gpus(settings.gpus)
     opened = open_cuda(settings.gpu_memory_share, gpus=settings.gpus)
     opened.gpu.close()
     return str(opened.device["name"]), [device["number"] for device in opened.unavailable]
