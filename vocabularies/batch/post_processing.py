@@ -40,7 +40,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Template:
+class AddedIds:
     """The ids that are put around the content of each row.
 
     Attributes:
@@ -53,8 +53,8 @@ class Template:
     max_piece_tokens: int | None = None
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary) -> Template:
-        """Make the template of a vocabulary."""
+    def of(cls, vocabulary: Vocabulary) -> AddedIds:
+        """Make the added ids of a vocabulary."""
         model = vocabulary.model
         size = model.max_piece_tokens if isinstance(model, Kmers) else None
         prefix, suffix = (
@@ -67,10 +67,10 @@ class Template:
         return len(self.prefix) + len(self.suffix)
 
 
-NO_TEMPLATE = Template(np.zeros(0, np.int32), np.zeros(0, np.int32))
+NO_ADDED_IDS = AddedIds(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
-def post_process(content: Content, template: Template, options: EncodeOptions) -> Encoded:
+def post_process(content: Content, added: AddedIds, options: EncodeOptions) -> Encoded:
     """Truncate each row to max_length and put begin and end tokens around it.
 
     Where nothing is added or cut, the result has the arrays of `content` themselves. A row whose
@@ -78,24 +78,24 @@ def post_process(content: Content, template: Template, options: EncodeOptions) -
 
     Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 give 1 7 8 2.
     """
-    if not options.add_special_tokens or not len(template):
-        template = NO_TEMPLATE
+    if not options.add_special_tokens or not len(added):
+        added = NO_ADDED_IDS
     spans = content.spans if options.spans else None
-    if template is NO_TEMPLATE and options.max_length is None:
+    if added is NO_ADDED_IDS and options.max_length is None:
         return Encoded(content.ids, content.offsets, spans, errors=content.errors)
     if options.max_length is None and len(content.offsets) == 2 and not content.errors:
-        if template.max_piece_tokens is None:
-            return _post_process_one(content, template, spans)
+        if added.max_piece_tokens is None:
+            return _post_process_one(content, added, spans)
     sizes = np.diff(content.offsets)
-    kept_sizes = _kept_sizes(sizes, template, options.max_length)
-    errors = content.errors | _too_small(content, template, options.max_length)
+    kept_sizes = _kept_sizes(sizes, added, options.max_length)
+    errors = content.errors | _too_small(content, added, options.max_length)
     cut_rows = kept_sizes != sizes
     num_tokens = kept = None
     if cut_rows.any():
         left = options.truncation_side == "left"
         first = sizes - kept_sizes if left else np.zeros_like(sizes)
         kept = np.stack([first, first + kept_sizes], axis=1)
-        num_tokens = _total(sizes, template)
+        num_tokens = _total(sizes, added)
         for values in (kept, num_tokens):
             values[list(errors)] = 0
         index = ragged_indices(content.offsets[:-1] + first, kept_sizes)
@@ -103,13 +103,13 @@ def post_process(content: Content, template: Template, options: EncodeOptions) -
         content = Content(content.ids[index], offsets_from_lengths(kept_sizes), cut_spans, errors)
     else:
         content = Content(content.ids, content.offsets, spans, errors)
-    encoded = _add_template(content, template)
+    encoded = _put_around(content, added)
     encoded.num_tokens, encoded.kept = num_tokens, kept
     return encoded
 
 
 def post_processed_lengths(
-    content: Content, template: Template, options: EncodeOptions
+    content: Content, added: AddedIds, options: EncodeOptions
 ) -> tuple[Int64s, dict[int, RowError]]:
     """Count the ids of each row after `post_process`.
 
@@ -117,59 +117,57 @@ def post_processed_lengths(
         int64[B] counts, 0 for a refused row, and the refused rows.
     """
     if not options.add_special_tokens:
-        template = NO_TEMPLATE
-    errors = content.errors | _too_small(content, template, options.max_length)
+        added = NO_ADDED_IDS
+    errors = content.errors | _too_small(content, added, options.max_length)
     sizes = np.diff(content.offsets)
-    lengths = _total(_kept_sizes(sizes, template, options.max_length), template)
+    lengths = _total(_kept_sizes(sizes, added, options.max_length), added)
     lengths[list(errors)] = 0
     return lengths, errors
 
 
-def _total(sizes: Int64s, template: Template) -> Int64s:
+def _total(sizes: Int64s, added: AddedIds) -> Int64s:
     """Count the ids of rows with `sizes` of their own, begin and end tokens included."""
-    pieces = 1 if template.max_piece_tokens is None else sizes // template.max_piece_tokens + 1
-    return sizes + pieces * len(template)
+    pieces = 1 if added.max_piece_tokens is None else sizes // added.max_piece_tokens + 1
+    return sizes + pieces * len(added)
 
 
-def _too_small(content: Content, template: Template, max_length: int | None) -> dict[int, RowError]:
-    if max_length is None or max_length >= len(template):
+def _too_small(content: Content, added: AddedIds, max_length: int | None) -> dict[int, RowError]:
+    if max_length is None or max_length >= len(added):
         return {}
-    message = f"{max_length} ids are too few for begin and end tokens ({len(template)})"
+    message = f"{max_length} ids are too few for begin and end tokens ({len(added)})"
     error = RowError("max_length_too_small", message)
     rows = range(len(content.offsets) - 1)
     return {row: error for row in rows if row not in content.errors}
 
 
-def _kept_sizes(sizes: Int64s, template: Template, max_length: int | None) -> Int64s:
+def _kept_sizes(sizes: Int64s, added: AddedIds, max_length: int | None) -> Int64s:
     """Count the ids of its own that each row keeps."""
     if max_length is None:
         return sizes
-    most, size = max_length - len(template), template.max_piece_tokens
+    most, size = max_length - len(added), added.max_piece_tokens
     if most < 0:
         return np.zeros_like(sizes)
     if size is not None:
-        pieces, rest = divmod(most, size + len(template))
+        pieces, rest = divmod(most, size + len(added))
         most = pieces * size + min(rest, size - 1)
     return np.minimum(sizes, most)
 
 
-def _post_process_one(content: Content, template: Template, spans: Int64s | None) -> Encoded:
+def _post_process_one(content: Content, added: AddedIds, spans: Int64s | None) -> Encoded:
     dtype = content.ids.dtype
-    ids = np.concatenate(
-        [template.prefix.astype(dtype), content.ids, template.suffix.astype(dtype)]
-    )
+    ids = np.concatenate([added.prefix.astype(dtype), content.ids, added.suffix.astype(dtype)])
     if spans is not None:
-        framed = np.zeros((len(ids), 2), np.int64)
-        framed[len(template.prefix) : len(ids) - len(template.suffix)] = spans
-        spans = framed
+        spans_of_all = np.zeros((len(ids), 2), np.int64)
+        spans_of_all[len(added.prefix) : len(ids) - len(added.suffix)] = spans
+        spans = spans_of_all
     return Encoded(ids, np.array([0, len(ids)]), spans)
 
 
-def _add_template(content: Content, template: Template) -> Encoded:
-    """Put the template around every piece; without max_piece_tokens a piece is a whole row."""
-    if template is NO_TEMPLATE:
+def _put_around(content: Content, added: AddedIds) -> Encoded:
+    """Put the added ids around every piece; without max_piece_tokens a piece is a whole row."""
+    if added is NO_ADDED_IDS:
         return Encoded(content.ids, content.offsets, content.spans, errors=content.errors)
-    sizes, size = np.diff(content.offsets), template.max_piece_tokens
+    sizes, size = np.diff(content.offsets), added.max_piece_tokens
     pieces = np.ones_like(sizes) if size is None else sizes // size + 1
     pieces[list(content.errors)] = 0
     last = offsets_from_lengths(pieces)
@@ -178,13 +176,13 @@ def _add_template(content: Content, template: Template) -> Encoded:
         full = np.full(int(last[-1]), size, np.int64)
         full[last[1:][pieces > 0] - 1] = piece_sizes % size
         piece_sizes = full
-    ends = np.cumsum(piece_sizes + len(template))
-    begins = ends - piece_sizes - len(template)
+    ends = np.cumsum(piece_sizes + len(added))
+    begins = ends - piece_sizes - len(added)
     total = int(ends[-1]) if len(ends) else 0
     ids = np.empty(total, content.ids.dtype)
     own = np.ones(total, np.bool_)
-    suffix_begins = ends - len(template.suffix)
-    for places, side in ((begins, template.prefix), (suffix_begins, template.suffix)):
+    suffix_begins = ends - len(added.suffix)
+    for places, side in ((begins, added.prefix), (suffix_begins, added.suffix)):
         for i, token_id in enumerate(side.tolist()):
             ids[places + i] = token_id
             own[places + i] = False

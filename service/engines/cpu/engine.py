@@ -21,8 +21,8 @@ from service.engines.encoder import ReferenceEncoder, refuse_rows
 from service.runtime.memory_pool import MemoryPool, Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
+    AddedIds,
     Content,
-    Template,
     post_process,
     post_processed_lengths,
 )
@@ -46,7 +46,7 @@ class _Loaded:
 
     vocabulary: Vocabulary
     table: TokenTable
-    template: Template
+    added: AddedIds
     chosen: ChosenEncoder
     long_texts: LongTextEncoder
     residency: Residency
@@ -132,7 +132,7 @@ class CpuEngine(WithoutDevice):
         if len(groups) == 1:
             ((options, rows),) = groups
             content = _encode_content(loaded, batch.select(rows, options), options)
-            encoded = post_process(content, loaded.template, options)
+            encoded = post_process(content, loaded.added, options)
         else:
             encoded = _encode_groups(loaded, batch, groups)
         encoded.engine = loaded.residency.engine
@@ -147,7 +147,7 @@ class CpuEngine(WithoutDevice):
         for options, rows in batch.groups():
             without_spans = replace(options, spans=False) if options.spans else options
             content = _encode_content(loaded, batch.select(rows, without_spans), without_spans)
-            lengths, refused = post_processed_lengths(content, loaded.template, options)
+            lengths, refused = post_processed_lengths(content, loaded.added, options)
             if len(rows) == len(batch):
                 return Counted(lengths, refused, engine)
             counts[rows] = lengths
@@ -182,7 +182,7 @@ def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
     engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
     residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
     long_texts = LongTextEncoder(vocabulary, chosen.encoder, take)
-    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, long_texts, residency)
+    return _Loaded(vocabulary, table, AddedIds.of(vocabulary), chosen, long_texts, residency)
 
 
 def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
@@ -269,7 +269,7 @@ def _encode_groups(
     own_sizes = np.zeros(len(batch), np.int64)
     for options, numbers in groups:
         content = _encode_content(loaded, batch.select(numbers, options), options)
-        part = post_process(content, loaded.template, options)
+        part = post_process(content, loaded.added, options)
         rows = np.asarray(numbers, np.int64)
         counts[rows] = np.diff(part.offsets)
         own_sizes[rows] = np.diff(content.offsets)

@@ -2,7 +2,7 @@
 
 server/app.py makes a `HybridEngine` (`engine`) where there is a GPU. `opening` opens the GPUs of
 the settings, `several_gpus` makes several of them one, and `device_threads` runs their calls.
-`residency` uploads vocabularies to the GPU in the background, and `selftest` compares their ids
+`residency` uploads vocabularies to the GPU in the background, and `gpu_selftest` compares their ids
 with the reference and the CPU engine. `crossover` measures from which size on the GPU is faster.
 `engine` computes on the CPU what the GPU cannot, and counts it by reason.
 

@@ -33,8 +33,8 @@ from service.engines.base import (
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
+from service.engines.hybrid.gpu_selftest import Gpu
 from service.engines.hybrid.residency import REST_S, GpuResidency, GpuVocabularies, OpenedGpu
-from service.engines.hybrid.selftest import Gpu
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary

@@ -29,7 +29,7 @@ from service.engines.base import (
     Residency,
     SelfTest,
 )
-from service.engines.hybrid.selftest import Gpu, compare_with_cpu
+from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

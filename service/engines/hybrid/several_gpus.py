@@ -32,7 +32,7 @@ from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
 from service.engines.base import DeviceActivity, DeviceMemory, Engine, SelfTest
 from service.engines.hybrid.device_threads import DeviceThreads
-from service.engines.hybrid.selftest import Gpu, compare_with_cpu
+from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
@@ -166,7 +166,7 @@ class AllStageTimes(StageTimes):
 
 
 class SeveralGpus:
-    """A `service.engines.hybrid.selftest.Gpu` that consists of several.
+    """A `service.engines.hybrid.gpu_selftest.Gpu` that consists of several.
 
     Args:
         members: the GPUs.

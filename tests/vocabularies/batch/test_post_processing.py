@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from vocabularies.batch.batch import EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
+    AddedIds,
     Content,
-    Template,
     join_rows,
     post_process,
     post_processed_lengths,
@@ -60,9 +60,9 @@ def test_rows_are_framed_as_the_reference_frames_each(
         for row, num in enumerate(sizes)
     ]
     content = content_of(rows, spans, dict(errors))
-    template = Template.of(vocabulary)
-    encoded = post_process(content, template, options)
-    lengths, length_errors = post_processed_lengths(content, template, options)
+    added = AddedIds.of(vocabulary)
+    encoded = post_process(content, added, options)
+    lengths, length_errors = post_processed_lengths(content, added, options)
     assert lengths.tolist() == np.diff(encoded.offsets).tolist()
     assert length_errors == encoded.errors
     any_cut = False
@@ -90,20 +90,20 @@ def test_rows_are_framed_as_the_reference_frames_each(
 
 def test_nothing_to_add_or_cut_copies_nothing():
     content = content_of([[7, 8], [9]], True, {})
-    for template, options in (
-        (Template.of(load("gpt2")), EncodeOptions(spans=True)),
-        (Template.of(load("dnabert2")), EncodeOptions(add_special_tokens=False, spans=True)),
+    for added, options in (
+        (AddedIds.of(load("gpt2")), EncodeOptions(spans=True)),
+        (AddedIds.of(load("dnabert2")), EncodeOptions(add_special_tokens=False, spans=True)),
     ):
-        encoded = post_process(content, template, options)
+        encoded = post_process(content, added, options)
         assert encoded.ids is content.ids
         assert encoded.offsets is content.offsets
         assert encoded.spans is content.spans
 
 
 def test_a_multiple_of_the_piece_size_ends_in_an_empty_piece():
-    template = Template.of(load("dnabert1_6mer"))
+    added = AddedIds.of(load("dnabert1_6mer"))
     for num, total in ((509, 511), (510, 514), (511, 515), (1019, 1023), (1020, 1026)):
-        encoded = post_process(content_of([[9] * num], False, {}), template, EncodeOptions())
+        encoded = post_process(content_of([[9] * num], False, {}), added, EncodeOptions())
         assert len(encoded.ids) == total
     assert encoded.ids.tolist() == [2, *[9] * 510, 3, 2, *[9] * 510, 3, 2, 3]
 
