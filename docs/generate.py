@@ -1,12 +1,14 @@
 """Writes settings.md, errors.md and metrics.md from the code: `python -m docs.generate`.
 
-Settings and metrics are those that the service declares. Error codes are those of all subclasses of
-ServiceError, which have their meaning in their docstring, and ROW_CODES; ADVICE says what a client
-does about each.
+It also copies files of deploy/ to where Kustomize and Helm need them, as neither reads files
+outside its own folder. Settings and metrics are those that the service declares. Error codes are
+those of all subclasses of ServiceError, which have their meaning in their docstring, and ROW_CODES;
+ADVICE says what a client does about each.
 """
 
 from __future__ import annotations
 
+import textwrap
 import types
 import typing
 from collections.abc import Iterator
@@ -24,6 +26,9 @@ from service.core.settings import PREFIX, Settings
 from service.observability.metric_definitions import FAMILIES
 
 DOCS = Path(__file__).parent
+DEPLOY = DOCS.parent / "deploy"
+ALERTS = DEPLOY / "alerts.yml"
+STORE_MODEL = DEPLOY / "kubernetes/overlays/render/store_model.py"
 MIB = 1024 * 1024
 BOUNDS = {Ge: ("ge", "from"), Gt: ("gt", "above"), Le: ("le", "to"), Lt: ("lt", "below")}
 
@@ -174,6 +179,17 @@ ROW_CODES = (
     Code("too_short_for_circular", 422, "A circular sequence has fewer than k letters."),
 )
 
+PROMETHEUS_RULE_HEAD = """\
+# This file is generated from deploy/alerts.yml: change that, then run `make docs`.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: warptok
+  labels:
+    app.kubernetes.io/name: warptok
+spec:
+"""
+
 
 def settings_document() -> str:
     """The text of docs/settings.md."""
@@ -200,6 +216,22 @@ def metrics_document() -> str:
         labels = ", ".join(f"`{label}`" for label in family.labels)
         rows.append(f"| `{name}` | {kind} | {labels} | {family.documentation} |\n")
     return METRICS_HEAD + "".join(rows)
+
+
+def prometheus_rule() -> str:
+    """The alert rules as a resource of the Prometheus operator."""
+    rules = ALERTS.read_text(encoding="utf-8")
+    return PROMETHEUS_RULE_HEAD + textwrap.indent(rules[rules.index("groups:") :], "  ")
+
+
+def alert_rules() -> str:
+    """The alert rules as they are."""
+    return ALERTS.read_text(encoding="utf-8")
+
+
+def store_model() -> str:
+    """The script that the render overlay runs before the service."""
+    return STORE_MODEL.read_text(encoding="utf-8")
 
 
 def request_codes() -> Iterator[Code]:
@@ -263,6 +295,9 @@ DOCUMENTS = {
     "settings.md": settings_document,
     "errors.md": errors_document,
     "metrics.md": metrics_document,
+    "../deploy/kubernetes/components/monitoring/prometheusrule.yaml": prometheus_rule,
+    "../deploy/helm/warptok/alerts.yml": alert_rules,
+    "../deploy/helm/warptok/store_model.py": store_model,
 }
 
 
