@@ -331,6 +331,11 @@ class Settings(BaseSettings):
             )
         return gpus
 
+    @property
+    def first_gpu(self) -> int:
+        """The number of the first GPU that `gpus` names."""
+        return int(self.gpus.partition(",")[0]) if "," in self.gpus else 0
+
 
 def read_settings(**overrides: object) -> Settings:
     """Read the settings from the environment; overrides win over it.

@@ -7,6 +7,7 @@ choice, its reason, and the outcome of that self-test are always reported.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from gpu.errors import DeviceUnavailable, OutOfMemory
@@ -44,24 +45,27 @@ class Choice(NamedTuple):
 Report = Callable[[Choice], object]
 
 
-def open_cuda() -> Device:
-    """Open the first CUDA device.
+def open_cuda(number: int = 0) -> Device:
+    """Open a CUDA device by its number, as this process sees it.
 
     Raises:
         DeviceUnavailable: there is no device, or CuPy is not installed.
     """
-    device = CudaDevice()
+    device = CudaDevice(number)
     device.prepare(("training",))
     return device
 
 
-def choose_merger(name: DeviceName, report: Report, memory_share: float = 1.0) -> MakeMerger:
+def choose_merger(
+    name: DeviceName, report: Report, memory_share: float = 1.0, gpu: int = 0
+) -> MakeMerger:
     """Make the `make_merger` argument of `train`.
 
     Args:
         name: "cpu", "cuda", or "auto": the GPU for AUTO_LETTERS and more, if it can.
         report: called once with the choice, before the first merge.
         memory_share: the share of the GPU's free memory that the training may take.
+        gpu: the number of the GPU, as this process sees it.
 
     The returned function raises NO_GPU, OutOfMemory or VocabularyError if `name` is "cuda" and the
     GPU cannot be used.
@@ -74,7 +78,7 @@ def choose_merger(name: DeviceName, report: Report, memory_share: float = 1.0) -
         elif name != "cpu":
             selftest: Literal["", "passed"] = ""
             try:
-                device = open_and_test(open_cuda)
+                device = open_and_test(partial(open_cuda, gpu))
                 selftest = "passed"
                 merger = merger_on(device, memory_share)(layout, options, first, lengths)
             except (*NO_GPU, OutOfMemory, VocabularyError) as error:

@@ -202,6 +202,7 @@ class TrainingJobs:
             self._settings.max_corpus_bytes,
             device=self._settings.training_device,
             gpu_memory_share=self._settings.training_gpu_memory_share,
+            gpu=self._settings.first_gpu,
             worker=self._worker,
         )
         self._running = _Running(job, process)

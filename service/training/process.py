@@ -29,6 +29,7 @@ class TrainingProcess:
         corpus_bytes: the most letters that it reads.
         device: the device that it computes on.
         gpu_memory_share: the share of a GPU's free memory that it may take.
+        gpu: the number of the GPU that it may use.
         worker: the command of the process.
     """
 
@@ -40,6 +41,7 @@ class TrainingProcess:
         *,
         device: str = "cpu",
         gpu_memory_share: float = 1.0,
+        gpu: int = 0,
         worker: Sequence[str] = WORKER,
     ) -> None:
         self._command = (
@@ -49,6 +51,7 @@ class TrainingProcess:
             f"--corpus-bytes={corpus_bytes}",
             f"--device={device}",
             f"--gpu-memory-share={gpu_memory_share}",
+            f"--gpu={gpu}",
         )
         self._process: Process | None = None
         self._is_stopped = False

@@ -48,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--corpus-bytes", type=int, required=True)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gpu-memory-share", type=float, default=1.0)
+    parser.add_argument("--gpu", type=int, default=0)
     parsed = parser.parse_args(arguments)
     stand_back()
     should_stop = StopRequest()
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     # A worker of a killed service may still be saving its state.
     with open(LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run(should_stop, parsed.corpus_bytes, parsed.device, parsed.gpu_memory_share)
+        run(should_stop, parsed.corpus_bytes, parsed.device, parsed.gpu_memory_share, parsed.gpu)
     return 0
 
 
@@ -65,6 +66,7 @@ def run(
     max_letters: int,
     device: DeviceName = "cpu",
     memory_share: float = 1.0,
+    gpu: int = 0,
 ) -> None:
     """Train the job of the current folder, and report errors as events."""
     from gpu.errors import OutOfMemory
@@ -75,7 +77,7 @@ def run(
     from vocabularies.errors import VocabularyError
 
     try:
-        _train(should_stop, max_letters, device, memory_share)
+        _train(should_stop, max_letters, device, memory_share, gpu)
     except VocabularyError as error:
         _report(error=TrainingError.of(error).model_dump())
     except NO_GPU as error:
@@ -141,7 +143,11 @@ class StopRequest:
 
 
 def _train(
-    should_stop: Callable[[], bool], max_letters: int, device: DeviceName, memory_share: float
+    should_stop: Callable[[], bool],
+    max_letters: int,
+    device: DeviceName,
+    memory_share: float,
+    gpu: int,
 ) -> None:
     from service.training.device import choose_merger
     from service.training.job_folder import RECORD, STATE, VOCABULARY
@@ -162,7 +168,7 @@ def _train(
         progress=partial(_report_progress, job.metrics.seconds),
         should_stop=should_stop,
         make_merger=choose_merger(
-            device, lambda choice: _report(metrics=choice._asdict()), memory_share
+            device, lambda choice: _report(metrics=choice._asdict()), memory_share, gpu
         ),
     )
     if training.ending == "stopped":

@@ -284,6 +284,8 @@ class GpuVocabularies:
             if opened.gpu.is_resident(entry.vocabulary.digest):
                 return entry.residency
             reason = "the GPU has evicted it; its next large batch brings it back"
+            if opened.is_resting:
+                reason = "all GPUs failed or hang, and are left out"
             return _with_reason(entry.cpu, reason)
         if self.is_opening:
             return _with_reason(entry.cpu, "the GPU is not open yet")

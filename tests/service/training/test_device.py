@@ -10,10 +10,12 @@ import pytest
 from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.training.merger import DeviceMerger
 from service.cli.parser import main
+from service.core.settings import Settings
 from service.training import device as training_device
 from service.training import worker
 from service.training.device import choose_merger
 from service.training.device_selftest import SelfTestFailed
+from service.training.process import TrainingProcess
 from tests.service.training.test_jobs import record
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from vocabularies.errors import VocabularyError
@@ -31,7 +33,8 @@ def device(monkeypatch):
     """A GPU, or an error that opening it raises."""
 
     def use(found: EmulatedDevice | Exception) -> None:
-        def opened() -> EmulatedDevice:
+        def opened(number: int) -> EmulatedDevice:
+            use.number = number
             if isinstance(found, Exception):
                 raise found
             return found
@@ -54,6 +57,16 @@ def learn(name: str, options: TrainingOptions, corpus: Corpus = CORPUS, share: f
     training = train(corpus, options, make_merger=make)
     assert training.merges == train(corpus, options).merges
     return told[0], type(made[0])
+
+
+def test_the_gpu_of_the_settings_is_opened(device, tmp_path):
+    device(EmulatedDevice())
+    choose = choose_merger("cuda", lambda choice: None, gpu=2)
+    train(CORPUS, TrainingOptions(20), make_merger=choose)
+    assert device.number == 2
+    gpus = ("all", "3", "2,0")
+    assert [Settings(gpus=each).first_gpu for each in gpus] == [0, 0, 2]
+    assert "--gpu=2" in TrainingProcess(tmp_path, 1, 1, gpu=2)._command
 
 
 @pytest.mark.parametrize("name", ["cuda", "auto"])

@@ -23,7 +23,8 @@ from service.protos import inference_pb2 as pb
 from tests.support.app_client import application_of, serving
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.fake_gpu import FakeGpu
-from tests.support.waiting import run
+from tests.support.several_fake_gpus import open_together
+from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
@@ -84,6 +85,35 @@ def test_a_text_on_the_device_and_its_ids_there():
             assert "of a region of 4096" in refused.text
             assert (await client.post(URL + "/unregister")).status_code == 200
             assert (await client.get(URL + "/status")).status_code == 404
+        assert device.num_shared == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("device_id", [0, 1])
+def test_of_several_gpus_the_one_that_has_the_region_serves_it(device_id):
+    gpus = [FakeGpu(CPU), FakeGpu(CPU)]
+    engine = HybridEngine(CPU, open_together(*gpus), 1)
+    device = gpus[1].device
+
+    async def scenario():
+        address = device.allocate(4096)
+        block = device.blocks[address]
+        block[: len(TEXT)] = np.frombuffer(TEXT, np.uint8)
+        async with serving(engine, shared_memory=True, preload="gpt2") as (client, service):
+            await until(lambda: service.preloaded)
+            body = register_body(handle_of(address), 4096) | {"device_id": device_id}
+            assert (await client.post(URL + "/register", json=body)).status_code == 200
+            for _ in range(3):
+                answer = await client.post("/v2/models/gpt2/infer", json=infer_body())
+                assert answer.status_code == 200, answer.text
+            (described,) = answer.json()["outputs"]
+            size = described["parameters"]["shared_memory_byte_size"]
+            assert block[1024 : 1024 + size].view(np.int32).tolist() == ids_of(TEXT)
+            assert [gpu.num_shared for gpu in gpus] == [0, 3]
+            unknown = register_body(handle_of(1), 64)
+            refused = await client.post("/v2/cudasharedmemory/region/x/register", json=unknown)
+            assert refused.status_code == 422 and "no block" in refused.text
         assert device.num_shared == 0
 
     run(scenario)
