@@ -217,7 +217,7 @@ class GetVocabularyRequest(_message.Message):
     def __init__(self, vocabulary: _Optional[str] = ...) -> None: ...
 
 class Vocabulary(_message.Message):
-    __slots__ = ("name", "state", "builtin", "source", "licence", "digest", "kind", "size", "engine", "encoder", "residency", "device_bytes", "fallback_reason", "error")
+    __slots__ = ("name", "state", "builtin", "source", "licence", "digest", "kind", "size", "engine", "encoder", "residency", "device_bytes", "fallback_reason", "error", "notes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BUILTIN_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class Vocabulary(_message.Message):
     DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_REASON_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     builtin: bool
@@ -246,7 +247,8 @@ class Vocabulary(_message.Message):
     device_bytes: int
     fallback_reason: str
     error: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., builtin: _Optional[bool] = ..., source: _Optional[str] = ..., licence: _Optional[str] = ..., digest: _Optional[str] = ..., kind: _Optional[str] = ..., size: _Optional[int] = ..., engine: _Optional[str] = ..., encoder: _Optional[str] = ..., residency: _Optional[_Iterable[str]] = ..., device_bytes: _Optional[int] = ..., fallback_reason: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., builtin: _Optional[bool] = ..., source: _Optional[str] = ..., licence: _Optional[str] = ..., digest: _Optional[str] = ..., kind: _Optional[str] = ..., size: _Optional[int] = ..., engine: _Optional[str] = ..., encoder: _Optional[str] = ..., residency: _Optional[_Iterable[str]] = ..., device_bytes: _Optional[int] = ..., fallback_reason: _Optional[str] = ..., error: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutVocabularyRequest(_message.Message):
     __slots__ = ("vocabulary", "format", "replace", "pretokenizer", "special_tokens", "id_offset", "file", "data")
