@@ -8,9 +8,9 @@ the request's buffer, and out of it. A body of known length needs no parser:
                                                   again, with a new parser for the next request
 
 If a reader stops before the end of the body, as for a refusal, the rest is discarded while it
-comes after the answer, as uvicorn does. Closing the connection at once would make the client's
-kernel drop the answer that its sender has not read yet. uvicorn's timer of idle connections ends a
-body that takes too long.
+comes after the answer, as uvicorn does. If the connection were closed at once, the client's kernel
+could drop the answer before the client has read it. A body that takes longer than DISCARD_S is
+given up, and its connection closed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PROTOCOL = "warptok.protocol"  # The extension of a request's scope that is uvicorn's protocol.
 MIN_BYTES = 1 << 16  # For a shorter rest the takeover does not pay.
 DISCARDED = memoryview(bytearray(1 << 16))  # Holds what nobody reads, of all connections.
+DISCARD_S = 60.0  # The longest time for which a body is discarded.
 TICK_BYTES = 1 << 18  # The most bytes at once; receiving all that had come took up to 17 ms.
 
 
@@ -55,6 +56,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         self._size = 0
         self._min_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._discard_end: float | None = None  # The loop's time; None: nothing was discarded yet.
 
     @classmethod
     def take_over(cls, scope: Scope, num_received: int) -> BodyReceiver | None:
@@ -157,10 +159,15 @@ class BodyReceiver(asyncio.BufferedProtocol):
 
     def _discard(self, num_bytes: int) -> None:
         """Discard bytes of the body; behind the last one the connection is uvicorn's again."""
+        loop = asyncio.get_running_loop()
         self.num_remaining -= num_bytes
         if not self.num_remaining:
             self._http.flow.pause_reading()
-            asyncio.get_running_loop().call_soon(self._give_back)
+            loop.call_soon(self._give_back)
+        elif self._discard_end is None:
+            self._discard_end = loop.time() + DISCARD_S
+        elif loop.time() > self._discard_end:
+            self._http.transport.close()
 
     def _continue(self) -> None:
         """Read on, if `read_into` still waits."""

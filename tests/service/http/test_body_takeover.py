@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from service.engines.cpu.engine import CpuEngine
+from service.http import body_takeover
 from service.http.body_takeover import MIN_BYTES, TICK_BYTES, BodyReceiver
 from tests.service.http.connection.test_protocol import (
     Reader,
@@ -225,6 +226,26 @@ def test_the_rest_of_a_refused_body_is_discarded_while_it_comes(
     run(scenario, loop)
     assert taken
     assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")]
+
+
+def test_a_body_is_not_discarded_for_ever(taken, monkeypatch):
+    monkeypatch.setattr(body_takeover, "DISCARD_S", 0.2)
+
+    async def scenario():
+        async with listening(ENGINE) as (_, port):
+            reader, writer = await connected(port)
+            sent = request(b">a\nA;C\n" + bytes(64 << 20), "/v1/encode/fasta?vocabulary=gpn")
+            writer.write(sent[: 1 << 20])
+            assert (await answer(reader))[0] == 400
+            with pytest.raises(ConnectionError):
+                for place in range(1 << 20, len(sent), 1 << 16):
+                    writer.write(sent[place : place + (1 << 16)])
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+            writer.close()
+
+    run(scenario)
+    assert taken
 
 
 @pytest.mark.parametrize("loop", LOOPS)
