@@ -97,7 +97,7 @@ class Guard:
         if found is None:
             raise Unauthorized("this key is not known")
         if scope != "any" and scope not in found.scopes:
-            raise Forbidden(f"the key {found.name} has not the scope {scope}")
+            raise Forbidden(f"the key {found.name} does not have the scope {scope}")
         return found.name
 
     def _set_limits(self) -> None:

@@ -215,12 +215,12 @@ def test_a_path_asks_for_a_key_that_is_known_and_has_its_scope(keys, caplog):
                 if wrong is not None:
                     answer = await guarded.status_of(method, place, wrong)
                     assert answer.status_code == 403, (method, place)
-                    assert f"has not the scope {scope}" in answer.text
+                    assert f"does not have the scope {scope}" in answer.text
                 right = secrets[scope if scope in SCOPES else "not encode"]
                 answer = await guarded.status_of(method, place, right)
                 assert answer.status_code != 401, (method, place)
                 if answer.status_code == 403:  # For another reason.
-                    assert "has not the scope" not in answer.text, (method, place)
+                    assert "does not have the scope" not in answer.text, (method, place)
 
     with caplog.at_level(logging.DEBUG, "service"):
         run(scenario)

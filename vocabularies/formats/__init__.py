@@ -11,6 +11,7 @@ its format cannot hold. Knows neither HTTP nor where files come from.
 """
 
 from vocabularies.formats.vocabulary_files import FORMATS as FORMATS
+from vocabularies.formats.vocabulary_files import WRITABLE_FORMATS as WRITABLE_FORMATS
 from vocabularies.formats.vocabulary_files import describe_ignored as describe_ignored
 from vocabularies.formats.vocabulary_files import read_vocabulary as read_vocabulary
 from vocabularies.formats.vocabulary_files import write_vocabulary as write_vocabulary

@@ -46,6 +46,7 @@ FORMATS = (
     "kmer",
     "canonical",
 )
+WRITABLE_FORMATS = tuple(name for name in FORMATS if name != "tekken.json")
 _ARGUMENTS = {
     "tiktoken": {"pretokenizer", "special_tokens", "id_offset"},
     "vocab.json": {"pretokenizer", "special_tokens"},

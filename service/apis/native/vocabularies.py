@@ -74,14 +74,14 @@ async def get_vocabulary(
     name: str,
     format: Annotated[
         str | None,
-        Query(description="Download it as: " + ", ".join(formats.FORMATS)),
+        Query(description="Download it as: " + ", ".join(formats.WRITABLE_FORMATS)),
     ] = None,
 ) -> VocabularyReport | Response:
     """Describe a vocabulary, or download it in a format."""
     if format is None:
         return report(service.registry, service.registry.find(name))
     if format not in formats.FORMATS:
-        known = ", ".join(formats.FORMATS)
+        known = ", ".join(formats.WRITABLE_FORMATS)
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
     entry = await service.registry.get_loaded(name)
     files = await asyncio.to_thread(formats.write_vocabulary, entry.vocabulary, format)

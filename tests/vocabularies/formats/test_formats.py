@@ -15,7 +15,7 @@ from tests.support.data_files import data_bytes
 from tests.support.inputs.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
+from vocabularies.formats import FORMATS, WRITABLE_FORMATS, read_vocabulary, write_vocabulary
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.formats.word_lists import published_rules as heads
@@ -472,6 +472,7 @@ def test_formats_are_all_read_and_all_but_mistrals_written():
         "kmer",
         "canonical",
     }
+    assert set(FORMATS) - set(WRITABLE_FORMATS) == {"tekken.json"}
 
 
 def test_an_empty_token_such_as_whispers_is_found_in_no_text_and_spells_nothing():
