@@ -4,7 +4,8 @@ server/app.py makes a `HybridEngine` (`engine`) where there is a GPU. `opening` 
 the settings, `several_gpus` makes several of them one, and `device_threads` runs their calls.
 `residency` uploads vocabularies to the GPU in the background, and `gpu_selftest` compares their ids
 with the reference and the CPU engine. `crossover` measures from which size on the GPU is faster.
-`engine` computes on the CPU what the GPU cannot, and counts it by reason.
+`engine` chooses the GPU or the CPU for each batch, computes on the CPU what the GPU cannot, and
+counts it by reason.
 
 The GPU answers only for vocabularies that passed the self-test. Of CUDA, this folder knows only
 the errors of gpu/errors.py.

@@ -1,6 +1,7 @@
 """Measures from which size on a batch is faster on the GPU, by timing both engines on one text.
 
-The text is the service's own source code. Knows nothing of how the engines work.
+The text is the service's own source code. engine.py compares the size of each batch with the result
+(`_choose_gpu`). Knows nothing of how the engines work.
 """
 
 from __future__ import annotations
