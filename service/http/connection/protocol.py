@@ -255,7 +255,8 @@ class FastPathProtocol(HttpToolsProtocol):
                 self._refuse_head()
                 return
         super().data_received(data)
-        if not self.transport.is_closing():
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if not (is_answering and self.between_messages) and not self.transport.is_closing():
             self._limit_wait(len(data))
 
     def _limit_wait(self, num_bytes: int) -> None:
@@ -459,7 +460,8 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._limit_last_write()
+        if not self.cycle.keep_alive:
+            self._limit_last_write()
         self.waiting_since = self.loop.time()
 
     def _on_direct_complete(self) -> None:
