@@ -42,7 +42,8 @@ class OutputBuffer:
             types: the dtypes that are allowed, as `dtype.str`.
 
         Raises:
-            ValueError: the array is not flat, contiguous, writable and of one of the types.
+            ValueError: the array is not flat, contiguous, writable and of one of the types, or is
+                on another device.
         """
         is_numpy = type(array) is np.ndarray  # Looking for a missing attribute takes longer.
         shown = None if is_numpy else getattr(array, "__cuda_array_interface__", None)
@@ -54,6 +55,8 @@ class OutputBuffer:
         is_flat = len(shape) == 1 and shown.get("strides") in (None, (item,))
         if kind not in types or is_readonly or not is_flat:
             raise _refused(types)
+        if shape[0] and not device.has_memory(int(address)):
+            raise ValueError("out is in the memory of another device")
         if shown.get("stream") is not None:
             device.wait_for(shown["stream"])
         return cls(int(address), shape[0] * item, item)

@@ -132,6 +132,13 @@ class CudaDevice:
         with self._current():  # Otherwise the driver may start a context on another device.
             return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
 
+    def has_memory(self, address: int) -> bool:
+        """Whether device memory is this device's, and not another one's of the process."""
+        if self._num_devices == 1:
+            return True
+        with self._current():
+            return int(self._runtime.pointerGetAttributes(address).device) == self.number
+
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock allocated host memory; raises OutOfMemory."""
         with self._current():

@@ -127,6 +127,9 @@ class Device(Protocol):
     def is_pinned(self, memory: Bytes) -> bool:
         """Whether an array is contiguous and in pinned memory, whichever library pinned it."""
 
+    def has_memory(self, address: int) -> bool:
+        """Whether device memory is this device's, and not another one's of the process."""
+
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock allocated host memory; the device accesses it at its address.
 

@@ -9,10 +9,20 @@ import pytest
 
 import gpu.runtime.cuda_stream
 from gpu.errors import BadHandle
+from gpu.memory.output_buffer import OutputBuffer
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
+from tests.support.emulation.device import EmulatedDevice
 
 CALLERS = 2  # The device that is current in the caller's thread.
+
+
+class FakeArray:
+    """Eight ids on a device."""
+
+    def __init__(self, address: int) -> None:
+        data = (address, False)
+        self.__cuda_array_interface__ = {"data": data, "shape": (8,), "typestr": "<i4"}
 
 
 class FakeCuda:
@@ -99,6 +109,18 @@ def test_every_call_of_a_stream_runs_on_its_device_and_restores_the_callers(cuda
 
 def test_where_there_is_one_device_nothing_switches(cuda):
     assert type(device_of(cuda, 0, num_devices=1).stream()) is CudaStream
+
+
+def test_ids_are_not_written_to_memory_of_another_device(cuda):
+    cuda.owner = 1
+    assert device_of(cuda, 1).has_memory(4096)
+    assert not device_of(cuda, 0).has_memory(4096)
+    assert device_of(cuda, 0, num_devices=1).has_memory(4096)
+    device, out = EmulatedDevice(), FakeArray(4096)
+    assert OutputBuffer.of(out, device, ("<i4",)).num_bytes == 32
+    device.foreign.add(4096)
+    with pytest.raises(ValueError, match="another device"):
+        OutputBuffer.of(out, device, ("<i4",))
 
 
 def test_memory_of_another_device_is_not_opened_through_this_one(cuda):

@@ -153,6 +153,7 @@ class EmulatedDevice:
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
+        self.foreign: set[int] = set()  # Addresses of memory that is another device's.
         self.num_waits = self.num_shared = 0
         self.prepared: set[str] = set()
 
@@ -205,6 +206,9 @@ class EmulatedDevice:
         return memory.flags.c_contiguous and any(
             at <= begin and end <= at + size for at, size in self.pinned.items()
         )
+
+    def has_memory(self, address: int) -> bool:
+        return address not in self.foreign
 
     def open_shared(self, handle: bytes) -> int:
         """Open a block; its handle is its address in decimal digits."""
