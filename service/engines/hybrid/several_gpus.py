@@ -143,8 +143,9 @@ class Member:
             is_out = at_once or self.failures_in_row >= MAX_FAILURES
             if is_out and self.state == "ready":
                 self.state, self.retry_at = "resting", monotonic() + REST_S
-        text = "%s failed and rests: %r" if is_out else "%s failed: %r"
-        logger.error(text, self.label, error)
+        # The error itself would keep the texts of its batch in the record.
+        text = "%s failed and rests: %s" if is_out else "%s failed: %s"
+        logger.error(text, self.label, repr(error))
 
     def activity(self) -> DeviceActivity:
         """Report the state and the counts so far."""
@@ -449,7 +450,7 @@ class SeveralGpus:
         except Exception as error:
             with member.lock:
                 member.retry_at = monotonic() + REST_S
-            logger.warning("%s still fails: %r", member.label, error)
+            logger.warning("%s still fails: %s", member.label, repr(error))
             return
         with member.lock:
             if member.num_hanging:
@@ -467,7 +468,7 @@ class SeveralGpus:
                     self._load_and_test(member, known)
                 member.loading.pop(digest, None)
             except Exception as error:
-                logger.warning("%s could not load %s: %r", member.label, digest, error)
+                logger.warning("%s could not load %s: %s", member.label, digest, repr(error))
 
     def _load_and_test(self, member: Member, known: SharedVocabulary) -> None:
         """Load a vocabulary on a GPU and compare its ids; refuse the GPU if they differ."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -190,6 +192,20 @@ def test_a_hanging_call_does_not_change_the_batch_that_others_compute(engine, gp
     batch = Batch(LARGE)
     engine.encode(BYTES, batch)
     assert len({id(each) for each in (*seen, batch)}) == 3
+
+
+def test_the_texts_of_a_batch_that_failed_are_given_back_at_once(engine, gpus):
+    engine.load(BYTES)
+    gpus[0].failing = 1
+    batch = Batch(LARGE)
+    kept = weakref.ref(batch)
+    gc.disable()
+    try:
+        assert engine.encode(BYTES, batch).engine == "gpu"
+        del batch
+        wait_until(lambda: kept() is None, "the batch is given back")
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("error", [OutOfMemory("full"), NotCovered("odd")])
