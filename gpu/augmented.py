@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu.batch.plan import launch_content, refused_rows
+from gpu.batch.kernel_choice import launch_content, refused_rows
 from gpu.batch.row_options import NO_BYTE, row_errors, row_options
 from gpu.batch.transfer import fetch, launch, pack_augmented, status_of
 from gpu.engine import GpuEngine

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpu.batch.plan import fallback_kernels, first_kernels, refused_rows
+from gpu.batch.kernel_choice import fallback_kernels, first_kernels, refused_rows
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import RowOptions, row_errors, row_options
 from gpu.batch.transfer import fetch, launch, pack, status_of

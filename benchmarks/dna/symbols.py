@@ -23,7 +23,7 @@ from benchmarks.support.gpu_clock import Clock
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Bytes
 from benchmarks.support.timing import summary
-from gpu.batch.plan import FALLBACK_BREAK, fallback_kernels, first_kernels
+from gpu.batch.kernel_choice import FALLBACK_BREAK, fallback_kernels, first_kernels
 from gpu.batch.transfer import launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.job import STATUS

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.support.gpu_clock import Clock
 from benchmarks.support.texts import Bytes, Int64s
 from benchmarks.support.timing import Run, clocked
-from gpu.batch.plan import first_kernels
+from gpu.batch.kernel_choice import first_kernels
 from gpu.batch.transfer import fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.job import STATUS

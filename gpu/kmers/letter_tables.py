@@ -118,7 +118,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> LetterTables:
         classes = np.where(table.is_space, SPACE, classes)
     space = SPACE if splits else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
-    # Characters that split words are left to the CPU engine, see gpu.batch.plan.fallback_kernels.
+    # Characters that split words are left to the CPU engine, see gpu.batch.kernel_choice.
     marks = table.needs_reference if has_words else mark_special_bytes(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)

@@ -14,7 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import FALLBACK_BREAK, fallback_kernels, first_kernels, make_room_for_spans
+from gpu.batch.kernel_choice import (
+    FALLBACK_BREAK,
+    fallback_kernels,
+    first_kernels,
+    make_room_for_spans,
+)
 from gpu.batch.row_options import NO_BYTE, RowOptions
 from gpu.batch.transfer import checked, fetch, launch, pack_rows, send_job
 from gpu.errors import DescendingOffsets

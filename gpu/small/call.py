@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import fallback_kernels, first_kernels
+from gpu.batch.kernel_choice import fallback_kernels, first_kernels
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import RowOptions, drop_rows, row_errors
 from gpu.batch.transfer import checked, fetch, launch, pack, put_batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.plan import first_kernels
+from gpu.batch.kernel_choice import first_kernels
 from gpu.batch.resources import Resources
 from gpu.batch.row_options import NOTHING_ADDED
 from gpu.batch.transfer import checked, launch, pack

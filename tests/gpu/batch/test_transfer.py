@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu.batch.plan import first_kernels
+from gpu.batch.kernel_choice import first_kernels
 from gpu.batch.transfer import launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.catalog import num_blocks

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu.batch.plan import launch_content
+from gpu.batch.kernel_choice import launch_content
 from gpu.batch.transfer import fetch, pack_rows, status_of
 from gpu.dna import tables
 from gpu.engine import GpuEngine
