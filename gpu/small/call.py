@@ -187,7 +187,7 @@ class SmallCall:
             is_done = bool(fused) and self.run_grid(fused)
         if not is_done:
             self.pack()
-            self.launch_small()
+            self.launch_single_kernels()
 
     def run_grid(self, kernel: str) -> bool:
         """Encode by a grid, and by the fallback kernels where it stops.
@@ -260,7 +260,7 @@ class SmallCall:
         """Return the kernels of `encode` followed by those that write the answer."""
         return answer_kernels(self.family, encode, framed=self.framed)
 
-    def launch_small(self) -> None:
+    def launch_single_kernels(self) -> None:
         """Run all stages by single kernels, and the fallback kernels where these are needed."""
         workspace = self.workspace
         workspace.status[STATUS["NOT_UTF8"]] = 0

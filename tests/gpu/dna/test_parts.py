@@ -192,11 +192,11 @@ def test_parts_whose_paths_do_not_meet_fall_back(outcomes, monkeypatch):
     class Left(Exception):
         pass
 
-    def launch_small(self):
+    def launch_single_kernels(self):
         raise Left
 
     monkeypatch.setattr(dna_tables, "endings_of", eight_letters)
-    monkeypatch.setattr(call.SmallCall, "launch_small", launch_small)
+    monkeypatch.setattr(call.SmallCall, "launch_single_kernels", launch_single_kernels)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 30)
     for length, meets in ((1096, True), (1100, False)):
         with nullcontext() if meets else pytest.raises(Left):
