@@ -210,12 +210,12 @@ class Codec(Protocol):
 class VocabularyHost(Protocol):
     """Loads vocabularies into this process; several threads may call it at once."""
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
-            pinned: whether it is never evicted from a device.
+            permanent: whether it is never evicted from a device.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.

@@ -155,9 +155,9 @@ class EngineServer:
         """Load a vocabulary that a front end sends because it has no name here any more."""
         content = message.arrays[0].tobytes()
         vocabulary = await asyncio.to_thread(read_canonical, content)
-        pinned = message.values["pinned"]
+        permanent = message.values["permanent"]
         parts = self.service.get_engine_parts()
-        residency = await asyncio.to_thread(parts.engine.load, vocabulary, pinned)
+        residency = await asyncio.to_thread(parts.engine.load, vocabulary, permanent)
         self._unnamed[vocabulary.digest] = vocabulary
         await asyncio.to_thread(parts.registry.evict, vocabulary.digest)
         if len(self._unnamed) > MAX_UNNAMED:

@@ -159,10 +159,10 @@ class RemoteEngine:
         """Send a vocabulary to the engine process, which loads it."""
         await self._load(vocabulary, False)
 
-    async def _load(self, vocabulary: Vocabulary, pinned: bool) -> Residency:
+    async def _load(self, vocabulary: Vocabulary, permanent: bool) -> Residency:
         content = await asyncio.to_thread(canonical.to_bytes, vocabulary)
         arrays = [np.frombuffer(content, np.uint8)]
-        answer = await self.call(Message("load_vocabulary", {"pinned": pinned}, arrays))
+        answer = await self.call(Message("load_vocabulary", {"permanent": permanent}, arrays))
         return read_residency(answer.values)
 
     def _wait(self, coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -170,9 +170,9 @@ class RemoteEngine:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Load a vocabulary in the engine process."""
-        return self._wait(self._load(vocabulary, pinned))
+        return self._wait(self._load(vocabulary, permanent))
 
     def status(self) -> EngineStatus:
         """Report the engine's name; the engine process reports the rest."""

@@ -54,7 +54,7 @@ class FakeEngine(WithoutDevice):
         self.loaded: set[str] = set()
         self.closed = False
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Count the vocabulary as loaded."""
         self.loaded.add(vocabulary.digest)
         return Residency("cpu", "fake", SelfTest("itself", 1, 0))

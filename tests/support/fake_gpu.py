@@ -42,7 +42,7 @@ class FakeGpu:
         self.max_rows, self.heavy, self.failing, self.room = 1 << 30, "\0heavy", 0, 99
         self.wrong: Callable[[Encoded], None] = lambda encoded: None
         self.uncovered: set[str] = set()
-        self.pinned: set[str] = set()
+        self.permanent: set[str] = set()
         self.residents: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -59,7 +59,7 @@ class FakeGpu:
         """Return the GPU as `HybridEngine` opens it."""
         return OpenedGpu(self, {"name": "fake", "total_bytes": 1})
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Make a vocabulary resident; beyond `room` of them unload the least recently used."""
         assert self.gate.wait(60)
         self.num_loads += 1
@@ -67,12 +67,12 @@ class FakeGpu:
             raise self.load_error
         if vocabulary.digest in self.uncovered:
             raise NotCovered("a vocabulary in `uncovered`")
-        if pinned:
-            self.pinned.add(vocabulary.digest)
+        if permanent:
+            self.permanent.add(vocabulary.digest)
         self.unload(vocabulary.digest)
         self.residents.append(vocabulary.digest)
         while len(self.residents) > self.room:
-            self.residents.remove(next(d for d in self.residents if d not in self.pinned))
+            self.residents.remove(next(d for d in self.residents if d not in self.permanent))
         return 1000
 
     def unload(self, digest: str) -> None:

@@ -64,12 +64,12 @@ class CpuEngine(WithoutDevice):
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
-            pinned: has no effect, as this engine evicts nothing itself; see `engines.eviction`.
+            permanent: has no effect, as this engine evicts nothing itself; see `engines.eviction`.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.

@@ -182,17 +182,17 @@ class HybridEngine:
 
         self.vocabularies = GpuVocabularies(cpu, open_and_note, self._measure)
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
-            pinned: whether the GPU never evicts it.
+            permanent: whether the GPU never evicts it.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.
         """
-        return self.vocabularies.load(vocabulary, pinned)
+        return self.vocabularies.load(vocabulary, permanent)
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running on it still finish."""

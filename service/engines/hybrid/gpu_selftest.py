@@ -55,7 +55,7 @@ class Gpu(Protocol):
     def device(self) -> Device:
         """The device, or the first of several."""
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Upload a vocabulary, and return its bytes; raises NotCovered or OutOfMemory."""
 
     def unload(self, digest: str) -> None:

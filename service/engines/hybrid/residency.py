@@ -88,7 +88,7 @@ class GpuResidency:
         residency: its state on the hybrid engine, unless the GPU has evicted it since.
         is_ready: whether the GPU passed the self-test, so that it may answer.
         refusal: why the GPU must never answer, as the metric names it; "" if it may.
-        is_pinned: whether the GPU never evicts it.
+        is_permanent: whether the GPU never evicts it.
         upload: the last upload; None before the first.
         retry_at: the monotonic time before which no upload starts.
         used: the perf_counter time of its last batch on the GPU; 0: there was none.
@@ -99,7 +99,7 @@ class GpuResidency:
     residency: Residency
     is_ready: bool = False
     refusal: str = ""
-    is_pinned: bool = False
+    is_permanent: bool = False
     upload: Future[None] | None = None
     retry_at: float = float("-inf")
     used: float = 0.0
@@ -169,7 +169,7 @@ class GpuVocabularies:
         if opened is not None and ready:
             wait([self._thread.submit(self._on_ready, opened, ready[0])], PATIENCE_S)
 
-    def load(self, vocabulary: Vocabulary, pinned: bool) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool) -> Residency:
         """Load a vocabulary on the CPU engine and on the GPU; until settled, wait for no upload.
 
         Raises:
@@ -177,8 +177,8 @@ class GpuVocabularies:
         """
         entry = self.get_or_load(vocabulary)
         opened = self.opened
-        if pinned and not entry.is_pinned:
-            entry.is_pinned = True
+        if permanent and not entry.is_permanent:
+            entry.is_permanent = True
             if entry.is_ready:
                 self.start_upload(entry)
         elif opened and entry.is_ready and not opened.gpu.is_resident(vocabulary.digest):
@@ -220,7 +220,7 @@ class GpuVocabularies:
         if opened is None or not self._is_current(entry):
             return
         try:
-            num_bytes = opened.gpu.load(vocabulary, entry.is_pinned)
+            num_bytes = opened.gpu.load(vocabulary, entry.is_permanent)
             self_test = opened.self_test(self.cpu, vocabulary)
             if self_test.num_different:
                 self.refuse(entry, self_test)

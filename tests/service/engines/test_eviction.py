@@ -59,9 +59,9 @@ class SizedEngine(FakeEngine):
         super().__init__()
         self.order: list[str] = []
 
-    def load(self, vocabulary, pinned=False):
+    def load(self, vocabulary, permanent=False):
         self.order.append(vocabulary.digest)
-        return super().load(vocabulary, pinned)
+        return super().load(vocabulary, permanent)
 
     def holdings(self):
         return {d: Holding(10, float(self.order.index(d))) for d in self.loaded}

@@ -46,7 +46,7 @@ class SizedEngine(FakeEngine):
         self.sizes: dict[str, int] = {}
         self.word = "cpu"
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Remember it."""
         if len(vocabulary) == 400:
             raise VocabularyError.at("vocabulary", "told to fail")

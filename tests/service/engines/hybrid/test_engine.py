@@ -619,12 +619,12 @@ def test_an_evicted_vocabulary_is_on_the_cpu_until_its_next_upload():
 
 def test_a_pinned_one_stays():
     engine, gpu = routed(room=2)
-    engine.load(BYTES, pinned=True)
+    engine.load(BYTES, permanent=True)
     for vocabulary in OTHERS:
         engine.load(vocabulary)
         assert engine.residency(BYTES.digest).engine == "gpu"
-    engine.load(OTHERS[-1], pinned=True)
-    assert gpu.pinned == {BYTES.digest, OTHERS[-1].digest}
+    engine.load(OTHERS[-1], permanent=True)
+    assert gpu.permanent == {BYTES.digest, OTHERS[-1].digest}
 
 
 def test_one_that_is_unloaded_on_its_way_does_not_stay():
@@ -710,7 +710,7 @@ def test_the_service_shows_who_answers_and_what_went_wrong():
             gpt2 = (await client.get("/v1/vocabularies/gpt2")).json()
             assert (gpt2["engine"], gpt2["residency"]) == ("cpu", ["cpu"])
             gpt2 = (await client.post("/v1/vocabularies/gpt2/load")).json()
-            assert (gpt2["engine"], gpu.pinned) == ("gpu", {load("gpt2").digest})
+            assert (gpt2["engine"], gpu.permanent) == ("gpu", {load("gpt2").digest})
         assert gpu.is_closed
 
     run(scenario)
@@ -768,7 +768,7 @@ def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
     gpu = GpuEngine(device, 12 << 20, 52 << 20)
     engine = HybridEngine(SHARED, lambda: OpenedGpu(gpu, {"name": "small"}), 1)
     engine.settle()
-    assert engine.load(load("gpt2"), pinned=True).engine == "gpu"
+    assert engine.load(load("gpt2"), permanent=True).engine == "gpu"
     texts = [*SHORT, "many letters " * 30_000, *SHORT, *["and more of them " * 300] * 60]
     for options in (DEFAULT_OPTIONS, EncodeOptions(spans=True, max_length=50)):
         encoded = engine.encode(load("gpt2"), Batch(texts, options=options))
