@@ -4,8 +4,8 @@ Self-tests, fallbacks and routing are left to the service. A `Plan` decides once
 encoded, by its size, its vocabulary and its options:
 
     letters     every letter is an id, looked up without copying the text first
-    fast path   a small batch that needs only ids: one launch, by one call of C++
-    small       another small batch, in one workspace: one launch, or a recording of several
+    one call    a small batch that needs only ids: a fused kernel, by one call of C++
+    small       another small batch, in one workspace: a fused kernel, or a recording of several
     chunks      all other batches, and those that the ways above could not encode
 
 The kernels of a batch run in this order:
@@ -43,9 +43,9 @@ from gpu.memory.pinned_pool import PinnedPool
 from gpu.memory.workspace_pool import WorkspacePool
 from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
-from gpu.small import one_launch
-from gpu.small.call import encode_small
-from gpu.small.one_launch import GRID_BYTES, is_fast, kernel_for, size_of
+from gpu.small import fused
+from gpu.small.call import encode_in_workspace
+from gpu.small.fused import GRID_BYTES, is_for_one_call, kernel_for, size_of
 from gpu.small.zero_copy_letters import fetch_batch
 from gpu.text.nfc_check import widen_spans
 from gpu.vocabulary.cache import Resident, VocabularyCache
@@ -89,14 +89,14 @@ class Plan:
 
     Attributes:
         letters: whether letters are looked up without copying the text first.
-        fast: whether the fast path is tried.
+        one_call: whether one call of C++ is tried.
         small: whether the batch is encoded in one workspace.
         kernel: the fused kernel to try first; "" if there is none.
         validate: whether rows must be checked for UTF-8.
     """
 
     letters: bool
-    fast: bool
+    one_call: bool
     small: bool
     kernel: str
     validate: bool
@@ -108,11 +108,11 @@ def plan_of(resources: Resources, resident: Resident, batch: Batch, options: Row
     validate = not (batch.has_texts or resident.family.takes_bytes)
     num_bytes, num_rows = len(batch.data), batch.num_rows
     if options.spans is not None or not resources.workspaces.is_small(num_bytes, num_rows):
-        return Plan(letters, fast=False, small=False, kernel="", validate=validate)
+        return Plan(letters, one_call=False, small=False, kernel="", validate=validate)
     size = size_of(num_bytes, num_rows)
     kernel = "" if options.augmented else kernel_for(resources, resident, size)
-    fast = is_fast(kernel, batch, options)
-    return Plan(letters, fast, small=True, kernel=kernel, validate=validate)
+    one_call = is_for_one_call(kernel, batch, options)
+    return Plan(letters, one_call, small=True, kernel=kernel, validate=validate)
 
 
 class GpuEngine:
@@ -277,7 +277,7 @@ class GpuEngine:
         ):
             options = row_options(vocabulary, batch, resident.family)
             plan = plan_of(resources, resident, batch, options)
-            if plan.small:  # One launch that makes ids, too, is faster than several.
+            if plan.small:  # A fused kernel, which makes ids, too, is faster than several kernels.
                 if copy is not None:
                     copy.wait(len(batch.data))
                 encoded = _encode_small(resources, vocabulary, resident, batch, options, plan)
@@ -296,14 +296,14 @@ class GpuEngine:
         refused row has no ids.
         """
         pipeline, resources = self.pipeline, self.resources
-        answer = one_launch.encode_ids(resources, vocabulary.digest, data, offsets)
+        answer = fused.encode_ids(resources, vocabulary.digest, data, offsets)
         if isinstance(answer, tuple):
             return answer
         batch = Batch(data=data, offsets=offsets)
         with resources.residents.using(vocabulary) as resident:
             plan = replace(plan_of(resources, resident, batch, NOTHING_ADDED), validate=False)
-            if answer is not None:  # The fast path was tried; it returns the kernel to try next.
-                plan = replace(plan, fast=False, small=True, kernel=answer)
+            if answer is not None:  # One call of C++ was tried; `answer` is the next kernel.
+                plan = replace(plan, one_call=False, small=True, kernel=answer)
             encoded = None
             if plan.letters:
                 encoded = fetch_batch(resources, resident, batch)
@@ -347,9 +347,11 @@ def _encode_small(
 ) -> Encoded | None:
     """Encode a small batch; return None if no workspace fits into memory: chunks may fit."""
     kernel, validate = plan.kernel, plan.validate
-    if plan.fast:
-        answer = one_launch.encode_batch(resources, resident, kernel, batch, options, validate)
+    if plan.one_call:
+        answer = fused.encode_batch(resources, resident, kernel, batch, options, validate)
         if isinstance(answer, Encoded):
             return answer
         kernel = answer
-    return encode_small(resources, vocabulary, resident, batch, options, kernel, validate=validate)
+    return encode_in_workspace(
+        resources, vocabulary, resident, batch, options, kernel, validate=validate
+    )

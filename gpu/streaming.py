@@ -24,10 +24,10 @@ from gpu.large.pageable_output import PageableOutput
 from gpu.large.pipeline import Pipeline
 from gpu.large.stream_answer import StreamAnswer
 from gpu.memory.output_buffer import OutputBuffer
-from gpu.small import one_launch
+from gpu.small import fused
 from gpu.small.call import SmallCall
 from gpu.small.direct_to_device import encode_direct
-from gpu.small.one_launch import kernel_for, size_of
+from gpu.small.fused import kernel_for, size_of
 from gpu.small.zero_copy_letters import fetch_letters
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
@@ -103,7 +103,7 @@ def encode_stream(
     pipeline, next_kernel = engine.pipeline, None
     resources = pipeline.resources
     if chunk_bytes is None and in_flight > 0:
-        answer = one_launch.encode_to(resources, vocabulary.digest, data, offsets, target)
+        answer = fused.encode_to(resources, vocabulary.digest, data, offsets, target)
         if isinstance(answer, np.ndarray):
             return answer
         next_kernel = answer

@@ -22,7 +22,7 @@ class Resources:
     Attributes:
         device: the device.
         processors: the number of its multiprocessors.
-        fused_bytes: bytes of the largest batch that one launch can encode.
+        fused_bytes: bytes of the largest batch that a fused kernel can encode.
         residents: the vocabularies on the device.
         workspaces: memory and streams for batches.
         staging: threads that copy into pinned memory.

@@ -2,7 +2,7 @@
 
 `tables` makes all tables of a vocabulary with the other modules: its alphabet and normalizers, the
 pairs of tokens that may be neighbours, the longest token at each place, and the possible last
-tokens of a text. `one_launch_tables` adds those for small batches, with `repeat_table` for rows
+tokens of a text. `part_tables` adds those for small batches, with `repeat_table` for rows
 that repeat a few letters.
 
 `gpu/vocabulary` calls `prepare_dna` when a vocabulary is loaded, and the kernels of `cuda/dna` read

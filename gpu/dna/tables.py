@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.dna.alphabet import Letters, letters_of
 from gpu.dna.compatible_pairs import Derivation, Pairs, compatible_pairs, derivation_of
 from gpu.dna.longest_prefix import Longest, longest_tokens, spelled_tokens
-from gpu.dna.one_launch_tables import Bases, bases_of
+from gpu.dna.part_tables import Bases, bases_of
 from gpu.dna.suffix_tables import Endings, endings_of
 from gpu.dna.whole_tokens import whole_tokens
 from gpu.errors import NotCovered

@@ -25,9 +25,9 @@ SOURCES = {
     "nfc_check": ("text/pretokenize/nfc_check.cu",),
     "split": ("text/split/kernels.cu",),
     "merge": ("text/merge/kernels.cu",),
-    "one_launch_block": ("text/one_launch/block.cu",),
-    "one_launch_cluster": ("text/one_launch/cluster.cu",),
-    "one_launch_grid": ("text/one_launch/grid.cu",),
+    "fused_block": ("text/fused/block.cu",),
+    "fused_cluster": ("text/fused/cluster.cu",),
+    "fused_grid": ("text/fused/grid.cu",),
     "kmers": ("kmers/kernels.cu",),
     "dna": ("dna/kernels.cu",),
     "repair_chunk128": ("dna/repair/chunk128.cu",),
@@ -82,7 +82,7 @@ _CERTAIN_BLOCK, _MERGE_THREADS = constant("CERTAIN_BLOCK"), constant("MERGE_THRE
 _WARP_COLUMNS = 8 * constant("WARP_PLACES")  # Columns of text/merge/piece_state.cuh.
 _STRIDE = constant("WINDOW_STEP")  # From one window of a long piece to the next.
 _CHUNKS = 64 * _BLOCK  # Each thread processes 64 bytes.
-_CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
+_CLUSTER, _FUSED_SHARED = constant("CLUSTER"), constant("FUSED_SHARED")
 
 _LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
 _SCAN_THREADS = constant("SCAN_THREADS")
@@ -260,14 +260,14 @@ KERNELS = {
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
     "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
     "encode_block": Kernel(
-        _BLOCK, _TILE, 1, _SMALL_SHARED, "one_launch_block", takes_job=True, stage="fused"
+        _BLOCK, _TILE, 1, _FUSED_SHARED, "fused_block", takes_job=True, stage="fused"
     ),
     "encode_cluster": Kernel(
         _BLOCK,
         _TILE,
         1,
-        _SMALL_SHARED,
-        "one_launch_cluster",
+        _FUSED_SHARED,
+        "fused_cluster",
         takes_job=True,
         cluster=_CLUSTER,
         stage="fused",
@@ -276,8 +276,8 @@ KERNELS = {
         _BLOCK,
         _TILE // 2,
         constant("GRID_BLOCKS"),
-        _SMALL_SHARED,
-        module="one_launch_grid",
+        _FUSED_SHARED,
+        module="fused_grid",
         takes_job=True,
         is_grid=True,
         stage="fused",

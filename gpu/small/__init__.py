@@ -1,6 +1,6 @@
-"""Small batches: one launch where that is possible.
+"""Small batches: a fused kernel where that is possible.
 
-`one_launch` chooses the fused kernel of a batch, which runs all stages in one launch, and encodes
+`fused` chooses the fused kernel of a batch, which runs all stages in one launch, and encodes
 batches that need only ids by one call of C++. `call` encodes all other small batches in a
 workspace. `direct_to_device` writes ids into device memory, and `zero_copy_letters` looks letters
 up without copying the text first.

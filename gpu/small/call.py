@@ -22,11 +22,11 @@ from gpu.kernels.catalog import KERNELS
 from gpu.kernels.families import answer_kernels
 from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
-from gpu.small.one_launch import (
+from gpu.small.fused import (
     BASES_SKIPS,
     CAN_FALL_BACK,
     FALLBACK_RUNS,
-    FAST_BLOCKS,
+    FIXED_BLOCKS,
     GOES_ON_FROM,
     HostText,
     blocks_of,
@@ -131,7 +131,7 @@ class SmallCall:
 
     def stage_text(self, fused: str) -> None:
         """Start to bring the text to where the fused kernel reads it."""
-        if fused in FAST_BLOCKS:
+        if fused in FIXED_BLOCKS:
             self.text = staged_text(self.workspace, self.batch)
         elif fused:
             in_place = bool(self.family.bases)
@@ -179,7 +179,7 @@ class SmallCall:
 
     def run_all(self, fused: str) -> None:
         """Run the fused kernel, if any, and single kernels if the batch is not finished then."""
-        if fused in FAST_BLOCKS:
+        if fused in FIXED_BLOCKS:
             is_done = not self.launch_fused(fused)
         elif fused and fused == self.family.bases:
             is_done = self.encode_bases(fused)
@@ -304,7 +304,7 @@ class SmallCall:
         return row_errors(self.vocabulary, self.batch, self.options, places)
 
 
-def encode_small(
+def encode_in_workspace(
     resources: Resources,
     vocabulary: Vocabulary,
     resident: Resident,

@@ -48,7 +48,7 @@ class Resident:
         is_permanent: whether it is never evicted.
         users: the number of calls that use it now.
         is_cached: False once it was unloaded or evicted; then its last user frees it.
-        is_fused: whether it has a fused kernel (cuda/text/one_launch, cuda/dna/parts).
+        is_fused: whether it has a fused kernel (cuda/text/fused, cuda/dna/parts).
         words: intp[F], the numbers of the Job's 8-byte words that hold the fields.
         values: uint64[F], the fields; a workspace copies all of them at once.
     """

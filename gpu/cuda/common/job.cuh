@@ -14,7 +14,7 @@ constexpr uint32_t BLOCK = 256;            // Threads of a block, unless a kerne
 constexpr uint32_t NUM_BINS = 8;           // Lists of missed pieces (those that are no token), by length.
 constexpr uint32_t MAX_PIECE = 128;        // Bytes of the longest piece that is merged.
 
-// How a batch comes to the device and what its one launch does (batch/load_batch.cuh, text/one_launch/stages.cuh).
+// How a batch comes to the device and what its fused kernel does (batch/load_batch.cuh, text/fused/stages.cuh).
 struct Launch {
     uint64_t* device_job;            // The copy of this Job that the other kernels read.
     uint64_t* cleared;               // uint64[num_cleared], zeros before the other kernels run.

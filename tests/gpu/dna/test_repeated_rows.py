@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu.dna import one_launch_tables
+from gpu.dna import part_tables
 from gpu.dna.tables import dna_tables
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
@@ -189,14 +189,14 @@ def test_a_period_counts_if_all_rotations_of_a_unit_have_it():
 
 def test_long_rows_without_a_period_are_left_to_the_letters(engine, monkeypatch, outcomes):
     """Where column 0 is 0, nothing is known of texts that are longer than the table."""
-    real = one_launch_tables.repeat_table
+    real = part_tables.repeat_table
 
     def without_periods(*args):
         table = real(*args)
         table[:, 0] = 0
         return table
 
-    monkeypatch.setattr(one_launch_tables, "repeat_table", without_periods)
+    monkeypatch.setattr(part_tables, "repeat_table", without_periods)
     vocabulary = vocabulary_of("ACGT", [("A", "C"), ("AC", "AC"), ("G", "T"), ("A", "A")])
     check(engine, vocabulary, [repeated(unit, n) for unit in UNITS for n in (200, 256, 257, 700)])
     engine.unload(vocabulary.digest)

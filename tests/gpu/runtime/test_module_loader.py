@@ -21,7 +21,7 @@ from gpu.runtime.module_loader import DEPENDENT, PROCESSORS, SHARED_BYTES, Funct
 from tests.support.waiting import GIVEN_UP_S
 
 FIRST = re.compile(r"^KERNEL [^\n]*\{\n    (\S+)", re.MULTILINE)
-TOGETHER = ("text", "one_launch_block", "kmers")
+TOGETHER = ("text", "fused_block", "kmers")
 NUM_PROCESSORS, RESIDENT_BLOCKS = 40, 3
 
 
@@ -94,7 +94,7 @@ def test_a_device_that_runs_no_kernel_of_a_module_compiles_nothing():
 
 def test_the_blocks_of_a_grid_are_as_many_as_run_at_the_same_time():
     functions = Functions(cupy(Counter(), lambda _: None), 0)
-    functions.prepare(["one_launch_grid", "one_launch_block"])
+    functions.prepare(["fused_grid", "fused_block"])
     assert functions["encode_grid"].max_blocks == NUM_PROCESSORS * RESIDENT_BLOCKS
     assert functions["encode_block"].max_blocks == 0
 

@@ -18,7 +18,7 @@ from gpu.vocabulary.device_tables import DeviceTables, prepare
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.builtin import load
 
-ONE_LAUNCH = {"one_launch_block", "one_launch_cluster", "one_launch_grid"}
+FUSED_MODULES = {"fused_block", "fused_cluster", "fused_grid"}
 SIZE = 1 << 20
 EACH = SIZE + 256  # What an array of SIZE bytes takes with the gap behind it.
 
@@ -63,7 +63,7 @@ def test_a_familys_kernels_are_compiled_when_its_first_vocabulary_comes() -> Non
     held = residents(1, device)
     assert not device.prepared
     held.load(A)
-    assert device.prepared == {"text", "split", "merge", *ONE_LAUNCH}
+    assert device.prepared == {"text", "split", "merge", *FUSED_MODULES}
 
 
 def test_the_least_recently_used_leaves_and_comes_back_with_its_next_use() -> None:

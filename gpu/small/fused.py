@@ -1,10 +1,10 @@
 """Fused kernels: all stages of a small batch in one launch, from and to pinned host memory.
 
-This module chooses the fused kernel of a batch. It also has the fast path: for a batch that needs
-only ids, the host makes a single call of C++. All other small batches go through
-`call.SmallCall`, and so does a batch of the fast path whose kernel could not finish it.
+This module chooses the fused kernel of a batch. For a batch that needs only ids, the host makes one
+call of C++ (host/native/fast_launch.cpp). All other small batches go through `call.SmallCall`, and
+so does a batch whose kernel could not finish it in that call.
 
-The stages themselves take some microseconds (cuda/text/one_launch/stages.cuh,
+The stages themselves take some microseconds (cuda/text/fused/stages.cuh,
 cuda/dna/parts/part.cuh), so the work around them matters. Nothing is allocated, and only those
 fields of the Job are written that differ from batch to batch.
 """
@@ -42,9 +42,9 @@ ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
 FALLBACK_RUNS, FALLBACK_PIECES = constant("FALLBACK_RUNS"), constant("FALLBACK_PIECES")
 GOES_ON_FROM = {FALLBACK_RUNS: "pretokenize", FALLBACK_PIECES: "windows"}
 """The kernel from which on single launches go on where a grid stops, by FALLBACK_*."""
-FAST_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "encode_cluster")}
-"""The kernels of the fast path, and the number of blocks of each, which no batch changes."""
-CAN_FALL_BACK = frozenset((*FAST_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
+FIXED_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "encode_cluster")}
+"""The fused kernels with a fixed number of blocks, one block or a cluster, and that number."""
+CAN_FALL_BACK = frozenset((*FIXED_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
 """The fused kernels that may need fallback kernels to finish a batch."""
 ALIGNMENT = 16  # Of text that a kernel reads in place.
 BASES_SKIPS = 15  # Batches that skip the kernel of bases after it could not finish one.
@@ -85,14 +85,14 @@ def kernel_for(resources: Resources, resident: Resident, size: int) -> str:
     return fused_kernel(resident.family, size)
 
 
-def is_fast(kernel: str, batch: Batch, options: RowOptions) -> bool:
-    """Whether the fast path may encode a batch: its rows need only ids."""
-    return kernel in FAST_BLOCKS and (options.is_default or batch.options == WITHOUT_TEMPLATE)
+def is_for_one_call(kernel: str, batch: Batch, options: RowOptions) -> bool:
+    """Whether one call of C++ may encode a batch: its rows need only ids."""
+    return kernel in FIXED_BLOCKS and (options.is_default or batch.options == WITHOUT_TEMPLATE)
 
 
 def blocks_of(kernel: str, size: int, processors: int) -> int:
     """Return the number of blocks of a fused launch."""
-    return FAST_BLOCKS.get(kernel) or num_blocks(kernel, size, processors)
+    return FIXED_BLOCKS.get(kernel) or num_blocks(kernel, size, processors)
 
 
 def staged_text(workspace: Workspace, batch: Batch) -> HostText:
@@ -140,11 +140,11 @@ class _Launch:
 def encode_ids(
     resources: Resources, digest: str, data: Bytes, offsets: Int64s
 ) -> tuple[Ids, Int64s] | str | None:
-    """Try to encode as `GpuEngine.encode_ids` does, by the fast path.
+    """Try to encode as `GpuEngine.encode_ids` does, by one call of C++.
 
     Returns:
-        The ids and offsets; or the name of a kernel as `encode` returns it; or None where the fast
-        path does not apply and nothing was launched.
+        The ids and offsets; or the name of a kernel as `encode` returns it; or None where one
+        call of C++ does not do and nothing was launched.
     """
     if not are_arrays(data, offsets):
         return None
@@ -156,7 +156,7 @@ def encode_ids(
         return None
     try:
         kernel = kernel_for(resources, resident, size)
-        if kernel not in FAST_BLOCKS:
+        if kernel not in FIXED_BLOCKS:
             return None
         return encode(resources, resident, kernel, data, offsets)
     finally:
@@ -171,7 +171,7 @@ def encode_batch(
     options: RowOptions,
     validate: bool,
 ) -> Encoded | str:
-    """Encode a batch for which `is_fast` is true; or return a kernel as `encode` does."""
+    """Encode a batch for which `is_for_one_call` is true; or return a kernel as `encode` does."""
     answer = encode(
         resources,
         resident,
@@ -199,7 +199,7 @@ def encode(
     validate: bool = False,
     id_dtype: type[np.integer[Any]] = np.int32,
 ) -> tuple[Ids, Int64s] | str:
-    """Encode rows by a kernel of FAST_BLOCKS.
+    """Encode rows by a kernel of FIXED_BLOCKS.
 
     Returns:
         The ids int32[T] (or of `id_dtype`) and the offsets int64[B + 1]. Where the batch must be
@@ -221,7 +221,7 @@ def encode(
             ids = ids.view(id_dtype)
         num_ids = workspace.launcher.encode(
             workspace.stream.kernels[kernel],
-            FAST_BLOCKS[kernel],
+            FIXED_BLOCKS[kernel],
             data,
             STAGED,
             offsets,
@@ -245,7 +245,7 @@ def encode_to(
 
     Returns:
         The offsets int64[B + 1]. Otherwise `out` holds nothing of use and the batch must be encoded
-        in another way: "" where a kernel of FAST_BLOCKS could not finish it, else None.
+        in another way: "" where a kernel of FIXED_BLOCKS could not finish it, else None.
     """
     if not are_arrays(data, offsets):
         return None
@@ -281,9 +281,9 @@ def _launch_for(resources: Resources, resident: Resident, data: Bytes, size: int
     if family.bases and not resident.bases_skips:
         can_read = device.is_pinned(data) and not address_of(data) % ALIGNMENT
         return _Launch(family.bases, IN_PLACE, size) if can_read else None
-    if FAST_BLOCKS.keys().isdisjoint(family.fused):
+    if FIXED_BLOCKS.keys().isdisjoint(family.fused):
         return None
-    if kernel in FAST_BLOCKS:
+    if kernel in FIXED_BLOCKS:
         return _Launch(kernel, STAGED, size)
     if resident.planned_fallback or not device.is_pinned(data):
         return None
@@ -325,7 +325,7 @@ def _note_fallback(resident: Resident, kernel: str, fallback: int) -> str | None
     """Note for later batches why a kernel fell back; this batch goes on by single launches."""
     if not fallback:
         return None
-    if kernel in FAST_BLOCKS:
+    if kernel in FIXED_BLOCKS:
         return ""
     if kernel == resident.family.bases:
         resident.bases_skips = BASES_SKIPS + 1  # SmallCall.encode_bases counts this batch.

@@ -1,4 +1,4 @@
-// The stages of one launch in front of those of byte-level BPE and behind them, by one block, a cluster or a grid.
+// The stages of a fused kernel before and after those of byte-level BPE, by one block, a cluster or a grid.
 //
 // Where a stage needs what other threads wrote before it, all threads wait for each other: those of
 // one block; those of a cluster, which are up to sixteen blocks that the device runs side by side; or
@@ -53,8 +53,8 @@ DEVICE_NOINLINE void frame_all(const Job& job, ScanShared& shared, uint32_t bloc
     Threads::wait(job);
 }
 
-// The stages in front of encode_small's own and behind them. `Shared` has `special`, `orbits` and `frame`.
-template <class Threads, class Shared> struct OneLaunch {
+// The stages in front of encode_fused's own and behind them. `Shared` has `special`, `orbits` and `frame`.
+template <class Threads, class Shared> struct FusedLaunch {
     const Job& job;
     Shared& shared;
     uint32_t block, num_blocks;

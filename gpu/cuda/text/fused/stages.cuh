@@ -1,4 +1,4 @@
-// All stages of a small batch of text in one launch, the same that have kernels of their own in larger
+// The fused kernel: all stages of a small batch of text in one launch, the same that have kernels of their own in larger
 // ones.
 //
 // The stages for long runs and long pieces are not among them. Where one is needed, STATUS_FALLBACK says so, and the
@@ -21,13 +21,13 @@
 #include "text/compact/compact_to_host.cuh"
 #include "text/split/certain_boundaries.cuh"
 #include "text/split/find_long.cuh"
-#include "text/one_launch/shared_stages.cuh"
+#include "text/fused/shared_stages.cuh"
 #include "text/pretokenize/first_pass.cuh"
 
 namespace warptok::text {
 
-constexpr uint32_t SMALL_SHARED = 54 * 1024;
-struct SmallShared {
+constexpr uint32_t FUSED_SHARED = 54 * 1024;
+struct FusedShared {
     BinBegins begins;
     PretokenizeShared pretokenize;
     FindShared find;
@@ -41,10 +41,10 @@ struct SmallShared {
         ScanShared frame;
     };
 };
-static_assert(sizeof(SmallShared) <= SMALL_SHARED, "the launch asks for so much");
+static_assert(sizeof(FusedShared) <= FUSED_SHARED, "the launch asks for so much");
 
-template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, SmallShared> {
-    using Base = OneLaunch<Threads, SmallShared>;
+template <class Threads, class Policy> struct FusedTextLaunch : FusedLaunch<Threads, FusedShared> {
+    using Base = FusedLaunch<Threads, FusedShared>;
     using Base::block, Base::job, Base::num_blocks, Base::shared, Base::wait;
 
     DEVICE_METHOD void pretokenize() const {
@@ -106,8 +106,8 @@ template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, S
 
 // From the text to the answer, both in pinned host memory.
 template <class Threads, class Policy>
-DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
-    SmallLaunch<Threads, Policy> launch = {{job, shared, block, num_blocks}};
+DEVICE void encode_fused(const Job& job, FusedShared& shared, uint32_t block, uint32_t num_blocks) {
+    FusedTextLaunch<Threads, Policy> launch = {{job, shared, block, num_blocks}};
     if (Policy::LONG_PIECES_ARE_SPLIT) put_job(job, block);
     launch.load_batch([&] { load_entries<BLOCK>(job, shared.pretokenize); });
     if (job.launch.num_rounds) launch.special();

@@ -1,6 +1,6 @@
-// The kernel of the smallest batches. Launch: one block of BLOCK threads, SMALL_SHARED bytes of dynamic shared memory.
+// The kernel of the smallest batches. Launch: one block of BLOCK threads, FUSED_SHARED bytes of dynamic shared memory.
 // The Job comes with the launch.
-#include "text/one_launch/stages.cuh"
+#include "text/fused/stages.cuh"
 
 using namespace warptok::text;
 
@@ -11,5 +11,5 @@ DYNAMIC_SHARED(memory);
 // Needs: nothing on the device but the vocabulary.
 // Ensures: host_ids, host_offsets and host_status are the answer, or STATUS_FALLBACK of host_status is not 0.
 KERNEL __launch_bounds__(BLOCK, 1) encode_block(GRID_CONSTANT const Job job) {
-    encode_small<OneBlock, OneClusterLaunch>(job, *reinterpret_cast<SmallShared*>(memory), 0, 1);
+    encode_fused<OneBlock, OneClusterLaunch>(job, *reinterpret_cast<FusedShared*>(memory), 0, 1);
 }

@@ -11,9 +11,9 @@ import pytest
 from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.engine import GpuEngine
 from gpu.errors import DescendingOffsets
-from gpu.small import one_launch
+from gpu.small import fused
 from gpu.small.call import SmallCall
-from gpu.small.one_launch import CLUSTER_BYTES
+from gpu.small.fused import CLUSTER_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import check
 from tests.gpu.large.test_encode import FRAMED
@@ -170,11 +170,11 @@ def test_the_kernel_of_bases_is_skipped_for_a_while_after_a_fallback(usual, monk
         ids_of_bases(engine, "dnabert2", b"[MASK]" + bases, [0, 60, 406], np.int32)
     assert len(usual) == 2  # The first was tried, too; once.
     assert launches.count("encode_bases_copied") == 1
-    for _ in range(one_launch.BASES_SKIPS - 1):
+    for _ in range(fused.BASES_SKIPS - 1):
         ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + one_launch.BASES_SKIPS
+    assert len(usual) == 1 + fused.BASES_SKIPS
     ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + one_launch.BASES_SKIPS
+    assert len(usual) == 1 + fused.BASES_SKIPS
 
 
 WORDS = b"some words, 12 more and what's behind them. " * 30_000

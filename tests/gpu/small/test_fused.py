@@ -1,4 +1,4 @@
-"""Tiny batches in one launch: what its answers are, when it is one launch and when it is not."""
+"""Fused kernels: their answers, and which small batches they encode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu.host.copy_pool import Copy
 from gpu.kernels.families import DNA, TEXT
 from gpu.kernels.launch_shape import CLASSES
 from gpu.small.call import COPIED_BYTES
-from gpu.small.one_launch import CLUSTER_BYTES, ONE_BLOCK_BYTES
+from gpu.small.fused import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, check
 from tests.gpu.large.test_encode import DeviceArray
@@ -44,7 +44,7 @@ engine_of = functools.cache(new_engine)
 def kernel(request, monkeypatch):
     """Which kernel a batch gets: the one for its size, or a grid's whatever it is."""
     if request.param != "by size":
-        monkeypatch.setattr("gpu.small.one_launch.fused_kernel", lambda family, size: request.param)
+        monkeypatch.setattr("gpu.small.fused.fused_kernel", lambda family, size: request.param)
     return request.param
 
 
@@ -147,7 +147,7 @@ def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard
 def test_other_kernels_go_on_from_where_a_grid_stops(
     launches, monkeypatch, name, hard, goes_on_from, validates
 ):
-    monkeypatch.setattr("gpu.small.one_launch.fused_kernel", lambda family, size: "encode_grid")
+    monkeypatch.setattr("gpu.small.fused.fused_kernel", lambda family, size: "encode_grid")
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     texts = ["before <|endoftext|> 北京", hard, " behind", "no such thing"]
     for options in (EncodeOptions(), EncodeOptions(max_length=40), EncodeOptions(special="refuse")):
@@ -313,7 +313,7 @@ HARD = {
 @pytest.fixture
 def grid(monkeypatch):
     """An engine that has a grid for every batch; the kernels it ran, and "wait" for each wait."""
-    monkeypatch.setattr("gpu.small.one_launch.fused_kernel", lambda family, size: "encode_grid")
+    monkeypatch.setattr("gpu.small.fused.fused_kernel", lambda family, size: "encode_grid")
     seen = note_launches(monkeypatch)
     monkeypatch.setattr(EmulatedStream, "synchronize", lambda stream: seen.append("wait"))
     engine = GpuEngine(EmulatedDevice(), 1 << 28)

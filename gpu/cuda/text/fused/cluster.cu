@@ -1,6 +1,6 @@
-// The kernel of other small batches. Launch: CLUSTER blocks of BLOCK threads, which are one cluster, with SMALL_SHARED
+// The kernel of other small batches. Launch: CLUSTER blocks of BLOCK threads, which are one cluster, with FUSED_SHARED
 // bytes of dynamic shared memory each. The Job comes with the launch.
-#include "text/one_launch/stages.cuh"
+#include "text/fused/stages.cuh"
 
 using namespace warptok::text;
 
@@ -11,5 +11,5 @@ DYNAMIC_SHARED(memory);
 // Needs: nothing on the device but the vocabulary.
 // Ensures: host_ids, host_offsets and host_status are the answer, or STATUS_FALLBACK of host_status is not 0.
 KERNEL __launch_bounds__(BLOCK, 1) CLUSTER_OF(CLUSTER) encode_cluster(GRID_CONSTANT const Job job) {
-    encode_small<OneCluster, OneClusterLaunch>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
+    encode_fused<OneCluster, OneClusterLaunch>(job, *reinterpret_cast<FusedShared*>(memory), blockIdx.x, gridDim.x);
 }
