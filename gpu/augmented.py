@@ -51,7 +51,7 @@ def encode_augmented(
             ids = fetch(workspace, "framed_ids", np.int32, int(status[STATUS["NUM_FRAMED"]]))
             offsets = fetch(workspace, "framed_offsets", np.int64, rows + 1)
             encoded = Encoded(ids, offsets, engine="gpu")
-            if status[STATUS["CUT"]]:
+            if status[STATUS["TRUNCATED"]]:
                 encoded.num_tokens = fetch(workspace, "num_tokens", np.int64, rows)
                 encoded.kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
             places = refused_rows(workspace, rows)

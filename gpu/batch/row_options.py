@@ -182,7 +182,7 @@ def _flags(options: EncodeOptions, wraps: bool) -> int:
     if options.add_special_tokens:
         flags |= constant("ROW_ADD_SPECIAL")
     if options.truncation_side == "left":
-        flags |= constant("ROW_CUT_LEFT")
+        flags |= constant("ROW_TRUNCATE_LEFT")
     return flags
 
 

@@ -250,7 +250,7 @@ def set_fields(workspace: Workspace, resident: Resident) -> None:
     job = workspace.job[0]
     workspace.job.view(np.uint64)[resident.words] = resident.values
     job["num_rounds"] = resident.num_rounds
-    job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
+    job["splits"] = workspace.fields["splits"] if resident.has_whole_only else 0
     workspace.resident = resident
 
 

@@ -211,7 +211,7 @@ KERNELS = {
         constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1, stage="pretokenize"
     ),
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6, stage="pretokenize"),
-    "cut_certain": Kernel(
+    "split_at_certain": Kernel(
         _CERTAIN_BLOCK,
         16 * _CERTAIN_BLOCK,
         constant("CERTAIN_BLOCKS"),

@@ -18,8 +18,8 @@ SPECIAL = (
 """The kernels of each round: special tokens in the text, then those in the text between them."""
 
 PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
-CUT = (
-    "cut_certain",
+SPLIT = (
+    "split_at_certain",
     "find_long",
     "windows",
     "check_windows",
@@ -91,7 +91,7 @@ class Family:
 TEXT = Family(
     "text",
     "text",
-    content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
+    content=(*PRETOKENIZE, "clear_special", *SPLIT, *MERGE, *COUNT),
     write=("compact",),
     write16=("compact16",),
     spans=("span_begins", "frame_spans"),

@@ -85,7 +85,7 @@ STATUS = {
     for name in (
         "NUM_IDS",
         "FAULT",
-        "CUT",
+        "TRUNCATED",
         "NUM_FRAMED",
         "FALLBACK",
         "NOT_UTF8",

@@ -255,7 +255,7 @@ class ChunkInFlight:
     def truncated(self) -> tuple[Int64s, Int64s] | None:
         """Return num_tokens int64[num_rows] and kept int64[num_rows, 2], if a row is truncated."""
         workspace, rows = self.workspace, self.chunk.num_rows
-        if not workspace.status[STATUS["CUT"]]:
+        if not workspace.status[STATUS["TRUNCATED"]]:
             return None
         kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
         return fetch(workspace, "num_tokens", np.int64, rows), kept

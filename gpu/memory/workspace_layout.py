@@ -106,7 +106,7 @@ def _text_cleared(n: int, rows: int) -> dict[str, int]:
         "merge_tickets": 4,
         "window_counts": 32,
         "bad_tiles": 4,
-        "cuts": n // 8 + 16,
+        "splits": n // 8 + 16,
         "span_states": 8 * (n // SCAN_TILE + 2),
     }
 

@@ -40,7 +40,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
-_CUT, _NOT_UTF8, _FALLBACK = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["FALLBACK"]
+_TRUNCATED, _NOT_UTF8, _FALLBACK = STATUS["TRUNCATED"], STATUS["NOT_UTF8"], STATUS["FALLBACK"]
 CIRCLE_OR_STRAND = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 COPIED_BYTES = 1 << 17  # Up to here, copying the ids is faster than leasing pinned memory.
 
@@ -105,8 +105,8 @@ class SmallCall:
         own = ids[: offsets[-1]]
         encoded = Encoded(own if is_leased else own.copy(), offsets, engine="gpu")
         reported = workspace.reported
-        if reported[_CUT]:
-            self.add_cuts(encoded)
+        if reported[_TRUNCATED]:
+            self.add_truncation(encoded)
         if reported[_NOT_UTF8] or self.options.may_refuse:
             encoded.errors = self.errors()
             if encoded.errors and not self.framed:
@@ -292,7 +292,7 @@ class SmallCall:
         workspace.words[_HOST_IDS] = address_of(ids)
         return ids, block is not None
 
-    def add_cuts(self, encoded: Encoded) -> None:
+    def add_truncation(self, encoded: Encoded) -> None:
         """Report how many ids each row had before truncation, and which were kept."""
         rows = len(self.batch)
         encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)

@@ -7,7 +7,7 @@
 //     frame_spans   begin and end byte in its row of each id of the answer
 //
 // Example, prefix 1, suffix 2: the row 7 8 9 becomes 1 7 8 9 2, with a max_length of 4 it becomes
-// 1 7 8 2, or 1 8 9 2 where the left side is cut.
+// 1 7 8 2, or 1 8 9 2 where the left side is truncated.
 //
 // Invariant: the id at a place of the answer depends on that place alone, so that any number of threads may write it.
 #pragma once
@@ -53,8 +53,8 @@ DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
     if (limit != NO_LIMIT && limit < framed_size(job, size, added)) kept = kept_ids(job, limit - added, added);
     if (kept > size) kept = size;
     if (refused) kept = 0;
-    if (!faulty && kept < size) job.answer.status[STATUS_CUT] = 1;
-    uint64_t first = flags & ROW_CUT_LEFT && !refused ? size - kept : 0;
+    if (!faulty && kept < size) job.answer.status[STATUS_TRUNCATED] = 1;
+    uint64_t first = flags & ROW_TRUNCATE_LEFT && !refused ? size - kept : 0;
     job.frame.num_tokens[row] = refused ? 0 : framed_size(job, size, added);
     job.frame.kept[2 * row] = first;
     job.frame.kept[2 * row + 1] = first + kept;

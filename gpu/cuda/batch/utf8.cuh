@@ -21,7 +21,7 @@ DEVICE uint32_t row_borders(const Job& job, uint64_t begin) {
     return static_cast<uint32_t>(bits);
 }
 
-// Whether UTF-8 allows a character of two to four bytes, which no border cuts.
+// Whether UTF-8 allows a character of two to four bytes, which no border splits.
 DEVICE bool is_allowed(uint32_t bytes, uint32_t length) {
     uint32_t first = bytes & 0xFF, second = bytes >> 8 & 0xFF;
     if (first < 0xC2 || first > 0xF4) return false;

@@ -142,7 +142,7 @@ struct Pretokenizer {
 // Byte-level BPE: its tables (gpu/text/bpe_tables.py), and what one stage writes for another.
 struct Text {
     uint64_t* starts;                // Bits of bytes: a piece begins here.
-    uint64_t* cuts;                  // Bits of bytes: a piece begins here and no pretoken. May be a null pointer.
+    uint64_t* splits;                // Bits of bytes: a piece begins here and no pretoken. May be a null pointer.
     const ShortEntry* short_tokens;  // Hash table.
     uint64_t short_shift;            // 32 - bits of a bucket's number.
     const LongEntry* long_tokens;    // Hash table.

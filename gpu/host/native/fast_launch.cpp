@@ -74,7 +74,7 @@ struct Words {
 
 // Words of the status that say that there is more to do than to take ids.
 struct StatusWords {
-    uint32_t not_utf8, fault, cut, fallback, not_covered;
+    uint32_t not_utf8, fault, truncated, fallback, not_covered;
 };
 
 // Where fields of the workspace lie on the device; 0 where its layout has none.
@@ -235,7 +235,7 @@ int run(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Req
 Py_ssize_t num_ids(const Launcher* self, size_t num_rows) {
     const uint64_t* status = words_of(self->status);
     const StatusWords& words = self->status_words;
-    uint64_t more = status[words.not_utf8] | status[words.fault] | status[words.cut] | status[words.fallback] |
+    uint64_t more = status[words.not_utf8] | status[words.fault] | status[words.truncated] | status[words.fallback] |
                     status[words.not_covered];
     return more ? static_cast<Py_ssize_t>(MORE_TO_DO) : static_cast<Py_ssize_t>(words_of(self->offsets)[num_rows]);
 }
@@ -432,7 +432,7 @@ static_assert(sizeof(Words) == sizeof(uint32_t) * std::size(WORD_NAMES), "all wo
 constexpr Named<StatusWords, uint32_t> STATUS_NAMES[] = {
     {"NOT_UTF8", &StatusWords::not_utf8},
     {"FAULT", &StatusWords::fault},
-    {"CUT", &StatusWords::cut},
+    {"TRUNCATED", &StatusWords::truncated},
     {"FALLBACK", &StatusWords::fallback},
     {"NOT_COVERED", &StatusWords::not_covered},
 };

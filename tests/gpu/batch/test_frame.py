@@ -22,8 +22,8 @@ from vocabularies.model.vocabulary import Vocabulary
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 SCAN_TILE, NO_LIMIT = constant("SCAN_TILE"), constant("NO_LIMIT")
-ADD, LEFT = constant("ROW_ADD_SPECIAL"), constant("ROW_CUT_LEFT")
-CUT, NUM_FRAMED = constant("STATUS_CUT"), constant("STATUS_NUM_FRAMED")
+ADD, LEFT = constant("ROW_ADD_SPECIAL"), constant("ROW_TRUNCATE_LEFT")
+TRUNCATED, NUM_FRAMED = constant("STATUS_TRUNCATED"), constant("STATUS_NUM_FRAMED")
 LENGTHS = np.array([*range(1, 40), 3000])
 VOCABULARY = Vocabulary(
     tuple(bytes((i * 7 + n) % 251 for i in range(n)) for n in LENGTHS.tolist()),
@@ -123,7 +123,7 @@ def check(rows: Sequence[Row], around: Template, blocks: int = 2) -> None:
             cut = True
             assert answer["kept"][number].tolist() == want.kept[0].tolist()
             assert answer["num_tokens"][number] == want.num_tokens[0]
-    assert bool(status[CUT]) == cut
+    assert bool(status[TRUNCATED]) == cut
 
 
 def options(length: int | None, side: str = "right", add: bool = True) -> EncodeOptions:

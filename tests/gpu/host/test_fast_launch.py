@@ -290,7 +290,9 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
     assert set(memory.text[10:].tolist()) == {7}
 
 
-@pytest.mark.parametrize("name", ["NOT_UTF8", "FAULT", "CUT", "FALLBACK", "NOT_COVERED", "ROWS"])
+@pytest.mark.parametrize(
+    "name", ["NOT_UTF8", "FAULT", "TRUNCATED", "FALLBACK", "NOT_COVERED", "ROWS"]
+)
 def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name, ask):
     """And what an earlier batch left there does not."""
     driver = Driver(memory)

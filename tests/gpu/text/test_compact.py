@@ -134,7 +134,7 @@ def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles,
     }
     out |= {"host_offsets": np.zeros(rows + 1, np.int64), "host_errors": np.zeros(rows, np.uint32)}
     status = np.zeros(8, np.uint64)
-    status[STATUS["CUT"]] = 5
+    status[STATUS["TRUNCATED"]] = 5
     fields |= {"tile_counts": np.zeros(8 * num_tiles + 8, np.uint32), "status": status, **out}
     fields |= {"row_errors": np.full(rows, 0xFFFFFFFF, np.uint32), "row_refused": refused}
     size = num_tiles * TILE - 7
@@ -147,4 +147,4 @@ def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles,
     assert (out["host_ids"][len(wanted) :] == NUM_IDS).all()
     assert out["host_offsets"].tolist() == offsets.tolist()
     assert out["host_errors"].tolist() == refused.tolist()
-    assert out["host_status"][[STATUS["CUT"], STATUS["NOT_UTF8"]]].tolist() == [5, 1]
+    assert out["host_status"][[STATUS["TRUNCATED"], STATUS["NOT_UTF8"]]].tolist() == [5, 1]

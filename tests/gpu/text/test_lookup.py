@@ -139,7 +139,7 @@ def test_what_is_cut_are_the_borders_that_no_token_lies_across(data, seed):
         for token in vocabulary.tokens
         for pair in zip(token or b"", (token or b"")[1:], strict=False)
     }
-    with launched(vocabulary, rows, "cut_certain") as workspace:
+    with launched(vocabulary, rows, "split_at_certain") as workspace:
         words = fetch(workspace, "starts", np.uint64, (len(text) + 63) // 64)
     found = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")[: len(text)])
     assert found.tolist() == certain_starts(text, ends, inside)

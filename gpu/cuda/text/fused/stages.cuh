@@ -55,9 +55,9 @@ template <class Threads, class Policy> struct FusedTextLaunch : FusedLaunch<Thre
         wait();
     }
 
-    DEVICE_METHOD void cut() const {
+    DEVICE_METHOD void split() const {
         Filter filter = {job.text.borders, job.text.byte_borders, static_cast<uint32_t>(job.tokens.seed)};
-        cut_text(job, filter, shared.certain, block, num_blocks);
+        split_text(job, filter, shared.certain, block, num_blocks);
         wait();
         if (!Policy::LONG_PIECES_ARE_SPLIT) return;  // Looking up finds what is long.
         find_long_stage(job, shared.find, block, num_blocks);
@@ -114,7 +114,7 @@ DEVICE void encode_fused(const Job& job, FusedShared& shared, uint32_t block, ui
     if (launch.planned_fallback() == FALLBACK_RUNS) return;
     launch.pretokenize();
     if (launch.stops(job.pretokenizer.bad_tiles[0], FALLBACK_RUNS)) return;
-    launch.cut();
+    launch.split();
     if (launch.planned_fallback() || launch.stops(job.text.window_counts[COUNT_WINDOWS], FALLBACK_PIECES)) return;
     launch.look_up();
     launch.merge();

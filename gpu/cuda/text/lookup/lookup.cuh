@@ -23,10 +23,10 @@ constexpr uint32_t BIN_SHIFT = 27, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
 
 constexpr uint32_t ONLY_WHOLE = 1u << 26;  // Flag of an id: only a whole pretoken has it, never a part of one.
 
-// Whether a piece is a whole pretoken: neither of its borders was made by cut_certain.
+// Whether a piece is a whole pretoken: neither of its borders was made by split_at_certain.
 DEVICE bool is_whole(const Job& job, uint64_t begin, uint64_t end) {
-    bool cut_before = job.text.cuts[begin / 64] >> begin % 64 & 1;
-    return !cut_before && (end >= job.batch.num_bytes || !(job.text.cuts[end / 64] >> end % 64 & 1));
+    bool split_before = job.text.splits[begin / 64] >> begin % 64 & 1;
+    return !split_before && (end >= job.batch.num_bytes || !(job.text.splits[end / 64] >> end % 64 & 1));
 }
 
 // The id that a table has for a piece; NO_ID where it counts for whole pretokens only, and the piece is none.

@@ -14,7 +14,7 @@ using namespace warptok::text;
 
 DYNAMIC_SHARED(memory);
 
-// A block per tile: text, starts, cuts, special, special_counts, tables -> records, tile_pieces, misses, miss_counts,
+// A block per tile: text, starts, splits, special, special_counts, tables -> records, tile_pieces, misses, miss_counts,
 // status.
 // Needs: final start bits; miss_counts of zeros.
 // Ensures: each piece has a record; those that are no token are listed by length in misses.

@@ -6,7 +6,7 @@
 // The filter has a bit for the hash of every two neighbouring characters of a token; of a character and
 // a token's incomplete one beside it, that byte of which is next to it stands for it; `byte_borders`
 // has one for every two bytes between two incomplete ones, and for every two neighbours of ASCII. A bit
-// too many only leaves a border uncut.
+// too many only means that the text is not split at a border.
 //
 // Invariant: where a bit is clear no token has what it stands for; where it is set one may.
 #pragma once

@@ -1,8 +1,8 @@
-// Cuts pretokens at certain borders: long words of Chinese, Japanese or Korean fall apart into pieces of
+// Splits pretokens at certain borders: long words of Chinese, Japanese or Korean fall apart into pieces of
 // one to three characters, most of them tokens, and white space where kinds of it follow each other.
 //
 // Candidates are borders between two characters of which at least one is not ASCII, and between two bytes of
-// white space. Of these, runs of one byte are cut only where a word of start bits begins (GPT-2 has no
+// white space. Of these, runs of one byte are split only where a word of start bits begins (GPT-2 has no
 // token with two blanks), and the first border of a piece is left, since look_up knows such pieces:
 //
 //     "\n\n\t\t\t\t  x"   pieces "\n\n", "\t\t\t\t", " ", " x"
@@ -99,8 +99,8 @@ DEVICE void look_at_places(const Filter& filter, CertainWarp& warp, uint32_t tot
     __syncwarp();
 }
 
-// Cuts a lane's 16 bytes and those of the other lanes of its warp.
-DEVICE void cut_sixteen(const Job& job, const Filter& filter, CertainWarp& warp, uint64_t begin, const Sixteen& here) {
+// Splits at certain borders in the 16 bytes of each lane of the warp.
+DEVICE void split_sixteen(const Job& job, const Filter& filter, CertainWarp& warp, uint64_t begin, const Sixteen& here) {
     uint32_t lane = lane_of_thread(), before = __shfl_up_sync(ALL_LANES, here.bytes.w, 1);
     if (lane == 0) before = here.before;
     uint32_t candidates = candidate_borders(here, before, begin % 64 == 0);
@@ -121,30 +121,30 @@ DEVICE void cut_sixteen(const Job& job, const Filter& filter, CertainWarp& warp,
         if (certain & 1) added |= candidates & -candidates;
     if (added) {
         reinterpret_cast<uint16_t*>(job.text.starts)[begin / CERTAIN_BYTES] |= added;
-        if (job.text.cuts) reinterpret_cast<uint16_t*>(job.text.cuts)[begin / CERTAIN_BYTES] = added;
+        if (job.text.splits) reinterpret_cast<uint16_t*>(job.text.splits)[begin / CERTAIN_BYTES] = added;
     }
     __syncwarp();
 }
 
-// All of the text, by blocks of any number of warps. What comes next is fetched one step ahead.
-DEVICE void cut_text(const Job& job, const Filter& filter, CertainWarp* warps, uint32_t block, uint32_t num_blocks) {
+// Splits all of the text; blocks may have any number of warps. The next bytes are loaded one step ahead.
+DEVICE void split_text(const Job& job, const Filter& filter, CertainWarp* warps, uint32_t block, uint32_t num_blocks) {
     uint64_t begin = (static_cast<uint64_t>(block) * blockDim.x + threadIdx.x) * CERTAIN_BYTES;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * blockDim.x * CERTAIN_BYTES;
     Sixteen here = sixteen_at(job, begin);
     for (; begin - lane_of_thread() * CERTAIN_BYTES < job.batch.num_bytes; begin += stride) {
         Sixteen next = sixteen_at(job, begin + stride);
-        cut_sixteen(job, filter, warps[threadIdx.x / 32], begin, here);
+        split_sixteen(job, filter, warps[threadIdx.x / 32], begin, here);
         here = next;
     }
 }
 
-DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t block, uint32_t num_blocks) {
+DEVICE void split_at_certain_stage(const Job& job, CertainShared& shared, uint32_t block, uint32_t num_blocks) {
     for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += CERTAIN_BLOCK) shared.borders[i] = job.text.borders[i];
     for (uint32_t i = threadIdx.x; i < BYTE_BORDER_WORDS; i += CERTAIN_BLOCK)
         shared.byte_borders[i] = job.text.byte_borders[i];
     __syncthreads();
     Filter filter = {shared.borders, shared.byte_borders, static_cast<uint32_t>(job.tokens.seed)};
-    cut_text(job, filter, shared.warps, block, num_blocks);
+    split_text(job, filter, shared.warps, block, num_blocks);
 }
 
 }  // namespace warptok::text

@@ -1,4 +1,4 @@
-// Finds the pieces that are cut: longer than MAX_PIECE and no token.
+// Finds the pieces that are split: longer than MAX_PIECE and no token.
 //
 // Invariant: every piece of more than MAX_PIECE bytes that is neither a token nor a special token is in long_pieces
 // once, and its windows have numbers side by side.
@@ -15,7 +15,7 @@ DEVICE void add_piece(const Job& job, uint32_t begin, uint32_t end) {
     job.text.long_pieces[before >> COUNT_SHIFT] = {begin, end, static_cast<uint32_t>(before), 0};
 }
 
-// Lists a piece for cutting unless it is short or a token.
+// Lists a piece for splitting unless it is short or a token.
 DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     uint64_t length = end - begin;
     if (length <= MAX_PIECE || is_special_piece(job, begin)) return;

@@ -1,6 +1,6 @@
 // Splitting pieces where merges never cross, so that what is looked up and merged is short.
 //
-//     cut_certain      at places that no token lies across              certain_boundaries.cuh, boundary_filter.cuh
+//     split_at_certain      at places that no token lies across              certain_boundaries.cuh, boundary_filter.cuh
 //     find_long        which pieces are still long, and no tokens       find_long.cuh
 //     windows          these, in overlapping windows                    windows.cuh, window_rounds.cuh
 //     check_windows    where neighbouring windows meet                  join_windows.cuh
@@ -23,17 +23,17 @@ using namespace warptok::text;
 DYNAMIC_SHARED(memory);
 
 // A thread per sixteen bytes; the filters lie in 53 KiB of dynamic shared memory: text, starts, tables -> starts,
-// cuts.
+// splits.
 // Needs: start bits of all pretokens.
-// Ensures: each new start bit is at a border that no token lies across; `cuts` has these bits.
-KERNEL __launch_bounds__(CERTAIN_BLOCK, CERTAIN_BLOCKS) cut_certain(const Job* job) {
+// Ensures: each new start bit is at a border that no token lies across; `splits` has these bits.
+KERNEL __launch_bounds__(CERTAIN_BLOCK, CERTAIN_BLOCKS) split_at_certain(const Job* job) {
     wait_for_kernel_before();
-    cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
+    split_at_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
 
-// A warp per 32 words of start bits: text, starts, cuts, special, special_counts, tables -> long_pieces,
+// A warp per 32 words of start bits: text, starts, splits, special, special_counts, tables -> long_pieces,
 // window_counts.
-// Needs: cut_certain; window_counts of zeros.
+// Needs: split_at_certain; window_counts of zeros.
 // Ensures: each piece of more than MAX_PIECE bytes that is no token is in long_pieces once; window_counts counts these
 // and their windows.
 KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
