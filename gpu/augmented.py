@@ -1,4 +1,4 @@
-"""Augments rows on the device and encodes them: random parts, random letters, other strands.
+"""Augments rows on the device and encodes them: crops, substitutions, reverse complements.
 
 The augmented rows are those of `vocabularies.sequences.augmentation.augment`.
 """

@@ -139,8 +139,8 @@ def encode_windows(
     Args:
         engine: the engine.
         vocabulary: a vocabulary of characters or k-mers.
-        batch: the rows with their options. Circular rows wrap; ids of the other strand have their
-            places in the rows as sent. Begin and end tokens are not added, and no row may be
+        batch: the rows with their options. Circular rows wrap; ids of reverse complements have
+            their places in the rows as sent. Begin and end tokens are not added, and no row may be
             truncated.
         window: tokens of a window, without the prefix.
         stride: tokens from the begin of one window to the begin of the next.

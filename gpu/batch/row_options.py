@@ -49,7 +49,8 @@ class RowOptions:
         spans: bool[B], the rows that request spans; None where no row does.
         framed: whether any row gets begin and end tokens or may be truncated.
         refuses: whether any row refuses special tokens.
-        augmented: whether any row is encoded from the other strand.
+        augmented: whether the kernel `augment_rows` makes the rows that are encoded: as reverse
+            complements, as crops, or with substituted letters.
         is_default: whether kernels need no flags: every row matches special tokens and adds begin
             and end tokens, and no row is truncated.
     """
@@ -109,15 +110,15 @@ class RowOptions:
     def whole_rows(self) -> NDArray[np.bool_] | None:
         """Return bool[B]: the rows that must not be split into parts; None where all may be split.
 
-        Truncation and spans depend on the whole row, and the other strand begins with its end.
+        Truncation and spans depend on the whole row, and a reverse complement begins with its end.
         """
         if self.spans is not None:
             return np.ones(len(self.spans), np.bool_)
         limited = None if self.max_length is None else self.max_length != NO_LIMIT
         if not self.augmented:
             return limited
-        augmented: NDArray[np.bool_] = self.flags & constant("ROW_OTHER_STRAND") != 0
-        return augmented if limited is None else augmented | limited
+        complements: NDArray[np.bool_] = self.flags & constant("ROW_REVERSE_COMPLEMENT") != 0
+        return complements if limited is None else complements | limited
 
 
 WITHOUT_TEMPLATE = EncodeOptions(add_special_tokens=False)
@@ -129,7 +130,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     """Convert the options of a batch for the kernels of a family.
 
     Raises:
-        NotCovered: a row is circular or of the other strand, which the family does not support.
+        NotCovered: a row is circular or a reverse complement, which the family does not support.
     """
     options, rows = batch.options, batch.num_rows
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
@@ -176,7 +177,7 @@ def _flags(options: EncodeOptions, wraps: bool) -> int:
     """Return the ROW_* bits of a row; `wraps`: the vocabulary's rows are circular by default."""
     flags = _MODES[options.special]
     if options.reverse_complement:
-        flags |= constant("ROW_OTHER_STRAND")
+        flags |= constant("ROW_REVERSE_COMPLEMENT")
     if wraps if options.circular is None else options.circular:
         flags |= constant("ROW_CIRCLE")
     if options.add_special_tokens:

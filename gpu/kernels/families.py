@@ -55,7 +55,8 @@ class Family:
             every byte is a letter.
         fetch: the kernel from text in pinned memory to ids, where every letter is an id; "" if
             there is none.
-        augments_rows: whether rows may be circular or of the other strand.
+        augments_rows: whether rows may be circular, reverse complements, or augmented
+            (cuda/batch/augment_rows.cuh).
         takes_bytes: whether every byte is a letter, so that rows need not be UTF-8.
         answered: the kernels that `compact_to_host` replaces in a small batch that is not
             framed; () if it replaces none.
@@ -252,9 +253,9 @@ def plain_kernels(
 
     `even`: those for rows of one length.
     """
-    turn = ("augment_rows",) if augmented else ()
+    augment = ("augment_rows",) if augmented else ()
     *first, write = family.even if even else family.plain
-    return (*turn, *first, write if id_bits == 32 else f"{write}{id_bits}")
+    return (*augment, *first, write if id_bits == 32 else f"{write}{id_bits}")
 
 
 def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ def _kmers_cleared(n: int, rows: int) -> dict[str, int]:
 def _kmers_scratch(n: int, rows: int) -> dict[str, int]:
     tiles = n // LETTER_TILE
     return {
-        "turned": n + TEXT_PADDING,
+        "augmented_text": n + TEXT_PADDING,
         "letters": 2 * n + 64,  # Aliased ids continue in letter_places: 1.5 ids a byte in all.
         "letter_places": 4 * n + 64,
         "letter_rows": 8 * (rows + 1),
@@ -178,7 +178,7 @@ def _dna_scratch(n: int, rows: int) -> dict[str, int]:
         "window_bits": 4 * words,
         "meetings": windows,
         "window_ranks": 16 * windows,
-        "turned": n + TEXT_PADDING,
+        "augmented_text": n + TEXT_PADDING,
     }
     framed = 4 * (n + MAX_TEMPLATE * rows) + 64  # framed_ids share the memory of all paths.
     return paths | {"behind_paths": framed - sum(paths.values()), "row_not_ascii": 4 * rows}

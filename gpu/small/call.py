@@ -41,7 +41,7 @@ from vocabularies.model.vocabulary import Vocabulary
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _TRUNCATED, _NOT_UTF8, _FALLBACK = STATUS["TRUNCATED"], STATUS["NOT_UTF8"], STATUS["FALLBACK"]
-CIRCLE_OR_STRAND = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
+CIRCLE_OR_COMPLEMENT = np.uint8(constant("ROW_CIRCLE") | constant("ROW_REVERSE_COMPLEMENT"))
 COPIED_BYTES = 1 << 17  # Up to here, copying the ids is faster than leasing pinned memory.
 
 
@@ -162,7 +162,7 @@ class SmallCall:
             return fused
         if options.may_refuse:
             return ""
-        if not options.is_default and (self.framed or np.any(options.flags & CIRCLE_OR_STRAND)):
+        if not options.is_default and (self.framed or np.any(options.flags & CIRCLE_OR_COMPLEMENT)):
             return ""
         if resident.bases_skips:
             resident.bases_skips -= 1

@@ -42,7 +42,7 @@ struct AugmentedRow {
     uint64_t number;                       // The row's.
     uint64_t sent_begin;                   // Where the row begins in sent_text.
     uint64_t first, length;                // The letters of it that are encoded; `first` counts from sent_begin.
-    bool is_other_strand;                  // They are reversed and complemented.
+    bool is_reverse_complement;                  // They are reversed and complemented.
 };
 
 DEVICE AugmentedRow augmented_row(const Job& job, uint64_t row) {
@@ -52,8 +52,8 @@ DEVICE AugmentedRow augmented_row(const Job& job, uint64_t row) {
         uint4 words = random_words(job, row, 0, RANDOM_CROP);
         first = multiply_high(static_cast<uint64_t>(words.y) << 32 | words.x, sent - length + 1);
     }
-    bool is_other_strand = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
-    return {row, begin, first, length, is_other_strand};
+    bool is_reverse_complement = job.rows.row_flags && job.rows.row_flags[row] & ROW_REVERSE_COMPLEMENT;
+    return {row, begin, first, length, is_reverse_complement};
 }
 
 // A letter of A, C, G and T becomes another of them, in the same case; all other letters stay.
@@ -69,7 +69,7 @@ DEVICE uint32_t substituted(uint32_t letter, uint32_t word) {
 
 // Letter i of a row as it is encoded.
 DEVICE uint32_t augmented_letter(const Job& job, const uint8_t* complement, const AugmentedRow& row, uint64_t i) {
-    uint64_t place = row.first + (row.is_other_strand ? row.length - 1 - i : i);
+    uint64_t place = row.first + (row.is_reverse_complement ? row.length - 1 - i : i);
     uint32_t letter = job.augmentation.sent_text[row.sent_begin + place];
     if (job.augmentation.substitution_rate) {
         uint4 four = random_words(job, row.number, static_cast<uint32_t>(place / 4), RANDOM_LETTER);
@@ -77,7 +77,7 @@ DEVICE uint32_t augmented_letter(const Job& job, const uint8_t* complement, cons
         uint32_t word = place & 2 ? high : low;
         if (word >> 8 < job.augmentation.substitution_rate) letter = substituted(letter, word);
     }
-    if (!row.is_other_strand) return letter;
+    if (!row.is_reverse_complement) return letter;
     if (letter >= 0x80) job.augmentation.row_not_ascii[row.number] = 1;
     return complement[letter];
 }
@@ -85,7 +85,7 @@ DEVICE uint32_t augmented_letter(const Job& job, const uint8_t* complement, cons
 // Sixteen letters of a row as it is encoded, from letter i on, without substitution. A reversed row is read from its
 // end.
 DEVICE uint4 augmented_sixteen(const Job& job, const uint8_t* complement, const AugmentedRow& row, uint64_t i) {
-    uint64_t place = row.sent_begin + row.first + (row.is_other_strand ? row.length - 16 - i : i);
+    uint64_t place = row.sent_begin + row.first + (row.is_reverse_complement ? row.length - 16 - i : i);
     const uint32_t* from = reinterpret_cast<const uint32_t*>(job.augmentation.sent_text) + place / 4;
     uint32_t words[4], low = from[0], shift = place % 4 * 8, all = 0;
 #pragma unroll
@@ -95,7 +95,7 @@ DEVICE uint4 augmented_sixteen(const Job& job, const uint8_t* complement, const 
         low = high;
         all |= words[j];
     }
-    if (!row.is_other_strand) return {words[0], words[1], words[2], words[3]};
+    if (!row.is_reverse_complement) return {words[0], words[1], words[2], words[3]};
     if (all & 0x80808080) job.augmentation.row_not_ascii[row.number] = 1;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {

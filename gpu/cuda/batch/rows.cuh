@@ -10,8 +10,8 @@
 constexpr uint32_t ROW_MATCH_SPECIAL = 1;
 constexpr uint32_t ROW_REFUSE_SPECIAL = 2;
 constexpr uint32_t ROW_ADD_SPECIAL = 4;    // Begin and end tokens are put around the ids.
-constexpr uint32_t ROW_TRUNCATE_LEFT = 8;       // max_length truncates the row at its begin.
-constexpr uint32_t ROW_OTHER_STRAND = 16;  // The reverse complement is encoded (batch/augment_rows.cuh).
+constexpr uint32_t ROW_TRUNCATE_LEFT = 8;  // max_length truncates the row at its begin.
+constexpr uint32_t ROW_REVERSE_COMPLEMENT = 16;  // The row's reverse complement is encoded (batch/augment_rows.cuh).
 constexpr uint32_t ROW_CIRCLE = 32;        // The row is a circle, so that k-mers wrap around its end.
 
 // The number of the last of `count` ascending values that is not behind a place; the first value is not.

@@ -106,7 +106,7 @@ DEVICE uint64_t ids_before_place(const ListedTile& tile, uint64_t place) {
 }
 
 // id_offsets of the rows that begin in a tile, and behind the text in its last one, by threads from `first` on. No row
-// wraps, and turned ones are sequences; others are refused here.
+// wraps, and reverse complements are sequences; others are refused here.
 DEVICE void write_row_offsets(const Job& job, const ListedTile& tile, uint32_t first) {
     bool is_last = tile.begin + TILE >= job.batch.num_bytes;
     uint64_t rows = job.batch.num_rows + 1;
@@ -126,8 +126,8 @@ DEVICE void write_piece(const Job& job, uint64_t number, const Piece& piece) {
     uint64_t row = row_of(job, piece.begin), row_begin = job.rows.row_begins[row];
     uint32_t begin = piece.begin - row_begin, end = begin + piece.length;
     uint32_t size = job.rows.row_begins[row + 1] - row_begin;
-    bool is_other_strand = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
-    job.kmers.own_spans[number] = is_other_strand ? uint2{size - end, size - begin} : uint2{begin, end};
+    bool is_reverse_complement = job.rows.row_flags && job.rows.row_flags[row] & ROW_REVERSE_COMPLEMENT;
+    job.kmers.own_spans[number] = is_reverse_complement ? uint2{size - end, size - begin} : uint2{begin, end};
 }
 
 // The ids of a tile and the places of its rows, by threads from `first` on.

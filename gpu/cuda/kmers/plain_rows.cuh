@@ -97,7 +97,7 @@ DEVICE uint32_t ids_of_letters(const FourLetters& four, bool keeps_remainder, ui
     return kmers ? length - (kmers - 1) * (four.stride - 1) - (four.k - 1) : length;
 }
 
-// No row is at fault but those that cannot be circles, or are no sequences and have another strand.
+// No row is at fault but those that cannot be circles, or are no sequences and are to be reverse complements.
 DEVICE bool is_no_row(const Job& job, uint64_t row) {
     uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row];
     return (is_circle(job, row) && (!job.kmers.can_wrap || length < job.kmers.kmer_k)) || is_no_sequence(job, row);

@@ -22,8 +22,8 @@ DEVICE uint64_t plain_position(const Job& job, uint64_t row, uint64_t number) {
             end = begin + 1;
         }
     }
-    bool is_other_strand = job.rows.row_flags && job.rows.row_flags[row] & ROW_OTHER_STRAND;
-    return is_other_strand ? length - end : begin;
+    bool is_reverse_complement = job.rows.row_flags && job.rows.row_flags[row] & ROW_REVERSE_COMPLEMENT;
+    return is_reverse_complement ? length - end : begin;
 }
 
 // The windows of a row.

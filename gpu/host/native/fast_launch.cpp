@@ -79,7 +79,8 @@ struct StatusWords {
 
 // Where fields of the workspace lie on the device; 0 where its layout has none.
 struct Fields {
-    uint64_t ids, framed_ids, id_offsets, framed_offsets, row_refused, text, turned, row_begins, row_flags, row_max_length;
+    uint64_t ids, framed_ids, id_offsets, framed_offsets, row_refused, text, augmented_text, row_begins, row_flags;
+    uint64_t row_max_length;
 };
 
 struct Launcher {
@@ -144,7 +145,7 @@ int launch_kernel(const Driver& driver, const LaunchSpec& spec, uint32_t blocks,
 struct Batch {
     uint64_t host_text, num_bytes;  // The text's address in host memory, or 0 where it is copied to the device.
     bool has_flags, has_limits;     // Whether row_flags and row_max_length are set.
-    bool is_augmented;              // Whether rows are augmented before they are encoded.
+    bool is_augmented;              // Whether the kernel augment_rows makes the rows that are encoded.
     bool validates;
     uint64_t planned_fallback;
 };
@@ -164,7 +165,7 @@ bool put_batch(Launcher* self, const Py_buffer& begins, const Batch& batch) {
     job[words.row_refused] = fields.row_refused;
     job[words.validates] = batch.validates;
     job[words.planned_fallback] = batch.planned_fallback;
-    job[words.text] = batch.is_augmented ? fields.turned : fields.text;
+    job[words.text] = batch.is_augmented ? fields.augmented_text : fields.text;
     job[words.sent_text] = batch.is_augmented ? fields.text : 0;
     job[words.sent_begins] = fields.row_begins;
     job[words.own_spans] = job[words.random_seed] = job[words.first_row] = job[words.substitution_rate] = 0;
@@ -445,7 +446,7 @@ constexpr Named<Fields, uint64_t> FIELD_NAMES[] = {
     {"framed_offsets", &Fields::framed_offsets},
     {"row_refused", &Fields::row_refused},
     {"text", &Fields::text},
-    {"turned", &Fields::turned},
+    {"augmented_text", &Fields::augmented_text},
     {"row_begins", &Fields::row_begins},
     {"row_flags", &Fields::row_flags},
     {"row_max_length", &Fields::row_max_length},

@@ -30,7 +30,7 @@ FIELDS = {
     "framed_offsets": 104,
     "row_refused": 105,
     "text": 106,
-    "turned": 107,
+    "augmented_text": 107,
     "row_begins": 108,
     "row_flags": 109,
     "row_max_length": 110,
@@ -278,7 +278,7 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
         "sent_begins": 108,
     }
     zeros = ("sent_text", "own_spans", "random_seed", "first_row", "substitution_rate")
-    expected |= dict.fromkeys(zeros, 0)  # No row is turned.
+    expected |= dict.fromkeys(zeros, 0)  # No row is augmented.
     words, old = driver.seen["job"], before.view(np.uint64)
     told = {WORD[name]: value for name, value in expected.items()}
     assert {word: int(words[word]) for word in told} == told

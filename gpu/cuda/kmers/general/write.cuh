@@ -48,7 +48,7 @@ DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) 
     uint64_t row_begin = job.rows.row_begins[row.number], row_end = job.rows.row_begins[row.number + 1];
     uint64_t begin = first_byte_of(job, id.first), end = byte_behind(job, id.last);
     uint32_t from = begin - row_begin, to = end - row_begin;
-    if (!(row.flags & ROW_OTHER_STRAND)) return {from, to};
+    if (!(row.flags & ROW_REVERSE_COMPLEMENT)) return {from, to};
     uint32_t size = row_end - row_begin;
     return {size - to, size - from};
 }
