@@ -22,7 +22,7 @@ UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
 GAP, DROPPED, OTHER, MIXED = (
-    constant(f"BASES_{name}") for name in ("GAP", "DROPPED", "OTHER", "MIXED")
+    constant(f"PART_CLASS_{name}") for name in ("GAP", "DROPPED", "OTHER", "MIXED")
 )
 RUN_BEGINS = constant("RUN_BEGINS") - constant("GAP_LENGTH")
 LETTER_MIXED, LETTER_GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
@@ -34,11 +34,11 @@ MOST_MIXED = 32  # The most letters of a mixed token.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bases:
-    """The tables of a vocabulary for batches of bases.
+class PartTables:
+    """The tables of a vocabulary for the kernels of cuda/dna/parts.
 
     Attributes:
-        classes: uint8[256], the code of a base, or one of BASES_*.
+        classes: uint8[256], the code of a base, or one of PART_CLASS_*.
         ids: uint32[slots, 2], a hash table of tokens of more than k letters: tag, id + 1; empty
             slots are zeros.
         factor: the factor of its hash function.
@@ -57,23 +57,23 @@ class Bases:
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the tables by Job field."""
         return {
-            "bases_classes": self.classes,
-            "bases_ids": self.ids,
-            "bases_mixed": self.mixed.reshape(-1),
-            "bases_repeats": self.repeats,
+            "part_classes": self.classes,
+            "part_ids": self.ids,
+            "part_mixed": self.mixed.reshape(-1),
+            "part_repeats": self.repeats,
         }
 
     def numbers(self) -> dict[str, int]:
         """Return the tables by Job field."""
         return {
-            "bases_shift": 65 - len(self.ids).bit_length(),
-            "bases_factor": self.factor,
-            "num_bases_mixed": len(self.mixed),
-            "bases_tail": self.tail,
+            "part_shift": 65 - len(self.ids).bit_length(),
+            "part_factor": self.factor,
+            "num_part_mixed": len(self.mixed),
+            "part_tail": self.tail,
         }
 
 
-def bases_of(
+def part_tables(
     vocabulary: Vocabulary,
     letters: Letters,
     codes: dict[bytes, list[int]],
@@ -81,7 +81,7 @@ def bases_of(
     k: int,
     endings: Endings,
     pairs: Pairs,
-) -> Bases | None:
+) -> PartTables | None:
     """Make the tables; return None if a special token or a motif may consist of bases alone.
 
     Args:
@@ -116,7 +116,7 @@ def bases_of(
     slots, factor = _table(list(long.values()), [ids[token] for token in long])
     spelled = [] if letter is None else [_spelled(t, i, letters) for t, i in mixed.items()]
     mixed_tokens = np.array(spelled, np.uint64).reshape(-1, 2)
-    return Bases(classes, slots, factor, mixed_tokens, tail, repeat_table(codes, ids, pairs))
+    return PartTables(classes, slots, factor, mixed_tokens, tail, repeat_table(codes, ids, pairs))
 
 
 def _mixed_letter(
@@ -137,7 +137,7 @@ def _mixed_letter(
 
 
 def _spelled(token: bytes, token_id: int, letters: Letters) -> tuple[int, int]:
-    """Return the row of a mixed token in `Bases.mixed`."""
+    """Return the row of a mixed token in `PartTables.mixed`."""
     codes = mask = 0
     for place, letter in enumerate(reversed(token)):
         is_mixed = letter not in letters.bases

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.dna.alphabet import Letters, letters_of
 from gpu.dna.compatible_pairs import Derivation, Pairs, compatible_pairs, derivation_of
 from gpu.dna.longest_prefix import Longest, longest_tokens, spelled_tokens
-from gpu.dna.part_tables import Bases, bases_of
+from gpu.dna.part_tables import PartTables, part_tables
 from gpu.dna.suffix_tables import Endings, endings_of
 from gpu.dna.whole_tokens import whole_tokens
 from gpu.errors import NotCovered
@@ -61,7 +61,7 @@ class DnaTables:
         reach: the most bases before the first other letter of a mixed token.
         whole: tokens that merges do not reach; they match the whole text between two borders.
         endings: the tables of last tokens; None if the vocabulary has none.
-        bases: the tables of the one-launch kernel; None if the vocabulary has none.
+        parts: the tables of the fused kernel; None if the vocabulary has none.
     """
 
     letters: Letters
@@ -76,7 +76,7 @@ class DnaTables:
     reach: int
     whole: dict[bytes, int]
     endings: Endings | None
-    bases: Bases | None
+    parts: PartTables | None
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays by Job field."""
@@ -88,7 +88,7 @@ class DnaTables:
             "mixed_bytes": self.mixed_bytes,
             "mixed_ids": self.mixed_ids,
         }
-        others = (self.letters, self.longest, self.endings, self.bases)
+        others = (self.letters, self.longest, self.endings, self.parts)
         return own | {name: a for each in others if each for name, a in each.arrays().items()}
 
     def numbers(self) -> dict[str, int]:
@@ -101,7 +101,7 @@ class DnaTables:
             "dna_small_bytes": self._small_bytes(),
             **dict.fromkeys(("piece_ids", "wraps", "can_wrap", "ending_k"), 0),
         }
-        others = (self.letters, self.endings, self.bases)
+        others = (self.letters, self.endings, self.parts)
         return own | {name: n for each in others if each for name, n in each.numbers().items()}
 
     def _small_bytes(self) -> int:
@@ -139,7 +139,7 @@ def prepare_dna(vocabulary: Vocabulary) -> PreparedDna:
         has_whole=bool(tables.whole),
         maps=tables.letters.steps.maps,
         walk=_walk(tables),
-        bases=_bases(tables),
+        parts=_parts_kernel(tables),
     )
     return PreparedDna(family, tables.arrays(), tables.numbers(), tables.whole)
 
@@ -152,13 +152,13 @@ def _walk(tables: DnaTables) -> tuple[str, ...]:
     return (forward, "walk_windows")
 
 
-def _bases(tables: DnaTables) -> str:
-    """Return the one-launch kernel for batches of bases, or ""."""
-    if tables.endings is None or tables.bases is None:
+def _parts_kernel(tables: DnaTables) -> str:
+    """Return the fused kernel of small batches, or ""."""
+    if tables.endings is None or tables.parts is None:
         return ""
     if len(tables.pairs) // tables.pair_words > LEFT_CLASSES:
         return ""
-    return "encode_bases_copied" if tables.endings.is_copied else "encode_bases"
+    return "encode_dna_parts_copied" if tables.endings.is_copied else "encode_dna_parts"
 
 
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
@@ -197,7 +197,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
         endings=endings,
-        bases=bases_of(vocabulary, letters, codes, kept, k, endings, pairs) if endings else None,
+        parts=part_tables(vocabulary, letters, codes, kept, k, endings, pairs) if endings else None,
     )
 
 

@@ -139,12 +139,12 @@ def _kmer_kernels() -> dict[str, Kernel]:
 def _dna_kernels() -> dict[str, Kernel]:
     """Return the kernels of BPE over DNA letters; a window is SMALL_CHUNK letters or more."""
     walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
-    bases = constant("BASES_THREADS")
-    at_once = Kernel(
-        bases,
-        bases,
+    threads = constant("PART_THREADS")
+    parts = Kernel(
+        threads,
+        threads,
         1,
-        constant("BASES_SHARED"),
+        constant("DNA_PARTS_SHARED"),
         module="dna_parts",
         takes_job=True,
         is_grid=True,
@@ -172,7 +172,7 @@ def _dna_kernels() -> dict[str, Kernel]:
     kernels = {name: replace(kernel, module="dna") for name, kernel in kernels.items()}
     for name, module in (("repair_small", "repair_chunk128"), ("repair_large", "repair_chunk512")):
         kernels[name] = Kernel(_BLOCK, chunk * _BLOCK, 3, module=module, stage="merge")
-    return kernels | {"encode_bases": at_once, "encode_bases_copied": at_once}
+    return kernels | {"encode_dna_parts": parts, "encode_dna_parts_copied": parts}
 
 
 def _training_kernels() -> dict[str, Kernel]:

@@ -46,7 +46,7 @@ class Family:
         decode: kernels from ids to bytes.
         fused: kernels that run all stages in one launch: of one block, of a cluster, and of a grid.
             Where they set STATUS_FALLBACK, other kernels finish the batch. () if there are none.
-        bases: the kernel that encodes batches of bases in one launch, if only ids are needed. Where
+        parts: the fused kernel of small DNA batches (cuda/dna/parts), if only ids are needed. Where
             it sets STATUS_FALLBACK, all other kernels follow. "" if there is none.
         plain: kernels from rows to id_offsets and ids that encode most batches. Where they set
             STATUS_FALLBACK, `content` and `write` follow. () if there are none.
@@ -77,7 +77,7 @@ class Family:
     augments_rows: bool = False
     takes_bytes: bool = False
     between: tuple[str, ...] = ()
-    bases: str = ""
+    parts: str = ""
     answered: tuple[str, ...] = ()
 
     @property
@@ -166,20 +166,20 @@ FAMILIES = {
 }
 
 
-def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str = "") -> Family:
+def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], parts: str = "") -> Family:
     """Return the family DNA with the kernels that a vocabulary needs.
 
     Args:
         has_whole: whether a whole stretch may be a token that merges do not reach.
         maps: whether some letters are replaced by others first.
         walk: the kernels that find paths through windows.
-        bases: the kernel of batches of bases, "" if there is none.
+        parts: the fused kernel of small batches, "" if there is none.
     """
     at = DNA.content.index("walk_windows")
     content = (*DNA.content[:at], *walk, *DNA.content[at + 1 :])
     return replace(
         DNA,
-        bases="" if has_whole or maps else bases,
+        parts="" if has_whole or maps else parts,
         between=("map_letters",) if maps else (),
         content=(("accept_whole", *content) if has_whole else content),
     )
@@ -198,10 +198,10 @@ def family_on(family: Family, runs: Callable[[str], bool]) -> Family:
     fused = family.fused
     if fused and not runs(fused[1]):  # No clusters: a grid does it.
         fused = (fused[0], fused[2], fused[2])
-    bases = family.bases if family.bases and runs(family.bases) else ""
-    if (content, fused, bases) == (family.content, family.fused, family.bases):
+    parts = family.parts if family.parts and runs(family.parts) else ""
+    if (content, fused, parts) == (family.content, family.fused, family.parts):
         return family
-    return replace(family, content=content, fused=fused, bases=bases)
+    return replace(family, content=content, fused=fused, parts=parts)
 
 
 @lru_cache

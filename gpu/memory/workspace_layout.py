@@ -242,7 +242,7 @@ LAYOUTS = {
             "sent_begins": "framed_offsets",
             # forward_windows writes, walk_windows reads last; then repairs write window_ranks.
             "deferred_windows": "window_ranks",
-            # Only encode_bases uses it; where that falls back, all other kernels come after it.
+            # Only encode_dna_parts uses it; where that falls back, all other kernels come after it.
             "part_states": "window_ranks",
             # write_letter_ids reads the paths last; then frame_ids or narrow_ids write. The aliases
             # continue in all fields of paths, up to the end of behind_paths.

@@ -23,11 +23,11 @@ from gpu.kernels.families import answer_kernels
 from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.small.fused import (
-    BASES_SKIPS,
     CAN_FALL_BACK,
     FALLBACK_RUNS,
     FIXED_BLOCKS,
     GOES_ON_FROM,
+    PARTS_SKIPS,
     HostText,
     blocks_of,
     grid_text,
@@ -134,7 +134,7 @@ class SmallCall:
         if fused in FIXED_BLOCKS:
             self.text = staged_text(self.workspace, self.batch)
         elif fused:
-            in_place = bool(self.family.bases)
+            in_place = bool(self.family.parts)
             self.text = grid_text(
                 self.workspace, self.batch, self.resources.staging, in_place=in_place
             )
@@ -155,25 +155,25 @@ class SmallCall:
     def kernel_to_try(self, fused: str) -> str:
         """Return the fused kernel to try for this batch: `fused`, or "" if it would fall back.
 
-        A batch that skips the kernel of bases is counted in `Resident.bases_skips`.
+        A batch that skips the kernel of DNA parts is counted in `Resident.parts_skips`.
         """
         resident, options = self.resident, self.options
-        if not fused or fused != self.family.bases:
+        if not fused or fused != self.family.parts:
             return fused
         if options.may_refuse:
             return ""
         if not options.is_default and (self.framed or np.any(options.flags & CIRCLE_OR_COMPLEMENT)):
             return ""
-        if resident.bases_skips:
-            resident.bases_skips -= 1
+        if resident.parts_skips:
+            resident.parts_skips -= 1
             return ""
         return fused
 
-    def encode_bases(self, kernel: str) -> bool:
-        """Encode by the kernel of bases; return whether it finished the batch."""
+    def encode_parts(self, kernel: str) -> bool:
+        """Encode by the kernel of DNA parts; return whether it finished the batch."""
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
-            self.resident.bases_skips = BASES_SKIPS
+            self.resident.parts_skips = PARTS_SKIPS
             return False
         return True
 
@@ -181,8 +181,8 @@ class SmallCall:
         """Run the fused kernel, if any, and single kernels if the batch is not finished then."""
         if fused in FIXED_BLOCKS:
             is_done = not self.launch_fused(fused)
-        elif fused and fused == self.family.bases:
-            is_done = self.encode_bases(fused)
+        elif fused and fused == self.family.parts:
+            is_done = self.encode_parts(fused)
         else:
             is_done = bool(fused) and self.run_grid(fused)
         if not is_done:

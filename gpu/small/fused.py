@@ -44,10 +44,12 @@ GOES_ON_FROM = {FALLBACK_RUNS: "pretokenize", FALLBACK_PIECES: "windows"}
 """The kernel from which on single launches go on where a grid stops, by FALLBACK_*."""
 FIXED_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in ("encode_block", "encode_cluster")}
 """The fused kernels with a fixed number of blocks, one block or a cluster, and that number."""
-CAN_FALL_BACK = frozenset((*FIXED_BLOCKS, "encode_bases", "encode_bases_copied", "encode_grid"))
+CAN_FALL_BACK = frozenset(
+    (*FIXED_BLOCKS, "encode_dna_parts", "encode_dna_parts_copied", "encode_grid")
+)
 """The fused kernels that may need fallback kernels to finish a batch."""
 ALIGNMENT = 16  # Of text that a kernel reads in place.
-BASES_SKIPS = 15  # Batches that skip the kernel of bases after it could not finish one.
+PARTS_SKIPS = 15  # Batches that skip the kernel of DNA parts after it could not finish one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def size_of(num_bytes: int, num_rows: int) -> int:
 def fused_kernel(family: Family, size: int) -> str:
     """Return the fused kernel of a family for a batch of up to GRID_BYTES; "" if there is none."""
     if not family.fused:
-        return family.bases
+        return family.parts
     one_block, cluster, grid = family.fused
     if size <= ONE_BLOCK_BYTES:
         return one_block
@@ -278,9 +280,9 @@ def _launch_for(resources: Resources, resident: Resident, data: Bytes, size: int
     kernel = kernel_for(resources, resident, size)
     if not kernel:
         return None
-    if family.bases and not resident.bases_skips:
+    if family.parts and not resident.parts_skips:
         can_read = device.is_pinned(data) and not address_of(data) % ALIGNMENT
-        return _Launch(family.bases, IN_PLACE, size) if can_read else None
+        return _Launch(family.parts, IN_PLACE, size) if can_read else None
     if FIXED_BLOCKS.keys().isdisjoint(family.fused):
         return None
     if kernel in FIXED_BLOCKS:
@@ -327,8 +329,8 @@ def _note_fallback(resident: Resident, kernel: str, fallback: int) -> str | None
         return None
     if kernel in FIXED_BLOCKS:
         return ""
-    if kernel == resident.family.bases:
-        resident.bases_skips = BASES_SKIPS + 1  # SmallCall.encode_bases counts this batch.
+    if kernel == resident.family.parts:
+        resident.parts_skips = PARTS_SKIPS + 1  # SmallCall.encode_parts counts this batch.
     else:
         resident.planned_fallback = fallback & FALLBACK_RUNS or fallback
     return None

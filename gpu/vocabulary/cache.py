@@ -44,7 +44,7 @@ class Resident:
             kernels in the last large batch; then the plain kernels are not tried.
         planned_fallback: where a grid stopped in the last small batch, a key of GOES_ON_FROM: in
             the next one it stops there whatever it finds, with others queued behind; 0: nowhere.
-        bases_skips: small batches for which the kernel of bases is still skipped, see SmallCall.
+        parts_skips: the small batches that will still skip the kernel of DNA parts, see SmallCall.
         is_permanent: whether it is never evicted.
         users: the number of calls that use it now.
         is_cached: False once it was unloaded or evicted; then its last user frees it.
@@ -61,7 +61,7 @@ class Resident:
     num_bytes: int
     had_breaks: bool = False
     planned_fallback: int = 0
-    bases_skips: int = 0
+    parts_skips: int = 0
     is_permanent: bool = False
     users: int = 0
     is_cached: bool = True
@@ -70,7 +70,7 @@ class Resident:
     is_fused: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_fused = bool(self.family.fused or self.family.bases) and self.num_rounds < 2
+        self.is_fused = bool(self.family.fused or self.family.parts) and self.num_rounds < 2
         self.words = np.array([WORD[name] for name in self.fields], np.intp)
         self.values = np.array(
             [int(value) % (1 << 64) for value in self.fields.values()], np.uint64

@@ -280,18 +280,18 @@ struct Dna {
     uint64_t* dna_states;            // uint64[num_tiles + 2]. Zeros before.
 };
 
-// Bases in one launch (dna/parts/part.cuh, dna/parts/write_ids.cuh).
+// DNA parts, the fused kernels of small batches (dna/parts/part.cuh, dna/parts/write_ids.cuh).
 struct DnaParts {
-    const uint8_t* bases_classes;    // uint8[256] BASES_* and codes of bases.
-    const uint2* bases_ids;          // uint32[slots][2] hash table of long tokens: tag, id + 1; zeros empty.
-    uint64_t bases_shift;            // 64 - bits of a slot's number.
-    uint64_t bases_factor;           // A factor of the hash.
-    // uint64[num_bases_mixed][2] tokens with mixed letters, see dna/parts/mixed_letters.cuh.
-    const ulonglong2* bases_mixed;
-    uint64_t num_bases_mixed;
-    uint64_t bases_tail;             // Bases behind the last mixed letter of a token, at most.
+    const uint8_t* part_classes;     // uint8[256] PART_CLASS_* and codes of bases.
+    const uint2* part_ids;           // uint32[slots][2] hash table of long tokens: tag, id + 1; zeros empty.
+    uint64_t part_shift;             // 64 - bits of a slot's number.
+    uint64_t part_factor;            // A factor of the hash.
+    // uint64[num_part_mixed][2] tokens with mixed letters, see dna/parts/mixed_letters.cuh.
+    const ulonglong2* part_mixed;
+    uint64_t num_part_mixed;
+    uint64_t part_tail;              // Bases behind the last mixed letter of a token, at most.
     // uint32[256 + 64][REPEAT_LENGTHS] last tokens of texts that repeat, see dna/parts/repeats.cuh.
-    const uint32_t* bases_repeats;
+    const uint32_t* part_repeats;
     uint64_t* part_states;           // uint64[num_parts], see dna/parts/path.cuh.
 };
 

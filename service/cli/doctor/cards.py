@@ -26,8 +26,8 @@ LARGE_BATCHES = "the kernels of large batches"
 INSTEAD = {
     "encode_cluster": "encode_grid",
     "forward_windows_copied": "forward_windows",
-    "encode_bases": LARGE_BATCHES,
-    "encode_bases_copied": LARGE_BATCHES,
+    "encode_dna_parts": LARGE_BATCHES,
+    "encode_dna_parts_copied": LARGE_BATCHES,
 }
 """What runs in place of each kernel that some cards cannot run (`families.family_on`)."""
 

@@ -103,8 +103,8 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case):
 
 def mixed_of(vocabulary: Vocabulary) -> int:
     tables = dna_tables.dna_tables(vocabulary)
-    assert tables.bases is not None
-    return len(tables.bases.mixed)
+    assert tables.parts is not None
+    return len(tables.parts.mixed)
 
 
 @pytest.mark.slow

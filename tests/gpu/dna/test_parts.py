@@ -43,18 +43,18 @@ engine_of = functools.cache(new_engine)
 def outcomes(monkeypatch):
     """Whether each batch was one of bases, as it is encoded; every batch is tried."""
     need_largest_class()
-    found, kernel_to_try, encode = [], call.SmallCall.kernel_to_try, call.SmallCall.encode_bases
+    found, kernel_to_try, encode = [], call.SmallCall.kernel_to_try, call.SmallCall.encode_parts
 
     def tried(self, fused):
-        self.resident.bases_skips = 0
+        self.resident.parts_skips = 0
         return kernel_to_try(self, fused)
 
-    def encode_bases(self, kernel):
+    def encode_parts(self, kernel):
         found.append(encode(self, kernel))
         return found[-1]
 
     monkeypatch.setattr(call.SmallCall, "kernel_to_try", tried)
-    monkeypatch.setattr(call.SmallCall, "encode_bases", encode_bases)
+    monkeypatch.setattr(call.SmallCall, "encode_parts", encode_parts)
     return found
 
 
@@ -149,14 +149,14 @@ def test_batches_after_a_fallback_skip_the_kernel():
     need_largest_class()
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     with engine.resources.residents.using(vocabulary) as resident:
-        resident.bases_skips = 0
+        resident.parts_skips = 0
         check(engine, vocabulary, [bases(9, 3000) + "A" * 9000])
-        assert resident.bases_skips == call.BASES_SKIPS
-        for left in range(call.BASES_SKIPS, 0, -1):
+        assert resident.parts_skips == call.PARTS_SKIPS
+        for left in range(call.PARTS_SKIPS, 0, -1):
             check(engine, vocabulary, ["ACGTACCA"])
-            assert resident.bases_skips == left - 1
+            assert resident.parts_skips == left - 1
         check(engine, vocabulary, ["ACGTACCA"])
-        assert resident.bases_skips == 0
+        assert resident.parts_skips == 0
 
 
 def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
@@ -246,9 +246,9 @@ def test_the_hash_table_has_every_long_token():
     """Each once, with a tag of its own."""
     for name in NAMES:
         tables = dna_tables.dna_tables(load(name))
-        assert tables.bases is not None
+        assert tables.parts is not None
         bases_only = [t for t in load(name).tokens if t and set(t) <= set(tables.letters.bases)]
-        tags = tables.bases.ids[tables.bases.ids[:, 1] > 0, 0].tolist()
+        tags = tables.parts.ids[tables.parts.ids[:, 1] > 0, 0].tolist()
         assert len(set(tags)) == len(tags) == sum(len(token) > tables.k for token in bases_only)
 
 
@@ -282,15 +282,15 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, adds):
 
 
 def kernel_of(vocabulary: Vocabulary) -> str:
-    return dna_tables.prepare_dna(vocabulary).family.bases
+    return dna_tables.prepare_dna(vocabulary).family.parts
 
 
 @pytest.mark.slow
 def test_which_kernel_is_tried():
     """None where bases may be a special token or letters become others."""
     vocabulary = vocabulary_of("ACGT", [("A", "C"), ("G", "T")])
-    assert kernel_of(load(NAMES[0])) == kernel_of(vocabulary) == "encode_bases_copied"
-    assert kernel_of(load(NAMES[1])) == "encode_bases"
+    assert kernel_of(load(NAMES[0])) == kernel_of(vocabulary) == "encode_dna_parts_copied"
+    assert kernel_of(load(NAMES[1])) == "encode_dna_parts"
     token = len(vocabulary.tokens)
     with_bases = replace(
         vocabulary,

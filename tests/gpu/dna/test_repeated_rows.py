@@ -153,7 +153,7 @@ def test_the_table_has_the_last_tokens_of_the_reference(name):
     """Of each unit, behind the table's last column, too."""
     vocabulary = load(name)
     tables = dna_tables(vocabulary)
-    table, letters = tables.bases.repeats, "".join(map(chr, tables.letters.bases))
+    table, letters = tables.parts.repeats, "".join(map(chr, tables.letters.bases))
     for unit in ("A", "CA", "AGAT", "CAA", "TTC"):
         period = 3 if len(unit) == 3 else 4
         for length in (4, 9, 33, 64, 65, 130, 255, 256, 257, 300, 411):

@@ -9,7 +9,7 @@ from gpu.kernels.families import DNA, FAMILIES, TEXT, dna_family, family_on
 from gpu.kernels.launch_shape import CLASSES, LaunchShape, launch_shape
 
 COPIED = dna_family(
-    has_whole=False, maps=False, walk=("forward_windows_copied",), bases="encode_bases_copied"
+    has_whole=False, maps=False, walk=("forward_windows_copied",), parts="encode_dna_parts_copied"
 )
 
 
@@ -34,7 +34,7 @@ def test_a_card_of_the_largest_class_runs_all_as_listed():
 
 
 @pytest.mark.parametrize(
-    ("kib", "merge", "fused", "walk", "bases"),
+    ("kib", "merge", "fused", "walk", "parts"),
     [
         (64, (224, 62464), ("encode_block", "encode_grid"), "forward_windows", ""),
         (99, (512, 99328), ("encode_block", "encode_grid"), "forward_windows", ""),
@@ -44,13 +44,13 @@ def test_a_card_of_the_largest_class_runs_all_as_listed():
             (512, 99328),
             ("encode_block", "encode_cluster", "encode_grid"),
             "forward_windows_copied",
-            "encode_bases_copied",
+            "encode_dna_parts_copied",
         ),
     ],
 )
-def test_what_each_class_of_cards_runs(kib, merge, fused, walk, bases):
+def test_what_each_class_of_cards_runs(kib, merge, fused, walk, parts):
     limits = CLASSES[kib]
     assert launch_shape(KERNELS["merge"], limits) == LaunchShape(*merge)
     assert tuple(dict.fromkeys(family_on(TEXT, limits.runs).fused)) == fused
     dna = family_on(COPIED, limits.runs)
-    assert walk in dna.content and dna.bases == bases
+    assert walk in dna.content and dna.parts == parts

@@ -100,7 +100,7 @@ def test_the_blocks_of_a_grid_are_as_many_as_run_at_the_same_time():
 
 
 REPAIR = {"repair_chunk128", "repair_chunk512"}
-DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
+DNA_WITH_PARTS = dna_family(has_whole=False, maps=False, walk=(), parts="encode_dna_parts")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_
     [
         (CHARACTERS, {"kmers"}),
         (STRIDED_KMERS, {"kmers"}),
-        (DNA_WITH_BASES, {"kmers", "dna", "dna_parts", *REPAIR}),
+        (DNA_WITH_PARTS, {"kmers", "dna", "dna_parts", *REPAIR}),
     ],
 )
 def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):

@@ -169,12 +169,12 @@ def test_the_kernel_of_bases_is_skipped_for_a_while_after_a_fallback(usual, monk
     for _ in range(2):
         ids_of_bases(engine, "dnabert2", b"[MASK]" + bases, [0, 60, 406], np.int32)
     assert len(usual) == 2  # The first was tried, too; once.
-    assert launches.count("encode_bases_copied") == 1
-    for _ in range(fused.BASES_SKIPS - 1):
+    assert launches.count("encode_dna_parts_copied") == 1
+    for _ in range(fused.PARTS_SKIPS - 1):
         ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + fused.BASES_SKIPS
+    assert len(usual) == 1 + fused.PARTS_SKIPS
     ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + fused.BASES_SKIPS
+    assert len(usual) == 1 + fused.PARTS_SKIPS
 
 
 WORDS = b"some words, 12 more and what's behind them. " * 30_000

@@ -152,8 +152,8 @@ def test_cards_are_described_with_what_runs_in_place_of_what(
     assert first.detail == (
         "NVIDIA L4, compute capability 8.9, 24.0 GiB, class of 99 KiB a block, no clusters; "
         "encode_grid in place of encode_cluster; forward_windows in place of "
-        "forward_windows_copied; the kernels of large batches in place of encode_bases; "
-        "the kernels of large batches in place of encode_bases_copied"
+        "forward_windows_copied; the kernels of large batches in place of encode_dna_parts; "
+        "the kernels of large batches in place of encode_dna_parts_copied"
     )
     assert first.facts["replaced_kernels"]["encode_cluster"] == "encode_grid"
     assert first.facts["class_kib"] == 99
@@ -177,14 +177,17 @@ def test_what_runs_instead_is_what_the_engine_takes(kib: int) -> None:
     replaced = cards.replaced_kernels(limits)
     assert cards.class_of(limits) == kib
     copied = dna_family(
-        has_whole=False, maps=False, walk=("forward_windows_copied",), bases="encode_bases_copied"
+        has_whole=False,
+        maps=False,
+        walk=("forward_windows_copied",),
+        parts="encode_dna_parts_copied",
     )
     for family in (TEXT, copied):
         own = family_on(family, limits.runs)
         for name in family.kernels - own.kernels:
             other = replaced.pop(name)
             assert other == cards.LARGE_BATCHES or other in own.kernels
-    assert set(replaced) <= {"encode_bases"}
+    assert set(replaced) <= {"encode_dna_parts"}
 
 
 def test_the_gpu_engine_is_opened_and_closed(

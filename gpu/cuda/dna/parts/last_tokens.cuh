@@ -49,20 +49,20 @@ DEVICE void note_near_mixed(const Endings& endings, const PartShared& shared, ui
     behind = is_near ? 0 : bases - endings.tail;
 }
 
-// Looks up what the latest letters leave at a thread's places, which are BASES_THREADS apart from `place` on.
+// Looks up what the latest letters leave at a thread's places, which are PART_THREADS apart from `place` on.
 DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uint32_t place, Remaining* remaining) {
     uint32_t codes[LETTERS_A_THREAD], behind[LETTERS_A_THREAD];
 #pragma unroll
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
-        codes[i] = codes_before(shared, place + i * BASES_THREADS);
-        behind[i] = letters_behind(shared, place + i * BASES_THREADS);
+        codes[i] = codes_before(shared, place + i * PART_THREADS);
+        behind[i] = letters_behind(shared, place + i * PART_THREADS);
         remaining[i] =
             behind[i] < endings.k ? endings.by_short_text(codes[i], behind[i]) : endings.by_letters(codes[i]);
     }
     if (shared.has_mixed) {
 #pragma unroll
         for (uint32_t i = 0; i < LETTERS_A_THREAD; i++)
-            note_near_mixed(endings, shared, place + i * BASES_THREADS, behind[i], remaining[i]);
+            note_near_mixed(endings, shared, place + i * PART_THREADS, behind[i], remaining[i]);
     }
 #pragma unroll
     for (uint32_t more = 1; more <= COPIED_BEFORE / BEFORE_LETTERS; more++) {
@@ -142,15 +142,15 @@ DEVICE void fail_many_listed_pairs(PartShared& shared) {
 // Resolves all queued and listed places, or makes the part fail. The lanes of a warp stay together.
 DEVICE void resolve_queues(const Job& job, PartShared& shared, uint32_t first) {
     uint32_t queued = shared.num_queued;
-    ListedPlaces listed(shared, (BASES_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
+    ListedPlaces listed(shared, (PART_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
     if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.failure = NOT_ENCODED;
     if (!shared.has_mixed && threadIdx.x < 32) fail_many_listed_pairs(shared);
-    uint32_t waiting = (1u << (queued + BASES_THREADS - 1 - threadIdx.x) / BASES_THREADS) - 1;
+    uint32_t waiting = (1u << (queued + PART_THREADS - 1 - threadIdx.x) / PART_THREADS) - 1;
     for (uint32_t tries = 0; listed.any() || __any_sync(ALL_LANES, waiting != 0); tries++) {
         if (tries > MOST_TRIES) shared.failure = NOT_ENCODED;
         if (__any_sync(ALL_LANES, *const_cast<volatile uint32_t*>(&shared.failure) != 0)) return;
         for (uint32_t bits = waiting; bits; bits &= bits - 1) {
-            uint32_t queued_here = shared.queue[threadIdx.x + BASES_THREADS * lowest_bit(bits)];
+            uint32_t queued_here = shared.queue[threadIdx.x + PART_THREADS * lowest_bit(bits)];
             if (resolve_either(job, shared, first, queued_here)) waiting &= ~(bits & (0 - bits));
         }
         __syncwarp();
@@ -168,9 +168,9 @@ DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared
 #pragma unroll
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
         bool is_listed;
-        queued[i] = note_remaining(shared, view, first, place + i * BASES_THREADS, remaining[i], endings.k, is_listed);
+        queued[i] = note_remaining(shared, view, first, place + i * PART_THREADS, remaining[i], endings.k, is_listed);
         uint32_t votes = __ballot_sync(ALL_LANES, is_listed);
-        if (threadIdx.x % 32 == 0) shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
+        if (threadIdx.x % 32 == 0) shared.listed[(i * PART_THREADS + threadIdx.x) / 32] = votes;
     }
     queue_places(shared, queued);
     if (threadIdx.x == 0) note_first(shared, first);

@@ -82,13 +82,13 @@ struct ListedPlaces {
 #pragma unroll
         for (uint32_t group = 0; group < LETTERS_A_THREAD; group++) {
             for (uint32_t rest = bits[group]; rest && waiting < MOST_WAITING; rest &= rest - 1) {
-                uint32_t place = first + 1 + BASES_THREADS * group + 32 * lowest_bit(rest) + number;
+                uint32_t place = first + 1 + PART_THREADS * group + 32 * lowest_bit(rest) + number;
                 if (resolve_listed(job, shared, first, place)) bits[group] &= ~(rest & (0 - rest));
                 else waiting++;
             }
         }
     }
 };
-static_assert(BASES_THREADS == 32 * 32, "a warp for each of 32 neighbours");
+static_assert(PART_THREADS == 32 * 32, "a warp for each of 32 neighbours");
 
 }  // namespace warptok::dna

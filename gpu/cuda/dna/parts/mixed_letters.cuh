@@ -1,7 +1,7 @@
 // Last tokens near a mixed letter: one that merges and is no base (GENA-LM's N).
 //
 // The tables by which letters decide the last token (dna/windows/suffix_tables.cuh) know bases only. At places fewer
-// than k + bases_tail bases behind a mixed letter all tokens are tested: each lane tests the bases of one length, or
+// than k + part_tail bases behind a mixed letter all tokens are tested: each lane tests the bases of one length, or
 // one of the tokens with mixed letters, which are few.
 //
 //     text          A C N C C A G T .          tokens NC NCC, k = 3
@@ -41,8 +41,8 @@ DEVICE bool ends_with_mixed(const PartShared& shared, uint32_t place, ulonglong2
 
 // The id of a piece with mixed letters.
 DEVICE_NOINLINE uint32_t id_of_mixed(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
-    for (uint64_t i = 0; i < job.parts.num_bases_mixed; i++) {
-        ulonglong2 token = job.parts.bases_mixed[i];
+    for (uint64_t i = 0; i < job.parts.num_part_mixed; i++) {
+        ulonglong2 token = job.parts.part_mixed[i];
         if (length_of_mixed(token) == length && ends_with_mixed(shared, place, token)) return token.y & 0xFFFF;
     }
     job.host.host_status[STATUS_FAULT] = 1;     // No such token: the tables are wrong.
@@ -57,15 +57,15 @@ DEVICE uint32_t near_token(const Job& job, const PartShared& shared, uint32_t pl
         if (length > bases_behind(shared, place) || length > job.dna.dna_k) return NO_TOKEN;
         return id_of_short(job, shared, place, length);
     }
-    if (number - 32 >= job.parts.num_bases_mixed) return NO_TOKEN;
-    ulonglong2 token = job.parts.bases_mixed[number - 32];
+    if (number - 32 >= job.parts.num_part_mixed) return NO_TOKEN;
+    ulonglong2 token = job.parts.part_mixed[number - 32];
     return ends_with_mixed(shared, place, token) ? token.y & 0xFFFF : NO_TOKEN;
 }
 
 // Finds the last token of a place near a mixed letter: exactly one token may end there. False where it waits.
 DEVICE_NOINLINE bool resolve_near_mixed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     bool waits = false;
-    for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_bases_mixed;
+    for (uint64_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < 32 + job.parts.num_part_mixed;
          number += 32) {
         uint32_t token = near_token(job, shared, place, number), answer = MAY_NOT;
         uint64_t record = token == NO_TOKEN ? 0 : job.dna.dna_tokens[token];

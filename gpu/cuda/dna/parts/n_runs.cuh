@@ -1,7 +1,8 @@
-// Letters of BASES_MIXED in a part: the letter whose long runs are replaced, and the letter that merges and is no base.
+// Letters of PART_CLASS_MIXED in a part: the letter whose long runs are replaced, and the letter that merges and is no
+// base.
 // GENA-LM's N is both.
 //
-// Letters of a long run are gaps, the first of which has the run's id. Other letters of BASES_MIXED are mixed letters.
+// Letters of a long run are gaps, the first of which has the run's id. Other letters of PART_CLASS_MIXED are mixed.
 // Where a run goes on behind the round, run_length letters of the text are read at most; those behind the view do not
 // matter, as no place of the part depends on them.
 //
@@ -60,13 +61,13 @@ DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View&
     return behind;
 }
 
-// Decides what letters of BASES_MIXED are in the round that begins with letter `first`. The whole block calls it.
+// Decides what letters of PART_CLASS_MIXED are in the round that begins with letter `first`. The whole block calls it.
 DEVICE_NOINLINE void resolve_mixed(const Job& job, PartShared& shared, View view, uint32_t first) {
     uint32_t letter = first + LETTERS_A_THREAD * threadIdx.x, in_run = 0, begins = 0, mixed = 0, run = 0;
     uint32_t end = min_of(first + ROUND, view.size);
     for (uint32_t i = 0; i < LETTERS_A_THREAD && letter + i < end; i++) {
         uint32_t length = shared.lengths[letter + i + 1];
-        if (length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] != BASES_MIXED) continue;
+        if (length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] != PART_CLASS_MIXED) continue;
         uint32_t before = run_before(job, shared, view, first, letter + i);
         uint32_t whole = before + 1 + run_behind(job, shared, view, letter + i, end);
         bool is_long = job.dna.run_length && whole >= job.dna.run_length;
@@ -88,7 +89,7 @@ DEVICE_NOINLINE void resolve_mixed(const Job& job, PartShared& shared, View view
         }
     }
     if (mixed) shared.has_mixed = 1;
-    if (mixed && !job.parts.num_bases_mixed) shared.failure = NOT_ENCODED;
+    if (mixed && !job.parts.num_part_mixed) shared.failure = NOT_ENCODED;
     if (letter < end && end <= letter + LETTERS_A_THREAD) shared.run_end = end, shared.run_before = run;
     if (threadIdx.x == 0) shared.has_unresolved = 0;
     __syncthreads();

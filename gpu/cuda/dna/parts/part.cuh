@@ -17,15 +17,15 @@
 
 namespace warptok::dna {
 
-constexpr uint32_t BASES_THREADS = 1024;   // Threads of a block; one block a multiprocessor.
+constexpr uint32_t PART_THREADS = 1024;    // Threads of a block; one block a multiprocessor.
 constexpr uint32_t LETTERS_A_THREAD = 4;   // Letters of a thread in a round.
-constexpr uint32_t ROUND = LETTERS_A_THREAD * BASES_THREADS;  // Letters of a round.
+constexpr uint32_t ROUND = LETTERS_A_THREAD * PART_THREADS;  // Letters of a round.
 constexpr uint32_t VIEW = 5 * ROUND;       // Letters of a view, at most.
 constexpr uint32_t LEAD = 256;             // Letters of a view in front of its part,
 constexpr uint32_t LONG_LEAD = 2048;       // and where these were too few.
 constexpr uint32_t LOOK = 64;              // Letters of a view behind its part.
 constexpr uint32_t SEGMENT = 16;           // Letters whose path a thread finds.
-constexpr uint32_t MOST_PART = SEGMENT * BASES_THREADS;
+constexpr uint32_t MOST_PART = SEGMENT * PART_THREADS;
 constexpr uint32_t LEAST_PART = 256;
 constexpr uint32_t PART_STEP = 128;        // A part has a multiple of so many letters.
 constexpr uint32_t FALLBACK_PART = 1;      // A part cannot be encoded here: the kernels of dna/ encode the batch.
@@ -34,11 +34,11 @@ constexpr uint32_t PAD = 64;               // Places in front of a view, or of a
 static_assert(LEAD >= MAX_LETTERS && LEAST_PART >= LEAD, "tokens that end in a part begin in its view");
 static_assert(MOST_PART + LONG_LEAD + LOOK <= VIEW, "a part fits into a view");
 
-// Values of bases_classes; those below are codes of bases.
-constexpr uint32_t BASES_GAP = 4;          // A gap with an id.
-constexpr uint32_t BASES_OTHER = 5;        // A letter that only other kernels know.
-constexpr uint32_t BASES_DROPPED = 6;      // A gap without an id.
-constexpr uint32_t BASES_MIXED = 7;        // A letter whose runs are replaced, or that merges (dna/parts/n_runs.cuh).
+// Values of part_classes; those below are codes of bases.
+constexpr uint32_t PART_CLASS_GAP = 4;     // A gap with an id.
+constexpr uint32_t PART_CLASS_OTHER = 5;   // A letter that only other kernels know.
+constexpr uint32_t PART_CLASS_DROPPED = 6;  // A gap without an id.
+constexpr uint32_t PART_CLASS_MIXED = 7;   // A letter whose runs are replaced, or that merges (dna/parts/n_runs.cuh).
 
 // The classes of a place whose last token is one of more than two are IS_LISTED | the number of a list. IS_AT_BORDER is
 // set, too, where its border is certain: any token may begin there, whatever the last token is.
@@ -46,7 +46,7 @@ constexpr uint32_t IS_LISTED = 1u << 31, IS_AT_BORDER = 1u << 30;
 constexpr uint32_t NO_CLASSES = ~IS_AT_BORDER;
 constexpr uint32_t LEFT_CLASSES = 1 << 15;  // Left classes that a vocabulary may have, so that IS_LISTED is free.
 
-// The length of a gap is GAP_LENGTH | its letter. Two values that would be letters of BASES_OTHER say more:
+// The length of a gap is GAP_LENGTH | its letter. Two values that would be letters of PART_CLASS_OTHER say more:
 constexpr uint32_t GAP_LENGTH = 0x80;
 constexpr uint32_t RUN_BEGINS = 0x9F;      // A run that is replaced begins here.
 constexpr uint32_t NEVER_KNOWN = 0xFF;     // The view does not decide the last token.
@@ -90,20 +90,20 @@ struct PartShared {
     RepeatState repeat;                    // Of the letters in front of letter `repeat_end`, which is
     uint32_t repeat_end;                   // 0 where no repeat goes on in front of a round.
     uint32_t run_end, run_before;          // Letters of a run in front of letter `run_end`, see dna/parts/n_runs.cuh.
-    uint32_t has_unresolved;               // Not 0: the round has letters of BASES_MIXED.
+    uint32_t has_unresolved;               // Not 0: the round has letters of PART_CLASS_MIXED.
     uint32_t has_mixed;                    // Not 0: the view has mixed letters, which merge.
     uint8_t lengths[VIEW + 16];            // The letters of the last token at each place, or GAP_LENGTH.
     uint32_t codes[VIEW / 16 + 2];         // Two bits a letter, behind those of sixteen letters in front of the view.
     uint32_t certain[VIEW / 32 + 4];       // Bits of places, behind PAD others: the border there is certain.
     uint32_t mixed[VIEW / 32 + 4];         // Bits of places, behind PAD others: the letter in front is mixed.
-    uint32_t ends[BASES_THREADS];          // Bits of places behind a segment's first: a piece with an id ends there.
-    uint32_t before[BASES_THREADS];        // Pieces that end before a segment.
-    uint32_t exits[BASES_THREADS];         // The place where a segment's path leaves it.
-    uint32_t scratch[BASES_THREADS / 32 + 1];
+    uint32_t ends[PART_THREADS];          // Bits of places behind a segment's first: a piece with an id ends there.
+    uint32_t before[PART_THREADS];        // Pieces that end before a segment.
+    uint32_t exits[PART_THREADS];         // The place where a segment's path leaves it.
+    uint32_t scratch[PART_THREADS / 32 + 1];
     uint32_t failure;                      // NEEDS_LONG_LEAD, NOT_ENCODED; 0: the part has not failed.
     uint64_t first_row, rows_behind;       // The first row that begins in the view, and the first one behind it.
     uint64_t ids_before;                   // Ids of all parts in front.
-    uint8_t letters[256];                  // bases_classes
+    uint8_t letters[256];                  // part_classes
 };
 
 struct View {
@@ -174,18 +174,18 @@ DEVICE LongKey key_before(const PartShared& shared, uint32_t place) {
 }
 
 // Packs a thread's letters of the round that begins with letter `first`, whose text has arrived.
-DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View& view, uint32_t first) {
+DEVICE void pack_part(PartShared& shared, const TextCopies& copies, const View& view, uint32_t first) {
     uint32_t place = first + LETTERS_A_THREAD * threadIdx.x, codes = 0;
     uint32_t word = reinterpret_cast<const uint32_t*>(shared.text[(copies.finished - 1) % 2])[threadIdx.x];
 #pragma unroll
     for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
         uint32_t letter = byte_of(word, i), type = shared.letters[letter];
-        bool is_gap = type >= BASES_GAP && place + i < view.size;
+        bool is_gap = type >= PART_CLASS_GAP && place + i < view.size;
         codes |= (type & 3) << 2 * i;
         shared.lengths[place + i + 1] = static_cast<uint8_t>(is_gap ? GAP_LENGTH | letter : 0);
         if (!is_gap) continue;
-        if (type == BASES_OTHER) shared.failure = NOT_ENCODED;
-        if (type == BASES_MIXED) {
+        if (type == PART_CLASS_OTHER) shared.failure = NOT_ENCODED;
+        if (type == PART_CLASS_MIXED) {
             shared.has_unresolved = 1;     // resolve_mixed sets its borders.
             continue;
         }
@@ -197,7 +197,7 @@ DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View&
 
 // Clears all that is known of a view, and notes where rows begin. The whole block calls it.
 DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
-    for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += BASES_THREADS) shared.certain[i] = shared.mixed[i] = 0;
+    for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += PART_THREADS) shared.certain[i] = shared.mixed[i] = 0;
     if (threadIdx.x < 64) {
         uint64_t place = threadIdx.x < 32 ? view.begin : view.begin + view.size + 1;
         uint64_t row = first_not_before_by_warp(job.rows.row_begins, job.batch.num_rows + 1, place);
@@ -209,7 +209,7 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     }
     __syncthreads();
     if (threadIdx.x == 0 && view.begin == 0) set_certain(shared, 0);
-    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BASES_THREADS) {
+    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += PART_THREADS) {
         uint64_t place = job.rows.row_begins[row] - view.begin;
         if (place > view.size) break;
         set_certain(shared, static_cast<uint32_t>(place));

@@ -28,7 +28,7 @@ DEVICE uint32_t place_before(const PartShared& shared, uint32_t place) {
 }
 
 DEVICE bool has_id(const PartShared& shared, uint32_t length) {
-    return length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] < BASES_DROPPED;
+    return length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] < PART_CLASS_DROPPED;
 }
 
 // A part of the path that one thread finds.
@@ -76,7 +76,7 @@ DEVICE uint32_t find_paths(PartShared& shared, const View& view, uint32_t& entry
         if (times == MOST_AGAIN) is_new = false;
     }
     if (segment.is_unknown) atomicOr(&shared.failure, NEEDS_LONG_LEAD);
-    uint32_t before = sum_before<BASES_THREADS>(count_bits(segment.ends), shared.scratch, total);
+    uint32_t before = sum_before<PART_THREADS>(count_bits(segment.ends), shared.scratch, total);
     shared.before[number] = before;
     shared.ends[number] = segment.ends;
     if (number + 1 == segments) shared.scratch[0] = view.end - segment.entry;
@@ -96,7 +96,7 @@ DEVICE void publish_part(const Job& job, const PartShared& shared, const View& v
 DEVICE void add_parts_before(const Job& job, PartShared& shared, const View& view) {
     uint32_t sum = 0, total;
     bool has_failed = false;
-    for (uint32_t part = threadIdx.x; part < view.number; part += BASES_THREADS) {
+    for (uint32_t part = threadIdx.x; part < view.number; part += PART_THREADS) {
         uint64_t state = 0;
         for (; !state; give_way()) state = load_volatile(job.parts.part_states + part);
         bool meets = part + 1 < view.number || view.lead - shared.exits[0] == (state >> 32 & 0xFF);
@@ -104,7 +104,7 @@ DEVICE void add_parts_before(const Job& job, PartShared& shared, const View& vie
         sum += static_cast<uint32_t>(state);
     }
     if (has_failed) shared.failure = NOT_ENCODED;
-    sum_before<BASES_THREADS>(sum, shared.scratch, total);
+    sum_before<PART_THREADS>(sum, shared.scratch, total);
     if (threadIdx.x == 0) shared.ids_before = total;
     __syncthreads();
 }

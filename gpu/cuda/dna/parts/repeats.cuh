@@ -67,7 +67,7 @@ DEVICE void append_word(const PartShared& shared, uint32_t word, FourLetters& fo
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t code = shared.letters[byte_of(word, i)];
         four.codes |= (code & 3) << (8 + 2 * i);
-        four.others |= (code >= BASES_GAP ? 1u : 0u) << i;
+        four.others |= (code >= PART_CLASS_GAP ? 1u : 0u) << i;
     }
 }
 
@@ -133,7 +133,7 @@ DEVICE RepeatState state_before_round(const Job& job, PartShared& shared, const 
 // `latest` has the bits of the latest four letters highest.
 DEVICE uint32_t last_of_repeat(const Job& job, uint32_t latest, uint32_t length, bool is_period4) {
     uint32_t number = is_period4 ? latest >> 24 : 256 + (latest >> 26);
-    const uint32_t* row = job.parts.bases_repeats + number * REPEAT_LENGTHS;
+    const uint32_t* row = job.parts.part_repeats + number * REPEAT_LENGTHS;
     if (length < REPEAT_LENGTHS) return __ldg(row + length);
     uint32_t period = __ldg(row);
     return period ? __ldg(row + REPEAT_LENGTHS - period + (length - REPEAT_LENGTHS) % period) : 0;

@@ -12,21 +12,21 @@
 
 namespace warptok::dna {
 
-// The hash of a token of more than dna_k letters. Its upper bits are the slot of bases_ids where the search begins, its
+// The hash of a token of more than dna_k letters. Its upper bits are the slot of part_ids where the search begins, its
 // lower half is the tag, which no two tokens share.
 DEVICE uint64_t hash_of_token(const Job& job, LongKey key, uint32_t length) {
     uint64_t high = length < 32 ? key.high >> (64 - 2 * length) : key.high;
     uint64_t low = length <= 32 ? 0 : key.low >> (128 - 2 * length);
-    uint64_t hash = (high ^ (low + length) * job.parts.bases_factor) * 0x9E3779B97F4A7C15ull;
-    return (hash ^ hash >> 32) * job.parts.bases_factor;
+    uint64_t hash = (high ^ (low + length) * job.parts.part_factor) * 0x9E3779B97F4A7C15ull;
+    return (hash ^ hash >> 32) * job.parts.part_factor;
 }
 
 // The id of a token of many letters.
 DEVICE_NOINLINE uint32_t id_of_long(const Job& job, const PartShared& shared, uint32_t place, uint32_t length) {
-    uint64_t hash = hash_of_token(job, key_before(shared, place), length), slot = hash >> job.parts.bases_shift;
+    uint64_t hash = hash_of_token(job, key_before(shared, place), length), slot = hash >> job.parts.part_shift;
     uint32_t tag = static_cast<uint32_t>(hash);
-    for (uint64_t probes = 0; probes < 1ull << (64 - job.parts.bases_shift); probes++, slot++) {
-        uint2 entry = __ldg(job.parts.bases_ids + (slot & ((1ull << (64 - job.parts.bases_shift)) - 1)));
+    for (uint64_t probes = 0; probes < 1ull << (64 - job.parts.part_shift); probes++, slot++) {
+        uint2 entry = __ldg(job.parts.part_ids + (slot & ((1ull << (64 - job.parts.part_shift)) - 1)));
         if (entry.x == tag && entry.y) return entry.y - 1;
     }
     job.host.host_status[STATUS_FAULT] = 1;     // No such token: the tables are wrong.
@@ -49,7 +49,7 @@ DEVICE void list_pieces(const Job& job, const PartShared& shared, const View& vi
     for (uint32_t bits = shared.ends[segment]; bits; bits &= bits - 1) pieces[number++] = begin + lowest_bit(bits) + 1;
     __syncthreads();
 #pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < count; i += BASES_THREADS)
+    for (uint32_t i = threadIdx.x; i < count; i += PART_THREADS)
         pieces[i] |= id_of_piece(job, shared, pieces[i]) << 16;
 }
 
@@ -70,7 +70,7 @@ DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& v
                          uint32_t count) {
     Id* ids = reinterpret_cast<Id*>(job.host.host_ids);
 #pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < count; i += BASES_THREADS) {
+    for (uint32_t i = threadIdx.x; i < count; i += PART_THREADS) {
         uint64_t number = shared.ids_before + i;
         if (job.launch.framed)
             number = ids_before_row(job, row_of_piece(job, shared, view, pieces[i] & 0xFFFF), number);
@@ -91,7 +91,7 @@ template <class Id> DEVICE void write_frame(const Job& job, uint64_t row, uint64
 // has those at the text's begin, too.
 template <class Id>
 DEVICE void write_rows(const Job& job, const PartShared& shared, const View& view, uint32_t count) {
-    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += BASES_THREADS) {
+    for (uint64_t row = shared.first_row + threadIdx.x; row <= job.batch.num_rows; row += PART_THREADS) {
         uint64_t place = job.rows.row_begins[row] - view.begin, pieces = shared.ids_before + count;
         if (place > view.end) return;
         if (place <= view.lead && view.number) continue;
@@ -104,7 +104,7 @@ DEVICE void write_rows(const Job& job, const PartShared& shared, const View& vie
 }
 
 template <class Id>
-DEVICE void write_bases(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces,
+DEVICE void write_part(const Job& job, const PartShared& shared, const View& view, const uint32_t* pieces,
                         uint32_t count) {
     write_pieces<Id>(job, shared, view, pieces, count);
     write_rows<Id>(job, shared, view, count);
@@ -114,15 +114,15 @@ DEVICE void write_bases(const Job& job, const PartShared& shared, const View& vi
 enum class EndingTable { IN_PLACE, COPIED };
 
 template <EndingTable TABLE>
-struct BasesShared {
+struct DnaPartsShared {
     union {
         uint2 last[TABLE == EndingTable::COPIED ? 1 << 2 * COPIED_K : 1];  // ending_last, while last tokens are found.
         uint32_t pieces[MOST_PART];        // The part's pieces, while their ids are written.
     };
     PartShared part;
 };
-constexpr uint32_t BASES_SHARED = 217 * 1024;
-static_assert(sizeof(BasesShared<EndingTable::COPIED>) <= BASES_SHARED, "launches ask for so much");
+constexpr uint32_t DNA_PARTS_SHARED = 217 * 1024;
+static_assert(sizeof(DnaPartsShared<EndingTable::COPIED>) <= DNA_PARTS_SHARED, "launches ask for so much");
 
 // Finds the path of a view, the copy of whose first letters is started; returns how many ids it has, 0 if the part has
 // failed. `entry` is where the path comes in. The whole block calls it.
@@ -133,7 +133,7 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
     for (uint32_t first = 0; first < view.size && !part.failure; first += ROUND) {
         copies.wait();
         __syncthreads();
-        pack_bases(part, copies, view, first);
+        pack_part(part, copies, view, first);
         begin_round(part);
         __syncthreads();
         start_text_copy(job, part, copies, view, first + 2 * ROUND);
@@ -147,7 +147,7 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
 
 // Encodes a part, the copy of whose first letters is started.
 template <EndingTable TABLE>
-DEVICE void encode_part(const Job& job, BasesShared<TABLE>& shared, TextCopies& copies, View view,
+DEVICE void encode_part(const Job& job, DnaPartsShared<TABLE>& shared, TextCopies& copies, View view,
                         uint32_t part_size) {
     PartShared& part = shared.part;
     Endings endings(job, TABLE == EndingTable::COPIED ? shared.last : job.dna.ending_last);
@@ -167,17 +167,17 @@ DEVICE void encode_part(const Job& job, BasesShared<TABLE>& shared, TextCopies& 
         job.host.host_status[STATUS_FALLBACK] = FALLBACK_PART;
         return;
     }
-    if (job.answer.id_bits == 16) write_bases<uint16_t>(job, part, view, shared.pieces, count);
-    else if (job.answer.id_bits == 8) write_bases<uint8_t>(job, part, view, shared.pieces, count);
-    else write_bases<int32_t>(job, part, view, shared.pieces, count);
+    if (job.answer.id_bits == 16) write_part<uint16_t>(job, part, view, shared.pieces, count);
+    else if (job.answer.id_bits == 8) write_part<uint8_t>(job, part, view, shared.pieces, count);
+    else write_part<int32_t>(job, part, view, shared.pieces, count);
 }
 
 // Encodes a batch from its text to the answer, both in memory that the device reaches. Rows and the first letters are
 // loaded while tables are copied; rows first, as all blocks wait for them.
 template <EndingTable TABLE>
-DEVICE void encode_parts(const Job& job, BasesShared<TABLE>& shared, uint32_t block, uint32_t num_blocks) {
+DEVICE void encode_parts(const Job& job, DnaPartsShared<TABLE>& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t size = part_size(job, num_blocks), parts = num_parts(job, size);
-    uint64_t first = static_cast<uint64_t>(block) * BASES_THREADS + threadIdx.x, stride = num_blocks * BASES_THREADS;
+    uint64_t first = static_cast<uint64_t>(block) * PART_THREADS + threadIdx.x, stride = num_blocks * PART_THREADS;
     int64_t* row_begins = const_cast<int64_t*>(job.rows.row_begins);
     int64_t begin = first <= job.batch.num_rows ? job.host.host_row_begins[first] : 0;
     TextCopies copies = {shared.part.barriers, 0, 0};
@@ -185,7 +185,7 @@ DEVICE void encode_parts(const Job& job, BasesShared<TABLE>& shared, uint32_t bl
     __syncthreads();
     if (block < parts) start_text_copy(job, shared.part, copies, view_of(job, block, size), 0);
     if (TABLE == EndingTable::COPIED) copy_last(job, shared.last);
-    if (threadIdx.x < 256) shared.part.letters[threadIdx.x] = __ldg(job.parts.bases_classes + threadIdx.x);
+    if (threadIdx.x < 256) shared.part.letters[threadIdx.x] = __ldg(job.parts.part_classes + threadIdx.x);
     for (uint64_t part = first; part < parts; part += stride) job.parts.part_states[part] = 0;
     if (first <= job.batch.num_rows) row_begins[first] = begin;
     for (uint64_t row = first + stride; row <= job.batch.num_rows; row += stride)

@@ -59,7 +59,7 @@ struct Endings {
     DEVICE_METHOD Endings(const Job& job, const uint2* last)
         : last(last), opened(job.dna.ending_opened), pairs(job.dna.dna_pairs), few(job.dna.ending_short),
           pair_words(static_cast<uint32_t>(job.dna.dna_pair_words)), k(static_cast<uint32_t>(job.dna.ending_k)),
-          levels(static_cast<uint32_t>(job.dna.ending_levels)), tail(static_cast<uint32_t>(job.parts.bases_tail)) {}
+          levels(static_cast<uint32_t>(job.dna.ending_levels)), tail(static_cast<uint32_t>(job.parts.part_tail)) {}
 
     // Whether a token of a right class may follow one of a left class.
     DEVICE_METHOD bool may_follow(uint32_t left, uint32_t right) const {

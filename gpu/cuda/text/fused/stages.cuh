@@ -1,4 +1,4 @@
-// The fused kernel: all stages of a small batch of text in one launch, the same that have kernels of their own in larger
+// The fused kernel: all stages of a small batch of text in one launch, the same that are kernels of their own in larger
 // ones.
 //
 // The stages for long runs and long pieces are not among them. Where one is needed, STATUS_FALLBACK says so, and the

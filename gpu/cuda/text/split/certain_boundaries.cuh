@@ -100,7 +100,8 @@ DEVICE void look_at_places(const Filter& filter, CertainWarp& warp, uint32_t tot
 }
 
 // Splits at certain borders in the 16 bytes of each lane of the warp.
-DEVICE void split_sixteen(const Job& job, const Filter& filter, CertainWarp& warp, uint64_t begin, const Sixteen& here) {
+DEVICE void split_sixteen(const Job& job, const Filter& filter, CertainWarp& warp, uint64_t begin,
+                          const Sixteen& here) {
     uint32_t lane = lane_of_thread(), before = __shfl_up_sync(ALL_LANES, here.bytes.w, 1);
     if (lane == 0) before = here.before;
     uint32_t candidates = candidate_borders(here, before, begin % 64 == 0);

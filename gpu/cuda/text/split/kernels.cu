@@ -1,11 +1,11 @@
 // Splitting pieces where merges never cross, so that what is looked up and merged is short.
 //
-//     split_at_certain      at places that no token lies across              certain_boundaries.cuh, boundary_filter.cuh
-//     find_long        which pieces are still long, and no tokens       find_long.cuh
-//     windows          these, in overlapping windows                    windows.cuh, window_rounds.cuh
-//     check_windows    where neighbouring windows meet                  join_windows.cuh
-//     write_borders    start bits, window by window                     join_windows.cuh
-//     last_pieces      pieces of which windows do not meet, whole       whole_piece.cuh, whole_piece_*.cuh
+//     split_at_certain  at places that no token lies across            certain_boundaries.cuh, boundary_filter.cuh
+//     find_long         which pieces are still long, and no tokens     find_long.cuh
+//     windows           these, in overlapping windows                  windows.cuh, window_rounds.cuh
+//     check_windows     where neighbouring windows meet                join_windows.cuh
+//     write_borders     start bits, window by window                   join_windows.cuh
+//     last_pieces       pieces of which windows do not meet, whole     whole_piece.cuh, whole_piece_*.cuh
 //
 // gpu/kernels/families.py launches them in this order behind the pretokenizer. Those behind find_long have nothing to
 // do for most batches and return at once. What always holds: a start bit that they set is a boundary of the piece's own
