@@ -127,13 +127,13 @@ class _Answer:
     """Collects the bytes of all chunks; see `pipeline.Answer`."""
 
     def __init__(self, work: _Decoding, num_rows: int, leases: PinnedPool) -> None:
-        self.work, self.has_landed = work, False
+        self.work, self.has_collected = work, False
         self.data, self.offsets = GrowingArray(leases, np.uint8), np.zeros(num_rows + 1, np.int64)
         self.places = np.full(num_rows, NO_BYTE, np.int64)
 
-    def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copy out of a chunk."""
-        self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_ids
+    def collect(self, flight: ChunkInFlight) -> None:
+        """Collect a chunk: queue the copy of its bytes, and note its offsets and errors."""
+        self.has_collected, chunk, num_bytes = True, flight.chunk, flight.num_ids
         rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
         errors = flight.errors()
         if errors is not None:

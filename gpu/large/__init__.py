@@ -5,6 +5,6 @@ in a workspace, and `pipeline` keeps several in flight. `answer` and `stream_ans
 ids; `pageable_output` copies them to memory that is not pinned. `gpu.engine`,
 `gpu.engine` and `gpu.streaming` call `encode`, `ipc_stream` and the pipeline.
 
-Chunks land in their order, so the ids do not depend on how many are in flight. A batch needs no
-more memory than its chunks, unless a row must not be split.
+Chunks are collected in their order, so the ids do not depend on how many are in flight. A batch
+needs no more memory than its chunks, unless a row must not be split.
 """

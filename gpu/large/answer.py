@@ -1,4 +1,4 @@
-"""Collects the answer to a batch from its chunks, as they land.
+"""Collects the answer to a batch from its chunks, as they finish.
 
 Ids and spans are copied from the device into the arrays of the answer. Offsets, errors and
 truncation are collected by row. A row that was split into parts gets its begin and end tokens here.
@@ -105,7 +105,7 @@ class BatchAnswer:
     """Collects the `Encoded` of a batch; chunks must have ids of as many bits as its dtype.
 
     Attributes:
-        has_landed: whether any chunk has landed.
+        has_collected: whether any chunk has been collected.
     """
 
     def __init__(
@@ -121,19 +121,19 @@ class BatchAnswer:
         self.spans = GrowingArray(leases, np.int64, 2)
         self.offsets = np.zeros(len(batch) + 1, np.int64)
         self.findings = _Findings(vocabulary, batch, options)
-        self.has_landed = False
+        self.has_collected = False
         self._cut_rows: list[int] = []
         self._truncated: list[tuple[slice, Int64s, Int64s]] = []
 
-    def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copies of a chunk's ids and spans, and note its offsets, errors and truncation.
+    def collect(self, flight: ChunkInFlight) -> None:
+        """Collect a chunk: queue the copies of its ids and spans, note offsets, errors, truncation.
 
         Raises:
             RowsRefused: a row is refused, and ids have fewer than 32 bits.
         """
         if self.ids.dtype != np.int32 and flight.errors() is not None:
             raise RowsRefused
-        self.has_landed, chunk = True, flight.chunk
+        self.has_collected, chunk = True, flight.chunk
         rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
         share = max(1, chunk.end) / max(1, len(self.batch.data))
         self.findings.note(flight)
@@ -164,7 +164,7 @@ class BatchAnswer:
             self.ids.filled()[-len(side) :] = side
 
     def finish(self) -> Encoded:
-        """Return the answer; all chunks must have landed, and their copies must be done."""
+        """Return the answer; all chunks must be collected, and their copies must be done."""
         errors = self.findings.errors()
         ids: NDArray[Any] = self.ids.filled()
         encoded = Encoded(ids, self.offsets, errors=errors, engine="gpu")
@@ -195,12 +195,12 @@ class Counts:
     def __init__(self, vocabulary: Vocabulary, batch: Batch, options: RowOptions) -> None:
         self.findings = _Findings(vocabulary, batch, options)
         self.counts = np.zeros(len(batch), np.int64)
-        self.options, self.has_landed = options, False
+        self.options, self.has_collected = options, False
         self._added = len(vocabulary.prefix) + len(vocabulary.suffix)
 
-    def land(self, flight: ChunkInFlight) -> None:
-        """Note the numbers of ids of a chunk's rows."""
-        self.has_landed, chunk = True, flight.chunk
+    def collect(self, flight: ChunkInFlight) -> None:
+        """Collect a chunk: note the numbers of ids of its rows."""
+        self.has_collected, chunk = True, flight.chunk
         self.findings.note(flight)
         rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
         self.counts[rows] += np.diff(flight.offsets)

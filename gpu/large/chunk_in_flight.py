@@ -2,7 +2,7 @@
 
     staged      its bytes are being copied into pinned memory, unless they are there already
     launched    the copy to the device and its kernels are queued
-    landed      its kernels are done, and its ids are being copied out
+    finished    its kernels are done, and its ids are being copied out
 
 `pipeline` decides when each step happens.
 """
@@ -59,7 +59,7 @@ class Work:
     """The data and options that all chunks of a call share.
 
     Attributes:
-        resident: the vocabulary, in use until the last chunk has landed.
+        resident: the vocabulary, in use until the last chunk is finished.
         data: uint8[N], the rows joined, which must not change meanwhile.
         is_pinned: whether the device copies `data` directly, without staging.
         options: of the rows; None: special tokens are matched, nothing is added or truncated.
@@ -239,7 +239,7 @@ class ChunkInFlight:
 
     @property
     def offsets(self) -> Int64s:
-        """int64[num_rows + 1]: where each row's ids begin; valid until the chunk has landed."""
+        """int64[num_rows + 1]: where each row's ids begin; valid until the chunk is collected."""
         return self.workspace.offsets[: self.chunk.num_rows + 1]
 
     @property

@@ -108,7 +108,7 @@ def _in_chunks(
     work: Work,
     new_answer: Callable[[], A],
 ) -> A:
-    """Send a batch through the pipeline in chunks; return the answer with all chunks landed."""
+    """Send a batch through the pipeline in chunks; return the answer with all chunks collected."""
     whole = None if work.options is None else work.options.whole_rows()
 
     def chunks(size: int) -> Iterator[Chunk]:

@@ -31,11 +31,15 @@ ID_BYTES = (4, 2, 1)
 class _SharedAnswer(StreamAnswer):
     """A stream answer that raises NotCovered for a refused row."""
 
-    def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copy out of a chunk."""
+    def collect(self, flight: ChunkInFlight) -> None:
+        """Collect a chunk as StreamAnswer does.
+
+        Raises:
+            NotCovered: a row is refused.
+        """
         if flight.errors() is not None:
             raise NotCovered("a row is refused")
-        super().land(flight)
+        super().collect(flight)
 
 
 def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:

@@ -1,6 +1,6 @@
 """The pipeline: while one chunk is copied in, another is encoded and a third is copied out.
 
-When a chunk has landed, a later chunk of the call may use its workspace. Copies out that are still
+When a chunk is finished, a later chunk of the call may use its workspace. Copies out that are still
 running come first in its stream, so the ids do not depend on the number of chunks in flight. The
 caller decides what is done with the ids of a chunk.
 """
@@ -27,16 +27,16 @@ NO_LOCK = nullcontext()
 
 
 class Answer(Protocol):
-    """Collects chunks as they land, in order.
+    """Collects chunks in order, as their kernels are done.
 
     Attributes:
-        has_landed: whether any chunk has landed.
+        has_collected: whether any chunk has been collected.
     """
 
-    has_landed: bool
+    has_collected: bool
 
-    def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copies out of a chunk whose kernels are done."""
+    def collect(self, flight: ChunkInFlight) -> None:
+        """Collect a chunk whose kernels are done: queue the copies of its ids."""
 
 
 A = TypeVar("A", bound=Answer)
@@ -90,25 +90,25 @@ class Pipeline:
         for size in larger:
             answer = new_answer()
             try:
-                self.run(work, chunks(size), answer.land, size, in_flight, lock)
+                self.run(work, chunks(size), answer.collect, size, in_flight, lock)
                 return answer
             except OutOfMemory:
-                if answer.has_landed:
+                if answer.has_collected:
                     raise
         answer = new_answer()
-        self.run(work, chunks(smallest), answer.land, smallest, in_flight, lock)
+        self.run(work, chunks(smallest), answer.collect, smallest, in_flight, lock)
         return answer
 
     def run(
         self,
         work: Work,
         chunks: Iterable[Chunk],
-        land: Callable[[ChunkInFlight], None],
+        collect: Callable[[ChunkInFlight], None],
         chunk_bytes: int,
         in_flight: int,
         lock: AbstractContextManager[object] = NO_LOCK,
     ) -> None:
-        """Encode all chunks; `land` queues the copies out of each, in order.
+        """Encode all chunks; `collect` gets each of them in order, when its kernels are done.
 
         All copies are done when this returns.
 
@@ -116,14 +116,14 @@ class Pipeline:
             OutOfMemory: there is no workspace for a chunk, even with no other chunk in flight.
             DeviceFault: a kernel detected an inconsistency.
         """
-        call = _Call(self, work, land, in_flight, chunk_bytes)
+        call = _Call(self, work, collect, in_flight, chunk_bytes)
         try:
             with lock:
                 for chunk in chunks:
                     call.add(chunk)
                 call.launch_all()
             while call.pending:
-                call.land_one()
+                call.finish_one()
         finally:
             call.close()
 
@@ -140,41 +140,41 @@ class _Call:
     """The chunks of one call that are in flight.
 
     Attributes:
-        pending: the chunks that have not landed, the oldest first.
-        landed: the workspaces of landed chunks, which the next chunks may use; copies out of them
-            come first in their streams.
-        clocks: the clocks of timed chunks that have landed.
+        pending: the chunks that are not finished, the oldest first.
+        finished: the workspaces of finished chunks, which the next chunks may use; copies out of
+            them come first in their streams.
+        clocks: the clocks of timed chunks that are finished.
     """
 
     def __init__(
         self,
         pipeline: Pipeline,
         work: Work,
-        land: Callable[[ChunkInFlight], None],
+        collect: Callable[[ChunkInFlight], None],
         in_flight: int,
         chunk_bytes: int,
     ) -> None:
-        self.pipeline, self.work, self.land, self.in_flight = pipeline, work, land, in_flight
+        self.pipeline, self.work, self.collect, self.in_flight = pipeline, work, collect, in_flight
         self.room = min(chunk_bytes, len(work.data))
         if self.room == SMALL_BYTES:  # Workspaces of that size are for small batches, with ids.
             self.room += 1
         self.pending: deque[ChunkInFlight] = deque()
-        self.landed: list[Workspace] = []
+        self.finished: list[Workspace] = []
         self.clocks: list[Clock] = []
         self.copy_streams = pipeline.take_copy_streams()
 
     def add(self, chunk: Chunk) -> None:
-        """Start a chunk; land older ones while there is no workspace for it."""
+        """Start a chunk; finish older ones while there is no workspace for it."""
         workspace = self._workspace(chunk)
         while workspace is None:
-            self.land_one() if self.pending else self._give_back()
+            self.finish_one() if self.pending else self._give_back()
             workspace = self._workspace(chunk)
         workspace.clock = self.pipeline.resources.stage_times.clock(workspace.stream)
         try:
             staging = self.pipeline.resources.staging
             self.pending.append(self.work.flight(chunk, workspace, self.copy_streams, staging))
         except BaseException:
-            self.landed.append(workspace)
+            self.finished.append(workspace)
             raise
         # The newest chunk is launched when the next one is added; until then it is being staged.
         num_staged = 0 if self.work.is_pinned else 1
@@ -183,15 +183,15 @@ class _Call:
     def _workspace(self, chunk: Chunk) -> Workspace | None:
         """Return a workspace for a chunk; None if the call must first free one of its own."""
         num_bytes, num_rows = chunk.end - chunk.begin, chunk.num_rows
-        for i, workspace in enumerate(self.landed):
+        for i, workspace in enumerate(self.finished):
             capacity = workspace.capacity
             if num_bytes <= capacity.num_bytes and num_rows <= capacity.num_rows:
-                return self.landed.pop(i)
-        num_held = len(self.pending) + len(self.landed)
+                return self.finished.pop(i)
+        num_held = len(self.pending) + len(self.finished)
         workspaces, layout = self.pipeline.resources.workspaces, self.work.resident.family.layout
         if num_held >= self.in_flight:
             # Small last chunks may use more workspaces, so that their copies in need not wait.
-            if self.landed or num_held >= 2 * self.in_flight or 2 * num_bytes > self.room:
+            if self.finished or num_held >= 2 * self.in_flight or 2 * num_bytes > self.room:
                 return None
         else:
             num_bytes = max(num_bytes, self.room)  # All are of one size class, for any chunk.
@@ -207,24 +207,24 @@ class _Call:
         for flight in list(self.pending)[: len(self.pending) - but_newest]:
             flight.launch(self.pipeline.resources.processors)
 
-    def land_one(self) -> None:
-        """Land the oldest pending chunk."""
+    def finish_one(self) -> None:
+        """Wait for the oldest pending chunk, and collect it."""
         flight, processors = self.pending[0], self.pipeline.resources.processors
         flight.launch(processors)
         flight.wait(processors)
         clock = flight.workspace.clock
         if clock is not None:
             clock.enter("copy_to_host")
-        self.land(flight)
-        self.landed.append(self.pending.popleft().workspace)
+        self.collect(flight)
+        self.finished.append(self.pending.popleft().workspace)
         if clock is not None:
             clock.leave()
             self.clocks.append(clock)
 
     def _give_back(self) -> None:
-        """Wait for the copies out of landed chunks, and give their workspaces back."""
-        while self.landed:
-            workspace = self.landed.pop(0)
+        """Wait for the copies out of finished chunks, and give their workspaces back."""
+        while self.finished:
+            workspace = self.finished.pop(0)
             workspace.stream.synchronize()
             workspace.clock = None
             self.pipeline.resources.workspaces.give(workspace)
@@ -233,7 +233,7 @@ class _Call:
         """Wait for all chunks and give everything back, also after an error."""
         for flight in self.pending:
             flight.abandon()
-            self.landed.append(flight.workspace)
+            self.finished.append(flight.workspace)
         if self.pending:  # After an error; a workspace's stream may not yet wait for its copies.
             self.copy_streams.inward.synchronize()
             self.copy_streams.outward.synchronize()

@@ -10,7 +10,7 @@ from gpu.memory.output_buffer import OutputBuffer
 
 
 class StreamAnswer:
-    """Collects the answer to a stream from its chunks, as they land.
+    """Collects the answer to a stream from its chunks, as they finish.
 
     Attributes:
         pageable: copies ids to an `out` in pageable memory; None: the device writes to `out`.
@@ -23,10 +23,10 @@ class StreamAnswer:
         self.pageable = pageable
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
         self.num_ids = self.num_bytes = 0
-        self.has_landed = False
+        self.has_collected = False
 
-    def land(self, flight: ChunkInFlight) -> None:
-        """Queue the copy of a chunk's ids.
+    def collect(self, flight: ChunkInFlight) -> None:
+        """Collect a chunk: queue the copy of its ids, and note its offsets.
 
         Raises:
             ValueError: a row is refused, or `out` is too short.
@@ -34,7 +34,7 @@ class StreamAnswer:
         row = flight.first_refused()
         if row is not None:  # It is too short for a circle, or has a word that is not a k-mer.
             raise ValueError(f"row {row} is refused; `encode` says why")
-        self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
+        self.has_collected, chunk, num_bytes = True, flight.chunk, flight.num_bytes
         self.out.check_room(self.num_bytes + num_bytes)
         if self.pageable is None:
             flight.copy_ids(self.out.address + self.num_bytes, num_bytes)

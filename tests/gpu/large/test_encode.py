@@ -465,13 +465,13 @@ def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     """Where as many as may be are in flight, small ones get smaller workspaces."""
     monkeypatch.setattr(streaming, "BY_BUS", ChunkSizes(32 << 10, 2, (4 << 10, 4 << 10)))
     most: list[int] = []
-    land_one = _Call.land_one
+    finish_one = _Call.finish_one
 
-    def land(call: _Call) -> None:
+    def finish(call: _Call) -> None:
         most.append(len(call.pending))
-        land_one(call)
+        finish_one(call)
 
-    monkeypatch.setattr(_Call, "land_one", land)
+    monkeypatch.setattr(_Call, "finish_one", finish)
     engine = GpuEngine(EmulatedDevice(1 << 32), 1 << 28)
     row = "ab 11 " * 200
     data = np.frombuffer(row.encode() * 100, np.uint8)
@@ -483,15 +483,15 @@ def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     assert max(most) > 2
 
 
-def test_the_last_chunk_does_not_wait_for_those_before_it_to_land(monkeypatch):
+def test_the_last_chunk_does_not_wait_for_those_before_it(monkeypatch):
     launched: list[list[bool]] = []
-    land_one = _Call.land_one
+    finish_one = _Call.finish_one
 
-    def land(call: _Call) -> None:
+    def finish(call: _Call) -> None:
         launched.append([flight.is_launched for flight in call.pending])
-        land_one(call)
+        finish_one(call)
 
-    monkeypatch.setattr(_Call, "land_one", land)
+    monkeypatch.setattr(_Call, "finish_one", finish)
     engine = engine_of("emulated")
     engine.pipeline.chunk_bytes, engine.pipeline.in_flight = 1 << 13, 3
     text = "ab 11 a" * 9000
