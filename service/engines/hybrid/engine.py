@@ -163,7 +163,7 @@ class HybridEngine:
     Until `settle` is called, `load` does not wait for the GPU, so that the service answers soon.
     """
 
-    name = "gpu"
+    name = "gpu"  # In answers and in the status: where it computes on the CPU, the name of `cpu`.
 
     def __init__(
         self, cpu: Engine, open_gpu: Callable[[], OpenedGpu], crossover_bytes: int | None = None
