@@ -62,7 +62,7 @@ class SharedVocabulary(NamedTuple):
     """A vocabulary that all GPUs have, except for those that are out."""
 
     vocabulary: Vocabulary
-    is_pinned: bool
+    is_permanent: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -312,7 +312,7 @@ class SeveralGpus:
 
     # Vocabularies.
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Upload a vocabulary to all GPUs, or to none; return its bytes on one.
 
         A GPU that fails otherwise is out, and gets the vocabulary before it is back.
@@ -324,16 +324,16 @@ class SeveralGpus:
         digest = vocabulary.digest
         with self._lock:
             known = self._vocabularies.get(digest)
-            pinned = pinned or (known is not None and known.is_pinned)
+            permanent = permanent or (known is not None and known.is_permanent)
         members = [each for each in self._ready() if digest not in each.refused]
-        loaded = self._call_each(members, lambda gpu: gpu.load(vocabulary, pinned))
+        loaded = self._call_each(members, lambda gpu: gpu.load(vocabulary, permanent))
         sizes = [size for size in loaded.values() if isinstance(size, int)]
         if len(sizes) < len(loaded):
             self._raise_unless_out(loaded, digest)
         if not sizes:
             raise DeviceUnavailable("no GPU is ready")
         with self._lock:
-            self._vocabularies[digest] = SharedVocabulary(vocabulary, pinned)
+            self._vocabularies[digest] = SharedVocabulary(vocabulary, permanent)
         return max(sizes)
 
     def _raise_unless_out(self, results: Mapping[Member, Any], digest: str) -> None:
@@ -474,7 +474,7 @@ class SeveralGpus:
         """Load a vocabulary on a GPU and compare its ids; refuse the GPU if they differ."""
         vocabulary = known.vocabulary
         assert self._cpu is not None
-        member.gpu.load(vocabulary, known.is_pinned)
+        member.gpu.load(vocabulary, known.is_permanent)
         test = compare_with_cpu(member.gpu, self._cpu, vocabulary)
         if test.num_different:
             logger.error("%s differs: %s", member.label, test.first_difference)
