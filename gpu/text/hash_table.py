@@ -1,6 +1,6 @@
 """Places keys in hash tables, by linear probing over buckets.
 
-cuda/text/lookup/token_tables.cuh and cuda/text/merge/pair_table.cuh read the tables.
+cuda/text/lookup/token_tables.cuh and cuda/text/merge/pair_ranks.cuh read the tables.
 """
 
 from __future__ import annotations

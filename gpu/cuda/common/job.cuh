@@ -292,7 +292,7 @@ struct DnaParts {
     uint64_t part_tail;              // Bases behind the last mixed letter of a token, at most.
     // uint32[256 + 64][REPEAT_LENGTHS] last tokens of texts that repeat, see dna/parts/repeats.cuh.
     const uint32_t* part_repeats;
-    uint64_t* part_states;           // uint64[num_parts], see dna/parts/path.cuh.
+    uint64_t* part_states;           // uint64[num_parts], see dna/parts/part_path.cuh.
 };
 
 // Ids to bytes (gpu/vocabulary/decode_table.py, decode/spell_ids.cuh).

@@ -83,7 +83,7 @@ struct PartShared {
     // From PAD places in front of the round on: the left classes of the two tokens of which one is the last one, or of
     // the last one, twice. 0 at certain borders.
     uint32_t classes[PAD + ROUND + 1];
-    uint32_t queue[ROUND];                 // Places whose last token is one of two, see dna/parts/last_tokens.cuh.
+    uint32_t queue[ROUND];                 // Places whose last token is one of two, see dna/parts/part_last_tokens.cuh.
     uint32_t listed[ROUND / 32];           // Bits of places where tokens are listed.
     uint32_t num_queued;                   // Entries of `queue`.
     uint32_t num_listed_pairs;             // Listed places of the view that are directly behind listed ones.

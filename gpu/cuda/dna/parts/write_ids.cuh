@@ -1,14 +1,14 @@
 // Encodes parts: writes the ids of a part, and where those of its rows begin, to where the host reads them.
 //
 //     copy the text of the view      round by round   async_load.cuh, part.cuh, n_runs.cuh
-//     find last tokens               round by round   last_tokens.cuh, listed.cuh, mixed_letters.cuh, repeats.cuh
-//     find the path, count its ids                    path.cuh
+//     find last tokens               round by round   part_last_tokens.cuh, listed.cuh, mixed_letters.cuh, repeats.cuh
+//     find the path, count its ids                    part_path.cuh
 //     wait for the parts in front, write the ids      here
 //
 // Invariant: a part writes ids only if no part in front of it has failed, so that the ids of all parts are side by
 // side.
 #pragma once
-#include "dna/parts/path.cuh"
+#include "dna/parts/part_path.cuh"
 
 namespace warptok::dna {
 

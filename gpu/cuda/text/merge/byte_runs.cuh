@@ -117,7 +117,7 @@ template <uint32_t LANES> DEVICE uint32_t write_run(Group<LANES>& group, const R
 
 // The key of the symbol at `place` and the one at `next`.
 template <uint32_t LANES>
-DEVICE uint32_t key_of_symbols(const PairTable& table, const PairFilter* filter, Group<LANES>& group,
+DEVICE uint32_t key_of_symbols(const PairRanks& table, const PairFilter* filter, Group<LANES>& group,
                                uint32_t place, uint32_t next) {
     Pair pair = pair_of(table, symbol_of(group.word(place)), symbol_of(group.word(next)));
     bool is_needed = may_merge(filter, pair);
@@ -128,7 +128,7 @@ DEVICE uint32_t key_of_symbols(const PairTable& table, const PairFilter* filter,
 // All lanes of the warp call it. All runs are there before the pairs at their ends are looked up, once
 // each where two runs meet.
 template <uint32_t LANES>
-DEVICE void start_runs(const PairTable& table, const PairFilter* filter, Group<LANES>& group, const Run& run,
+DEVICE void start_runs(const PairRanks& table, const PairFilter* filter, Group<LANES>& group, const Run& run,
                        const Places& covered, uint32_t length) {
     uint32_t end = run.place + run.length, last = run.length ? write_run(group, run) : 0;
     __syncwarp();

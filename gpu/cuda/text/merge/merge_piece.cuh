@@ -19,13 +19,13 @@ namespace warptok::text {
 // What merging needs beside its columns, for registers.
 struct Merging {
     const Job& job;
-    PairTable table;
+    PairRanks table;
     const uint32_t* byte_pairs;
     const PairFilter* filter;
 };
 
 DEVICE Merging merging(const Job& job, const PairFilter* filter) {
-    return {job, pair_table(job), job.text.byte_pairs, filter};
+    return {job, pair_ranks(job), job.text.byte_pairs, filter};
 }
 
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.

@@ -16,7 +16,7 @@
 // Keys of a piece lie one behind the other, its fours permuted so that all lanes of a warp read four
 // keys each without bank conflicts; words lie so that equal places of all pieces are side by side.
 #pragma once
-#include "text/merge/pair_table.cuh"
+#include "text/merge/pair_ranks.cuh"
 
 namespace warptok::text {
 

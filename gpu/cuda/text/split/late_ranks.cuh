@@ -14,7 +14,7 @@
 // Invariant: when the next pair of a late rank is merged, no pair has a lower rank, and none in front of it has the
 // rank.
 #pragma once
-#include "text/merge/pair_table.cuh"
+#include "text/merge/pair_ranks.cuh"
 
 namespace warptok::text {
 

@@ -9,7 +9,7 @@
 //     segment 1        . . . . .|. . . . .          from the right: comes in at 6
 //     segment 2                 |. . . . .|. . .    leaves at 6, comes in at 10
 #pragma once
-#include "dna/parts/last_tokens.cuh"
+#include "dna/parts/part_last_tokens.cuh"
 #include "common/block_reduce.cuh"
 
 namespace warptok::dna {

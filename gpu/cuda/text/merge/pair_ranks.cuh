@@ -17,12 +17,12 @@ constexpr uint32_t FILTER_BITS = 18;
 constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
 
 // What look-ups need of a job, for registers.
-struct PairTable {
+struct PairRanks {
     const uint4* buckets;
     uint32_t shift, seed;
 };
 
-DEVICE PairTable pair_table(const Job& job) {
+DEVICE PairRanks pair_ranks(const Job& job) {
     return {reinterpret_cast<const uint4*>(job.text.pairs), static_cast<uint32_t>(job.text.pair_shift),
             static_cast<uint32_t>(job.tokens.seed)};
 }
@@ -32,12 +32,12 @@ struct Pair {
     uint32_t hash, low, high;
 };
 
-DEVICE Pair pair_of(const PairTable& table, uint32_t left, uint32_t right) {
+DEVICE Pair pair_of(const PairRanks& table, uint32_t left, uint32_t right) {
     return {mixed(hash_pair(left, right, table.seed)), right << 22, left << 11 | right >> 10};
 }
 
 // The two entries of a pair's bucket; any others where `is_needed` is false.
-DEVICE uint4 load_bucket(const PairTable& table, const Pair& pair, bool is_needed) {
+DEVICE uint4 load_bucket(const PairRanks& table, const Pair& pair, bool is_needed) {
     return __ldg(table.buckets + (is_needed ? pair.hash >> table.shift : 0));
 }
 
@@ -50,7 +50,7 @@ DEVICE uint32_t rank_of_two(const Pair& pair, uint4 two, bool is_needed) {
 }
 
 // The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or `is_needed` is false.
-DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, bool is_needed) {
+DEVICE uint32_t rank_in(const PairRanks& table, const Pair& pair, uint4 two, bool is_needed) {
     uint32_t rank = rank_of_two(pair, two, is_needed), bucket = pair.hash >> table.shift;
     while (is_needed & (rank == NO_RANK) & ((two.z & two.w) != 0xFFFFFFFF)) {  // Full: look into the next one.
         bucket = (bucket + 1) & (0xFFFFFFFFu >> table.shift);
@@ -62,7 +62,7 @@ DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, boo
 
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
-    PairTable table = pair_table(job);
+    PairRanks table = pair_ranks(job);
     Pair pair = pair_of(table, left, right);
     return rank_in(table, pair, load_bucket(table, pair, true), true);
 }
