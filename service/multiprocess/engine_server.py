@@ -29,7 +29,7 @@ from service.registry.entries import LoadedVocabulary
 from service.registry.tokenizer_config import TokenizerConfig
 from service.security.rate_limits import Usage
 from service.server.app import Application
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
 

@@ -19,7 +19,7 @@ from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import open_store
 from service.registry.vocabulary_view import find_known
 from vocabularies import builtin
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from service.registry.vocabulary_store import make_reader, open_store, read_note
 from service.registry.vocabulary_view import find_known
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.canonical import add_checksum
+from vocabularies.formats.canonical_files import add_checksum
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from service.runtime.atomic_files import Store
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.canonical import add_checksum, strip_checksum
+from vocabularies.formats.canonical_files import add_checksum, strip_checksum
 from vocabularies.formats.parsing import decode_text, parse_json
 from vocabularies.model.vocabulary import Vocabulary
 

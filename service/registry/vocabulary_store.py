@@ -11,7 +11,7 @@ from pathlib import Path
 from service.core.settings import PREFIX
 from service.runtime.atomic_files import Store
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.canonical import add_checksum, read_canonical, strip_checksum
+from vocabularies.formats.canonical_files import add_checksum, read_canonical, strip_checksum
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

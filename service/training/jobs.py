@@ -29,7 +29,7 @@ from service.training.job_store import JobStore
 from service.training.process import WORKER, TrainingProcess
 from service.training.schemas import ENDED, TrainingError, TrainingJob, TrainingParameters
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from importlib import resources
 from vocabularies.builtin.rules import RULES
 from vocabularies.builtin.upstream_files import SUFFIX, UPSTREAM
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 

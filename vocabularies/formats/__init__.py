@@ -2,8 +2,8 @@
 
 `vocabulary_files` finds the format of a file and calls its reader; `huggingface`, `tiktoken` and
 `word_lists` are families of formats; GPT-2's pair of files (`vocab_and_merges`) and the canonical
-form (`canonical`) are a module each. The registry of the service, the command line and the built-in
-vocabularies call it.
+form (`canonical_files`) are a module each. The registry of the service, the command line and the
+built-in vocabularies call it.
 
 Nothing in a file is executed, archives and pickles are refused before anything is parsed, and a
 wrong file is a VocabularyError with the place of every fault. A writer refuses a vocabulary that

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.canonical import CHECKSUM_PREFIX, read_canonical, strip_checksum
+from vocabularies.formats.canonical_files import CHECKSUM_PREFIX, read_canonical, strip_checksum
 from vocabularies.formats.huggingface.reader import describe_unfollowed, read_tokenizer_json
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.parsing import parse_json, refuse_binary_files

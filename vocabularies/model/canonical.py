@@ -9,7 +9,7 @@ Layout, all integers little-endian:
     uint8[...] the tokens, joined
     int32[M, 2] merges, only for a BPE model
 
-`formats.canonical` reads it.
+`formats.canonical_files` reads it.
 """
 
 from __future__ import annotations

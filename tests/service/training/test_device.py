@@ -19,7 +19,7 @@ from service.training.process import TrainingProcess
 from tests.service.training.test_jobs import record
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.merger import CpuMerger, Merge
 from vocabularies.training.options import TrainingOptions

@@ -31,7 +31,7 @@ from service.training.schemas import TrainingJob, TrainingParameters
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model import canonical
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.canonical import MAGIC, to_bytes
 from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary

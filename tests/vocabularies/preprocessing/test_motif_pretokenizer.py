@@ -21,7 +21,7 @@ from tests.support.inputs.motif_strategies import (
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary
-from vocabularies.formats.canonical import read_canonical
+from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.formats.huggingface.motif_pattern import motif_pattern, motifs_of_pattern
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.canonical import to_bytes
