@@ -16,7 +16,7 @@ from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
 from tests.support.emulation.kernels import compile_for_device, launch, make_job
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
-from vocabularies.batch.post_processing import Content, Template, post_process
+from vocabularies.batch.post_processing import AddedIds, Content, post_process
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -42,14 +42,14 @@ class Row:
     fault: str = ""
 
 
-def template(num_prefix: int, num_suffix: int) -> Template:
-    return Template(
+def added_ids(num_prefix: int, num_suffix: int) -> AddedIds:
+    return AddedIds(
         np.arange(100, 100 + num_prefix, dtype=np.int32),
         np.arange(200, 200 + num_suffix, dtype=np.int32),
     )
 
 
-def run(rows: Sequence[Row], around: Template, blocks: int) -> tuple[dict[str, NDArray], NDArray]:
+def run(rows: Sequence[Row], around: AddedIds, blocks: int) -> tuple[dict[str, NDArray], NDArray]:
     """The arrays of the answer, and the status words."""
     offsets = np.cumsum([0, *(len(row.ids) for row in rows)]).astype(np.int64)
     most = int(offsets[-1]) + len(rows) * len(around)
@@ -92,7 +92,7 @@ def run(rows: Sequence[Row], around: Template, blocks: int) -> tuple[dict[str, N
     return arrays, arrays["status"]
 
 
-def expected(row: Row, around: Template) -> Encoded:
+def expected(row: Row, around: AddedIds) -> Encoded:
     """One row through vocabularies.batch.post_processing."""
     ids = np.array([] if row.fault else row.ids, np.int32)
     ends = np.cumsum(LENGTHS[ids])
@@ -102,7 +102,7 @@ def expected(row: Row, around: Template) -> Encoded:
     return post_process(content, around, row.options)
 
 
-def check(rows: Sequence[Row], around: Template, blocks: int = 2) -> None:
+def check(rows: Sequence[Row], around: AddedIds, blocks: int = 2) -> None:
     answer, status = run(rows, around, blocks)
     offsets, cut = answer["framed_offsets"], False
     assert offsets[0] == 0
@@ -139,7 +139,7 @@ def options(length: int | None, side: str = "right", add: bool = True) -> Encode
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 1023, 2048, 4097])
 def test_rows_without_a_limit(sides: tuple[int, int], length: int) -> None:
     ids = random.Random(length).choices(range(40), k=length)
-    check([Row(ids), Row([]), Row([3]), Row([]), Row([]), Row(ids[:5])], template(*sides))
+    check([Row(ids), Row([]), Row([3]), Row([]), Row([]), Row(ids[:5])], added_ids(*sides))
 
 
 @pytest.mark.parametrize("add", [True, False])
@@ -148,18 +148,18 @@ def test_every_small_limit(side: str, add: bool) -> None:
     ids = list(range(10))
     limits = [None, 0, 1, 2, 3, 4, 11, 12, 13, 14, 1000]
     rows = [Row(ids[:n], options(limit, side, add)) for limit in limits for n in (0, 1, 9, 10)]
-    check(rows, template(2, 1))
-    check(rows, template(0, 0))
+    check(rows, added_ids(2, 1))
+    check(rows, added_ids(0, 0))
 
 
 def test_refused_rows_have_no_ids_and_move_no_spans() -> None:
     rows = [Row([1, 2, 3], fault="error"), Row([4, 5]), Row([6] * 5000, fault="token"), Row([7, 8])]
-    check(rows, template(1, 1))
-    check([Row(row.ids, options(3, "left"), row.fault) for row in rows], template(1, 1))
+    check(rows, added_ids(1, 1))
+    check([Row(row.ids, options(3, "left"), row.fault) for row in rows], added_ids(1, 1))
 
 
 def test_many_empty_rows_between_others() -> None:
-    around = template(0, 0)
+    around = added_ids(0, 0)
     empty = [Row([5], fault="error"), *[Row([])] * 3000]
     check([Row([1, 2, 3]), *empty, Row([4]), Row([]), Row([5] * 2000), *empty, Row([6])], around)
 
@@ -170,8 +170,8 @@ def test_more_rows_than_one_tile_of_the_scan() -> None:
         Row(source.choices(range(40), k=source.randint(0, 6)), options(source.choice((None, 2, 4))))
         for _ in range(2 * SCAN_TILE + 5)
     ]
-    check(rows, template(1, 0), blocks=5)
-    check(rows[:SCAN_TILE], template(1, 0))
+    check(rows, added_ids(1, 0), blocks=5)
+    check(rows[:SCAN_TILE], added_ids(1, 0))
 
 
 OPTIONS = st.builds(
@@ -195,7 +195,7 @@ ROWS = st.lists(
 @settings(max_examples=150)
 @given(rows=ROWS, num_prefix=st.integers(0, 3), num_suffix=st.integers(0, 3))
 def test_random_rows(rows: list[Row], num_prefix: int, num_suffix: int) -> None:
-    check(rows, template(num_prefix, num_suffix))
+    check(rows, added_ids(num_prefix, num_suffix))
 
 
 def test_the_kernels_compile_for_a_device() -> None:
