@@ -60,7 +60,7 @@ DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const T
     for (uint32_t first = 0; first <= last; first += 32, own_vector -= 32) {
         uint32_t begins = __reduce_add_sync(ALL_LANES, bit_at(own_vector));
         uint32_t i = begun + count_bits(begins & up_to_own) - 1, id = base + min_of(first + lane, last) * ITEMS;
-        write_vector<Id, NEIGHBOURS>(four, tile, false, tile.rows[i].at + id, out + id);
+        write_vector<Id, NEIGHBOURS>(four, tile, NONE_STRANGE, tile.rows[i].at + id, out + id);
         begun += count_bits(begins);
     }
     __syncwarp();

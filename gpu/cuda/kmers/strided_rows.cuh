@@ -78,7 +78,7 @@ DEVICE void stage_one_by_one(const Job& job, const FourLetters& four, const Tile
         RowIds row = tile.rows[i];
         bool is_kmer = id < row.inner_end;
         uint32_t at = is_kmer ? row.at + id * four.stride : rest_at(four, row) + id;
-        if (is_kmer) staged[id] = static_cast<Id>(read_id(four, tile, true, at));
+        if (is_kmer) staged[id] = static_cast<Id>(read_id(four, tile, MAY_BE_STRANGE, at));
         else if (!has_strange(tile, at, 1)) staged[id] = static_cast<Id>(tile.singles[letters_from(tile, at) >> 30]);
         else
             staged[id] =

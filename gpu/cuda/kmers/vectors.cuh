@@ -118,6 +118,9 @@ DEVICE void read_vector(const FourLetters& four, const Tile& tile, uint32_t at, 
     }
 }
 
+// Values of `any_strange`: whether a tile may have letters that are none of the four.
+constexpr bool NONE_STRANGE = false, MAY_BE_STRANGE = true;
+
 // The id of the k-mer from shared letter `at` on.
 template <class Tile>
 DEVICE uint32_t read_id(const FourLetters& four, const Tile& tile, bool any_strange, uint32_t at) {
@@ -154,7 +157,8 @@ DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_str
     bool is_strange = any_strange && has_strange_near(tile, at, (COUNT - 1) * four.stride + four.k);
     if (STRIDE != NEIGHBOURS && is_strange) {
 #pragma unroll 1
-        for (uint32_t i = 0; i < COUNT; i++) to[i] = static_cast<Id>(read_id(four, tile, true, at + i * four.stride));
+        for (uint32_t i = 0; i < COUNT; i++)
+            to[i] = static_cast<Id>(read_id(four, tile, MAY_BE_STRANGE, at + i * four.stride));
         return;
     }
     uint32_t words[4], unknown = STRIDE == NEIGHBOURS && is_strange ? unknown_kmers(four, tile, at) : 0;
