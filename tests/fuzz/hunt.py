@@ -155,7 +155,7 @@ def _difference(vocabulary: object, answer: dict) -> str:
 def _on_the_wire(rng: Random, message: Message) -> bytes:
     """Serialize a request; sometimes break its head as well."""
     content = message.content
-    lines = [b"POST %b HTTP/1.1" % message.path.encode(errors="replace"), b"host: x"]
+    lines = [b"POST %b HTTP/1.1" % message.path.encode(errors="replace"), b"host: localhost"]
     lines += [b"%b: %b" % pair for pair in message.headers]
     if message.encoding:
         lines.append(b"content-encoding: " + message.encoding.encode())

@@ -12,12 +12,15 @@ connections, and a new one closes the oldest. Files are kept back for them (runt
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from service.core.settings import Settings
 from service.observability.closed_connections import ClosedConnections
 from service.runtime.file_limits import RESERVED_CONNECTIONS, limit_http_connections
 from service.security.addresses import TrustedProxies, group_address
+
+logger = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
@@ -41,10 +44,11 @@ class ConnectionLimits:
     """
 
     def __init__(self, settings: Settings, closed: ClosedConnections) -> None:
+        num_processes = max(1, settings.frontends)
         self.limit = limit_http_connections(settings)
-        self._limit_per_address = -(
-            -settings.max_connections_per_address // max(1, settings.frontends)
-        )
+        if self.limit * num_processes < settings.max_connections:
+            logger.warning("files for %d HTTP connections only (ulimit -n)", self.limit)
+        self._limit_per_address = -(-settings.max_connections_per_address // num_processes)
         self._proxies = TrustedProxies(settings)
         self._closed = closed
         self._ordinary: set[Closable] = set()
