@@ -3,5 +3,6 @@
 `http` times small requests beside `plain_server`, `frontends` several front ends beside one,
 `bulk_apis` large bodies beside echoes, `shared_regions` shared memory, `long_fasta` a stream of
 any length; `load` and `training_job` time requests beside other work, `soak` counts what is lost
-under faults. Clients run on cores that the service does not use.
+under faults, and `rolling` what is lost while replicas behind a proxy are restarted. Clients run on
+cores that the service does not use.
 """

@@ -77,6 +77,7 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self._is_closed_by_answer = False
 
     @classmethod
     async def open(cls, port: int) -> Connection:
@@ -97,6 +98,7 @@ class Connection:
         """Read one answer."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
         status = int(head[9:12])
+        self._is_closed_by_answer = b"\r\nconnection: close\r\n" in head
         if b"transfer-encoding: chunked" in head:
             return status, await self._chunks()
         size = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
@@ -111,9 +113,10 @@ class Connection:
         return b"".join(parts)
 
     def has_ended(self) -> bool:
-        """Whether the server has closed it while it was idle, read yet or not."""
+        """Whether the server has closed it, by an answer or while it was idle, read yet or not."""
         return (
-            self.writer.transport.is_closing()
+            self._is_closed_by_answer
+            or self.writer.transport.is_closing()
             or self.reader.at_eof()
             or has_unread(self.writer.transport)
         )

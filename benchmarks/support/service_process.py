@@ -67,16 +67,20 @@ class Running:
 
 @contextlib.contextmanager
 def service_process(
-    folder: Path, settings: Mapping[str, object], module: str = "service"
+    folder: Path, settings: Mapping[str, object], module: str = "service", port: int | None = None
 ) -> Iterator[Running]:
     """A service with settings by name; killed at the end if it still runs.
+
+    Args:
+        folder: the folder for its log.
+        settings: its settings.
+        module: the module to run.
+        port: its port; None: a free one.
 
     Raises:
         RuntimeError: it did not start; with its log.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = port or find_free_port()
     log = folder / "service.log"
     named = {f"WARPTOK_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("wb") as output:
@@ -95,6 +99,13 @@ def service_process(
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def find_free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _wait_ready(running: Running) -> None:

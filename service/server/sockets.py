@@ -1,12 +1,30 @@
-"""Binds the listening sockets of HTTP."""
+"""Binds the listening sockets of HTTP, and keeps new connections from them before they close."""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import errno
+import select
 import socket
+import struct
+from collections.abc import Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
 from service.core.settings import PREFIX, Settings
+
+ACCEPT_S = 0.05  # The seconds for handshakes that have begun when a port is about to close.
+MAX_ACCEPT_S = 0.5  # The most seconds in which waiting connections are accepted after that.
+POLL_S = 0.005
+SO_ATTACH_FILTER = 26  # The socket module has no name for it.
+# A classic BPF program (code, jump if true, jump if false, operand): drop segments with SYN.
+DROP_SYN = (
+    (0x30, 0, 0, 13),  # Load the flags of the TCP header.
+    (0x45, 0, 1, 0x02),  # Is SYN one of them?
+    (0x06, 0, 0, 0),  # Drop.
+    (0x06, 0, 0, 0xFFFFFFFF),  # Accept.
+)
 
 
 class _Address(NamedTuple):
@@ -85,3 +103,30 @@ def _bind(settings: Settings, address: _Address, *options: int) -> socket.socket
         place = f"{settings.host}:{settings.port}"
         raise ValueError(f"{PREFIX}{setting}: {place}: {error.strerror}") from error
     return bound
+
+
+async def accept_waiting(sockets: Sequence[socket.socket]) -> None:
+    """Let the loop accept all connections that have been made, so that a port can close.
+
+    When a port closes, the system resets the connections that nobody has accepted, and with them
+    the requests on them. So new ones are kept away before. Their clients try again a second later,
+    when the port is closed and refuses them.
+    """
+    poll = select.poll()
+    for each in sockets:
+        _drop_new_connections(each)
+        poll.register(each, select.POLLIN)
+    begin = monotonic()
+    while monotonic() < begin + ACCEPT_S or (poll.poll(0) and monotonic() < begin + MAX_ACCEPT_S):
+        await asyncio.sleep(POLL_S)
+
+
+def _drop_new_connections(listening: socket.socket) -> None:
+    """Drop the segments that would begin a new connection; do nothing if the system cannot."""
+    instructions = b"".join(struct.pack("HBBI", *each) for each in DROP_SYN)
+    memory = ctypes.create_string_buffer(instructions)
+    program = struct.pack("HP", len(DROP_SYN), ctypes.addressof(memory))
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+    except OSError:
+        pass

@@ -16,11 +16,9 @@ import asyncio
 import logging
 import math
 import os
-import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -36,7 +34,7 @@ from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.security.addresses import TrustedProxies
 from service.server.app import Application, create_app
-from service.server.sockets import bind_sockets
+from service.server.sockets import accept_waiting, bind_sockets
 from service.server.startup import BACKLOG, USAGE_ERROR, find_lame_duck_s, print_address
 from vocabularies.batch.batch import JOINED_BY
 
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from service.apis.oip.state import OipState
 
 KEEP_ALIVE_S = 75  # Longer than the 60 s of common load balancers, so that they close first.
-ACCEPT_S = 0.5  # The most seconds in which waiting connections are accepted before the port closes.
 POLL_S = 0.02
 logger = logging.getLogger(__name__)
 
@@ -211,13 +208,3 @@ class Server(uvicorn.Server):
         await self.app.service.batcher.stop(max(0.0, begin + grace_s - monotonic()))
         if self.grpc is not None:
             await self.grpc.stop(grace_s)
-
-
-async def accept_waiting(sockets: Sequence[socket.socket]) -> None:
-    """Let the loop accept the connections that wait; the system resets them when a port closes."""
-    poll = select.poll()
-    for each in sockets:
-        poll.register(each, select.POLLIN)
-    end = monotonic() + ACCEPT_S
-    while poll.poll(0) and monotonic() < end:
-        await asyncio.sleep(0)
