@@ -5,9 +5,8 @@
 //
 //     pack_text           the letters as two bits each (kmers/packed_tile.cuh), with those around the tile
 //     write_simple_rows   k-mers of neighbouring letters: vectors of 16 bytes, those at seams of two rows joined
-//     write_inside        the same of circles, of rows of few letters and where letters are unknown: vectors that lie
-//                         within a row, and
-//     write_seams         all others, a thread an id (kmers/row_ends.cuh)
+//     write_inside        for circles, rows of few letters and unknown letters: the vectors that lie within a row
+//     write_seams         for the same: all other ids, a thread an id (kmers/row_ends.cuh)
 //     stage_known         k-mers that are no neighbours (kmers/strided_rows.cuh)
 #pragma once
 #include "kmers/row_ends.cuh"
@@ -16,7 +15,7 @@
 
 namespace warptok::kmers {
 
-// The vectors of ids whose k-mers lie within a row.
+// Writes the vectors of ids whose k-mers lie within one row.
 template <class Id, class Tile>
 DEVICE void write_inside(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
@@ -29,7 +28,7 @@ DEVICE void write_inside(const FourLetters& four, const Tile& tile, const TileRo
     }
 }
 
-// Whether all k-mers of a tile's rows are known, and a vector holds those of two rows at most.
+// Whether the rows of a tile are simple: all k-mers are known, and no vector holds ids of more than two rows.
 template <class Id, class Tile>
 DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& rows, bool is_first) {
     uint32_t lane = threadIdx.x & 31;
@@ -38,10 +37,10 @@ DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& ro
     return __all_sync(ALL_LANES, is_long) && is_plain && is_first && rows.count < KMER_ROWS;
 }
 
-// The vectors of such rows, of which the first one may begin before the tile and the last one end behind it: each as if
-// it lay in the row of its first id of the tile. Then those with which a row begins are joined with what is there. No
-// two rows begin with the same vector, so that bits of those behind which one begins, of 32 for a lane each, say whose
-// these are.
+// Writes the vectors of simple rows; the first row may begin before the tile, and the last one may end behind it. Each
+// vector is written as if all its ids were of the row of its first id in the tile. Then each row joins its own ids into
+// the vector in which it begins. No two rows begin in the same vector. So a mask of 32 vectors, one for each lane, has
+// a bit where a row begins, and counting its bits gives the row of each vector.
 //
 //     vector           0          1          2            ids of 32 bits, rows of 6, 5 ... ids: row 1 begins with id 6
 //     ids              0 1 2 3    4 5 6 7    8 9 10 11
@@ -70,7 +69,7 @@ DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const T
                                     out + own_first - before);
 }
 
-// The ids of k-mers that are neighbours.
+// Stages the ids of k-mers of neighbouring letters.
 template <class Id, class Tile>
 DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows,
                              bool is_first, Id* staged, uint32_t& seen) {
@@ -79,8 +78,8 @@ DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile
     seen |= write_seams(job, four, job.kmers.letter_table, tile, rows, staged);
 }
 
-// Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored
-// first.
+// Stages the ids of rows behind those that are staged already. All ids of neighbouring k-mers have room; other ids are
+// stored first where they have none.
 template <class Id, KmerStep STEP>
 DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, const TileRows& rows,
                        StagedIds& staged, uint32_t& seen) {
@@ -98,7 +97,7 @@ DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, STE
     }
 }
 
-// The ids that belong to a tile's letters.
+// Writes the ids that belong to a tile's letters.
 template <class Id, KmerStep STEP>
 DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STEP>& tile, uint32_t number,
                        uint32_t& seen) {
@@ -116,7 +115,7 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STE
         stage_rows(job, four, tile, rows, staged, seen);
         __syncwarp();
         if (rows.count < KMER_ROWS) break;
-        // Rows without ids, however many, are passed over at once.
+        // All rows without ids are skipped at once.
         bool has_ids = rows.begin_id < rows.end_id;
         uint64_t row =
             has_ids ? rows.first_row + KMER_ROWS
@@ -126,7 +125,7 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, STE
     staged.store(tile.ids, ids_out<Id>(job));
 }
 
-// A warp takes a tile at a time.
+// Writes the ids of all tiles; a warp takes a tile at a time.
 template <class Id, KmerStep STEP>
 DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, STEP>* tiles, uint32_t block, uint32_t num_blocks) {
     if (!job.kmers.four_letters) {

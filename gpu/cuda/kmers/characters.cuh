@@ -22,7 +22,7 @@ DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_block
     if (first == 0) job.answer.status[STATUS_NUM_IDS] = job.batch.num_bytes, faults.finish();
 }
 
-// COUNT letters as they lie in memory.
+// Loads COUNT letters in the order of memory.
 template <uint32_t COUNT>
 DEVICE void load_text(const uint8_t* text, uint32_t* words) {
     if constexpr (COUNT == 4) words[0] = __ldg(reinterpret_cast<const uint32_t*>(text));
@@ -36,7 +36,7 @@ DEVICE void load_text(const uint8_t* text, uint32_t* words) {
     }
 }
 
-// The ids of four letters.
+// Looks up the ids of four letters.
 DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t word, uint32_t* ids, uint32_t& seen) {
     uint32_t selector = four_selector(word), packed = four.codes.chosen(selector);
     if (four.letters.chosen(selector) == (word & four.fold)) {
@@ -52,8 +52,8 @@ DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t
     }
 }
 
-// The ids of the letters from `begin` on, fewer than a thread writes at a time. Nothing behind the text is read: it
-// may end where memory ends.
+// Writes the ids of the letters from `begin` on, which are fewer than a thread writes at a time. Reads nothing behind
+// the text, which may end where memory ends. Returns the entry of the table that this thread has seen.
 template <class Id>
 DEVICE uint32_t last_letters_to_ids(const Job& job, const uint8_t* text, Id* out, uint32_t begin) {
     uint32_t place = begin + threadIdx.x;
@@ -63,7 +63,7 @@ DEVICE uint32_t last_letters_to_ids(const Job& job, const uint8_t* text, Id* out
     return entry;
 }
 
-// The ids of all letters; returns all entries of the table that this thread has seen.
+// Writes the ids of all letters; returns the entries of the table that this thread has seen, or-ed.
 template <class Id>
 DEVICE uint32_t letters_to_ids(const Job& job, const uint8_t* text, Id* out, uint32_t block, uint32_t num_blocks) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4;

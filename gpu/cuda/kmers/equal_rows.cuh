@@ -20,7 +20,7 @@
 
 namespace warptok::kmers {
 
-// Rows and their ids. Rows that k-mers side by side fill are taken as one.
+// The rows and their ids. Rows that k-mers side by side fill without a rest are taken as one row.
 struct EvenRows {
     uint32_t count, kmers, last_kmers, total;
     Divider length, ids;
@@ -38,16 +38,16 @@ struct EvenRows {
 
     DEVICE_METHOD uint32_t kmers_of(uint32_t row) const { return row + 1 == count ? last_kmers : kmers; }
 
-    // Ids of a row that are no k-mers, at most.
+    // The most ids of a row that are no k-mers.
     DEVICE_METHOD uint32_t singles() const {
         uint32_t of_each = ids.number - kmers, of_last = total - inside();
         return of_each < of_last ? of_last : of_each;
     }
 
-    // The ids up to the last row's last k-mer.
+    // The number of ids up to the last row's last k-mer.
     DEVICE_METHOD uint32_t inside() const { return (count - 1) * ids.number + last_kmers; }
 
-    // Ids that belong to the letters before one.
+    // The number of ids that belong to the letters before `letter`.
     DEVICE_METHOD uint32_t ids_before(const FourLetters& four, uint64_t letter) const {
         if (letter >= four.num_bytes) return total;
         uint32_t row = length.quotient(static_cast<uint32_t>(letter)), own = kmers_of(row);
@@ -58,7 +58,7 @@ struct EvenRows {
     }
 };
 
-// K-mers that are no neighbours have few ids: one for six letters of a tile, and some more.
+// The most ids of a tile whose k-mers are no neighbours: one for six letters, and some more.
 constexpr uint32_t STRIDED_IDS = 768;
 
 // What a warp has in shared memory.
@@ -66,13 +66,13 @@ template <class Id, KmerStep STEP>
 using EvenTile = StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : STAGED_BYTES / sizeof(Id),
                             STEP == KmerStep::STRIDED ? STRIDED_IDS : STAGED_BYTES / sizeof(Id)>;
 
-// The vectors of a tile, by their first ids, and the shared letters: the first one, and how many.
+// The vectors of a tile, by their first ids, and the first shared letter and the number of shared letters.
 struct EvenPart {
     uint32_t first, end, shared_from, num_shared;
     bool any_strange;
 };
 
-// Where the ids of all rows begin, from the number of ids of each; whether a row is of another length.
+// Writes where the ids of each row begin; returns whether this thread has met a row of another length.
 DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t length = job.kmers.row_length, ids = job.kmers.row_ids;
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
@@ -87,7 +87,7 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
     return is_uneven;
 }
 
-// The same, said; and how many ids there are.
+// Places all rows, reports rows of another length, and writes the number of ids of the batch.
 DEVICE void finish_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     bool is_uneven = place_even_rows(job, block, num_blocks);
     if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.answer.status + STATUS_FALLBACK, FALLBACK_LENGTHS);
@@ -95,7 +95,7 @@ DEVICE void finish_even_rows(const Job& job, uint32_t block, uint32_t num_blocks
         job.answer.id_offsets[job.batch.num_rows] = job.answer.status[STATUS_NUM_IDS] = job.kmers.even_total;
 }
 
-// Every second lane finds where the part ends, the others where it begins.
+// The part of a tile. Every second lane finds where it ends, the others where it begins.
 template <uint32_t ITEMS, uint32_t LETTERS, uint32_t SHARED_LETTERS>
 DEVICE EvenPart even_part(const FourLetters& four, const EvenRows& rows, uint64_t begin) {
     uint32_t ids = rows.ids_before(four, begin + (threadIdx.x & 1) * LETTERS);
@@ -105,12 +105,12 @@ DEVICE EvenPart even_part(const FourLetters& four, const EvenRows& rows, uint64_
     return {begin_id, end_id, shared_from, SHARED_LETTERS, false};
 }
 
-// Of a simple part all letters are known, rows have k-mers of a vector, and the last row goes on behind.
+// A part is simple if all its letters are known, each row has a vector of k-mers, and its last row goes on behind it.
 enum class PartKind { ANY, SIMPLE };
 
-// The vectors of a part, as if each lay in the row of its first id; of a simple part all of them,
-// else those that do.
-// A lane goes on by as many ids as the warp writes at a time, which are so many rows and so many ids.
+// Writes vectors of a part as if all ids of each were of the row of its first id: all vectors of a simple part, else
+// only those that lie within a row. From step to step a lane moves on by the ids that the warp writes at a time, which
+// are a fixed number of rows and of further ids.
 template <class Id, uint32_t STRIDE, PartKind KIND, class Tile>
 DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part,
                               Id* out) {
@@ -133,7 +133,7 @@ DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, con
     }
 }
 
-// An id from the shared letters, or letter by letter where they do not hold it.
+// An id, from the shared letters, or letter by letter where these do not hold all of its letters.
 template <class Tile>
 DEVICE uint32_t even_id(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                         const EvenPart& part, uint32_t id) {
@@ -150,8 +150,8 @@ DEVICE uint32_t even_id(const Job& job, const FourLetters& four, const EvenRows&
     return read_id(four, tile, part.any_strange, at);
 }
 
-// The ends of rows are seams: the last ids of a row may belong to letters that no k-mer covers, and a vector may go
-// on with the next row. Here a lane takes an id.
+// Writes the ids at seams, which are the ends of rows: the last ids of a row may belong to letters that no k-mer
+// covers, and a vector may go on with the next row. Here a lane takes an id.
 template <class Id, class Tile>
 DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                                const EvenPart& part, Id* out) {
@@ -167,8 +167,8 @@ DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const Ev
     }
 }
 
-// The same of a simple part where k-mers are neighbours: a lane a row's begin, whose vector is joined with what is
-// there.
+// Writes the seams of a simple part whose k-mers are neighbours: a lane takes a row and joins its first ids into the
+// vector that is there.
 template <class Id, class Tile>
 DEVICE void write_seams_by_vectors(const FourLetters& four, const EvenRows& rows, const Tile& tile,
                                    const EvenPart& part, Id* out) {
@@ -181,8 +181,8 @@ DEVICE void write_seams_by_vectors(const FourLetters& four, const EvenRows& rows
     }
 }
 
-// The same where they are not: a lane a row's begin, the ids of letters alone before it and those behind it in its
-// vector.
+// Writes the seams of a simple part whose k-mers are no neighbours: a lane takes a row's begin, and writes the ids of
+// single letters before it and the ids behind it that are in its vector.
 template <class Id, class Tile>
 DEVICE void write_seams_by_rows(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part,
                                 Id* out) {
@@ -201,7 +201,7 @@ DEVICE void write_seams_by_rows(const FourLetters& four, const EvenRows& rows, c
     }
 }
 
-// The ids of a part whose k-mers are all unknown.
+// Writes the ids of a part whose k-mers are all unknown.
 template <class Id>
 DEVICE void stage_unknown(const FourLetters& four, const EvenPart& part, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
@@ -210,7 +210,7 @@ DEVICE void stage_unknown(const FourLetters& four, const EvenPart& part, Id* out
         stage_vector(out + i, {word, word, word, word});
 }
 
-// Most parts are simple.
+// Writes the ids of a part. Most parts are simple.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                             const EvenPart& part, Id* out) {
@@ -226,7 +226,7 @@ DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenR
     else write_seams_by_rows(four, rows, tile, part, out);
 }
 
-// The ids of a tile.
+// Writes the ids of a tile.
 template <class Id, KmerStep STEP>
 DEVICE void write_even_tile(const Job& job, const FourLetters& four, const EvenRows& rows, EvenTile<Id, STEP>& tile,
                             EvenPart part) {
@@ -241,7 +241,7 @@ DEVICE void write_even_tile(const Job& job, const FourLetters& four, const EvenR
     }
 }
 
-// A warp takes a tile at a time.
+// Writes the ids of all tiles; a warp takes a tile at a time.
 template <class Id, KmerStep STEP>
 DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, STEP>* tiles, uint32_t block, uint32_t num_blocks) {
     using Tile = EvenTile<Id, STEP>;

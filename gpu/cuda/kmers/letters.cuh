@@ -33,7 +33,7 @@ constexpr uint32_t SPACE = 2;              // No id.
 constexpr uint32_t OTHER = 3;              // One id for a run.
 constexpr uint32_t SPECIAL = 4;            // A special token.
 
-// The table in shared memory; every thread of the block calls it.
+// Copies the table of letters to shared memory; every thread of the block calls it.
 DEVICE void load_letters(const Job& job, uint32_t* table) {
     for (uint32_t i = threadIdx.x; i < NUM_LETTERS; i += BLOCK) table[i] = job.kmers.letter_table[i];
     __syncthreads();
@@ -62,12 +62,12 @@ DEVICE uint32_t kmer_id(const Job& job, Entry entry_of) {
     return seen & NOT_A_CODE ? job.kmers.kmer_unknown_id : job.kmers.kmer_first_id + number;
 }
 
-// K-mers in a run of letters.
+// The number of k-mers in a run of letters.
 DEVICE uint64_t num_kmers(const Job& job, uint64_t length) {
     return length < job.kmers.kmer_k ? 0 : (length - job.kmers.kmer_k) / job.kmers.kmer_stride + 1;
 }
 
-// Letters that the k-mers of a run cover.
+// The number of letters that the k-mers of a run cover.
 DEVICE uint64_t covered_letters(const Job& job, uint64_t length) {
     uint64_t kmers = num_kmers(job, length);
     return kmers ? (kmers - 1) * job.kmers.kmer_stride + job.kmers.kmer_k : 0;
@@ -79,8 +79,8 @@ DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
                                           : (number + length - job.kmers.kmer_shift % length) % length;
 }
 
-// Says that the batch needs other kernels than the plain ones. `seen` is all entries that a thread
-// has seen; the whole warp calls it.
+// Reports whether the batch needs other kernels than the plain ones. `seen` has the bits of all entries that a thread
+// has seen. The whole warp calls it.
 DEVICE void note_fallback(const Job& job, uint32_t seen) {
     uint64_t flags = seen >> FALLBACK_SHIFT & FALLBACK_FLAGS;
     if (!__any_sync(ALL_LANES, flags != 0)) return;

@@ -21,7 +21,7 @@ constexpr uint32_t MOST_LETTERS = 3072;    // Of a tile with rows of all lengths
 constexpr uint32_t LEAST_LETTERS = 928;    // and its own ones, at least.
 constexpr uint32_t MOST_STRIDED = 800;     // Ids of k-mers that are no neighbours on their way at a time.
 
-// What a warp has in shared memory. Letter i of the tile is letter AROUND + i here.
+// The letters of a warp's tile in shared memory. Letter i of the tile is letter AROUND + i here.
 template <uint32_t LETTERS>
 struct PackedLetters {
     static constexpr uint32_t SHARED_LETTERS = LETTERS, WORDS = LETTERS / 16;
@@ -29,7 +29,7 @@ struct PackedLetters {
     uint16_t strange[WORDS + 2];           // Bits, the same way round: none of the four.
 };
 
-// The same with ids on their way to memory.
+// The letters of a tile, and ids on their way to memory.
 template <class Id, uint32_t LETTERS, uint32_t IDS = LETTERS>
 struct StagedTile : PackedLetters<LETTERS> {
     static constexpr uint32_t OWN_LETTERS = LETTERS - AROUND - BEHIND_TILE, MOST_IDS = IDS;
@@ -37,8 +37,8 @@ struct StagedTile : PackedLetters<LETTERS> {
     alignas(16) Id ids[IDS];
 };
 
-// A row, by numbers of ids: its first one, those of k-mers that lie within it, and `at`, to which an id's
-// number times the stride is added to find its letters among the shared ones.
+// A row, by the numbers of its ids: the first one, and the range of those whose k-mers lie within the row. An id's
+// number times the stride plus `at` is the place of its letters among the shared ones.
 struct alignas(16) RowIds {
     uint32_t first, inner_begin, inner_end, at;
 };
@@ -49,7 +49,7 @@ struct alignas(16) StridedPart {
     uint32_t begin, end, at, before;
 };
 
-// Letters and ids of a tile of k-mers of neighbouring letters.
+// The letters, and ids, of a tile whose k-mers begin at neighbouring letters.
 template <class Id>
 constexpr uint32_t NEIGHBOURS_A_TILE = sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id);
 
@@ -57,7 +57,7 @@ template <class Id, KmerStep STEP>
 using StagedKmers = StagedTile<Id, STEP == KmerStep::STRIDED ? TILE_LETTERS : NEIGHBOURS_A_TILE<Id>,
                                STEP == KmerStep::STRIDED ? MOST_STRIDED : NEIGHBOURS_A_TILE<Id>>;
 
-// A tile with its rows. All ids of neighbouring k-mers have room.
+// A tile with its rows. It has room for all ids of neighbouring k-mers.
 template <class Id, KmerStep STEP>
 struct KmerTile : StagedKmers<Id, STEP> {
     static constexpr bool CAN_WRAP = STEP == KmerStep::NEIGHBOURS;
@@ -104,7 +104,7 @@ DEVICE bool is_one_letter(const uint4& letters) {
     return (differ | (letters.x ^ shift_right(letters.x, letters.x, 8))) == 0;
 }
 
-// Whether four letters are all of the four in another case.
+// Whether four letters are all of the four, in the other case.
 DEVICE bool has_other_case(const FourLetters& four, uint32_t word) {
     return four.letters.chosen(four_selector(word)) == (word & ANY_CASE) && (word & ~ANY_CASE) == ~ANY_CASE;
 }
@@ -114,8 +114,8 @@ DEVICE bool have_other_case(const FourLetters& four, const uint4& letters) {
            has_other_case(four, letters.w);
 }
 
-// Packs a word of a tile that begins with letter `begin`. The table says what letters are that are none of the four; of
-// those that only have another case that is known (`four_case_flags`). Whether there are any.
+// Packs a word of a tile that begins with letter `begin`, and adds to `seen` what its letters are that are none of the
+// four: from the table, or from `four_case_flags` where only their case differs. Returns whether there are any.
 template <class Tile>
 DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                             uint32_t& seen) {
@@ -147,8 +147,8 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
     return strange != 0;
 }
 
-// The i-th word of sixteen letters that a lane packs. Of a tile that has not as many for each lane its own letters are
-// read by whole lines of the memory, and those around them last.
+// The i-th word of sixteen letters that a lane packs. Where lanes have unequal numbers of words, the tile's own letters
+// come first, so that they are read by whole lines of memory, and the letters around them last.
 template <class Tile>
 DEVICE uint32_t word_of_lane(uint32_t i) {
     constexpr uint32_t EACH = Tile::WORDS / 32;
@@ -157,8 +157,8 @@ DEVICE uint32_t word_of_lane(uint32_t i) {
     return i < EACH ? 1 + lane + 32 * i : lane ? min_of(32 * EACH + lane, Tile::WORDS - 1) : 0;
 }
 
-// Packs a tile of which the first letter of its own is `begin`, with those around it; whether any letter is none of the
-// four. `strange` is not written where none is. Calls meanwhile() while the first letters are in flight.
+// Packs a tile whose own letters begin with letter `begin`, and the letters around them. Returns whether any letter is
+// none of the four; `strange` is written only then. Calls meanwhile() while the first letters are in flight.
 template <class Tile, class Meanwhile>
 DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
                       Meanwhile meanwhile) {
@@ -196,7 +196,7 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
     return any;
 }
 
-// Whether all letters of a tile of which some are none of the four are so, as in soft masking; a warp calls it.
+// Whether all letters of a tile are none of the four, as in soft masking; at least one is. A warp calls it.
 template <class Tile>
 DEVICE bool are_all_strange(const Tile& tile) {
     bool are_strange = true;
@@ -228,7 +228,7 @@ DEVICE bool has_strange(const Tile& tile, uint32_t at, uint32_t count) {
     return (bits >> (48 - at % 16 - count) & ((1ull << count) - 1)) != 0;
 }
 
-// Whether any of the words that hold `count` letters from letter `at` of the shared ones on has such a letter.
+// Whether any of the words that hold `count` letters from shared letter `at` on has a letter that is none of the four.
 template <class Tile>
 DEVICE bool has_strange_near(const Tile& tile, uint32_t at, uint32_t count) {
     uint32_t bits = 0;

@@ -15,14 +15,14 @@
 
 namespace warptok::kmers {
 
-// What belongs to each of four letters: a byte, with one that says nothing behind it.
+// A byte for each of four letters; each is followed by a byte that has no meaning.
 struct OfFour {
     uint32_t low, high;
 
     DEVICE_METHOD explicit OfFour(uint64_t bytes)
         : low(static_cast<uint32_t>(bytes)), high(static_cast<uint32_t>(bytes >> 32)) {}
 
-    // What belongs to four letters, see four_selector.
+    // The bytes of the four letters that a selector chooses, see four_selector.
     DEVICE_METHOD uint32_t chosen(uint32_t selector) const { return permute_bytes(low, high, selector); }
 };
 
@@ -62,7 +62,7 @@ struct FourLetters {
           unknown_id(job.kmers.kmer_unknown_id), num_bytes(job.batch.num_bytes),
           last_place((num_bytes ? num_bytes - 1 : 0) / 16 * 16), text(job.batch.text), strides(stride), job(job) {}
 
-    // The same of k-mers that begin with neighbouring letters, which the compiler is to know.
+    // The four letters of k-mers of neighbouring letters: the stride of 1 is known to the compiler.
     DEVICE_METHOD static FourLetters of_neighbours(const Job& job) {
         FourLetters four(job);
         four.stride = 1;
@@ -78,32 +78,32 @@ DEVICE FourLetters four_letters(const Job& job) {
     return STEP == KmerStep::STRIDED ? FourLetters(job) : FourLetters::of_neighbours(job);
 }
 
-// Where permute_bytes finds what belongs to each of four letters: a nibble for a letter, the first one lowest.
+// The selector of permute_bytes for four letters: a nibble for each letter, the first one lowest.
 DEVICE uint32_t four_selector(uint32_t word) {
     uint32_t places = word & 0x06060606;   // Twice the two bits.
     return permute_bytes(places | places >> 4, 0, 0x3120);
 }
 
-// K-mers in a run of `length` letters.
+// The number of k-mers in a run of `length` letters.
 DEVICE uint32_t kmers_of(const FourLetters& four, uint32_t length) {
     uint32_t more = length - four.k, steps = four.stride == 1 ? more : four.strides.quotient(more);
     return length < four.k ? 0 : steps + 1;
 }
 
-// Ids of a row of `length` letters that does not wrap.
+// The number of ids of a row of `length` letters that does not wrap.
 DEVICE uint32_t ids_of_letters(const FourLetters& four, bool keeps_remainder, uint32_t length) {
     uint32_t kmers = kmers_of(four, length);
     if (!keeps_remainder) return kmers;
     return kmers ? length - (kmers - 1) * (four.stride - 1) - (four.k - 1) : length;
 }
 
-// No row is at fault but those that cannot be circles, or are no sequences and are to be reverse complements.
+// Whether a row is at fault: it cannot be the circle that it should be, or was augmented and is not ASCII.
 DEVICE bool is_no_row(const Job& job, uint64_t row) {
     uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row];
     return (is_circle(job, row) && (!job.kmers.can_wrap || length < job.kmers.kmer_k)) || is_no_sequence(job, row);
 }
 
-// Where faults of rows are noted. Most batches have no row that may be refused: that is said once, for all rows.
+// Notes the faults of rows. Most batches have no row that may be refused, which is noted once for all rows.
 struct RowFaults {
     const Job& job;
     bool may_refuse;
@@ -117,13 +117,13 @@ struct RowFaults {
         job.rows.row_refused[row] = is_no_row(job, row) ? static_cast<uint32_t>(job.rows.row_begins[row]) : NO_BYTE;
     }
 
-    // A thread of the launch calls it.
+    // One thread of the launch calls it.
     DEVICE_METHOD void finish() const {
         if (!may_refuse) atomic_or(job.answer.status + STATUS_ROWS, ROWS_ARE_RIGHT);
     }
 };
 
-// Ids of rows, by their lengths alone.
+// The numbers of ids of rows, which follow from their lengths alone.
 struct RowLengths {
     const int64_t* begins;
     FourLetters four;
@@ -141,7 +141,7 @@ struct RowLengths {
     }
 };
 
-// Neighbouring ids as one vector of at most 16 bytes.
+// Stores neighbouring ids as one vector of at most 16 bytes.
 template <class Id, uint32_t COUNT>
 DEVICE void store_ids(Id* to, const uint32_t* ids) {
     constexpr uint32_t WORDS = COUNT * sizeof(Id) / 4, EACH = 4 / sizeof(Id);
@@ -177,7 +177,7 @@ DEVICE PlainRow plain_row(const Job& job, uint32_t row) {
     return {row, static_cast<uint32_t>(job.answer.id_offsets[row]), begin, length, wraps};
 }
 
-// Id `number` of a row, letter by letter.
+// Id `number` of a row, found letter by letter.
 DEVICE uint32_t plain_id(const Job& job, const uint32_t* table, const PlainRow& row, uint32_t number, uint32_t& seen) {
     const uint8_t* text = job.batch.text + row.begin;
     if (!row.wraps && number * job.kmers.kmer_stride + job.kmers.kmer_k > row.length) {  // Behind the k-mers.
@@ -206,12 +206,12 @@ DEVICE RowRange rows_of_ids(const Job& job, uint64_t begin, uint64_t end) {
     return {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
 }
 
-// The row of an id of such a part.
+// The row of an id of a warp's part.
 DEVICE uint32_t row_of_id_in(const Job& job, const RowRange& rows, uint32_t place) {
     return rows.first + last_not_behind(job.answer.id_offsets + rows.first, rows.last - rows.first + 1, place);
 }
 
-// Up to `count` ids from `begin` on, one by one; returns what was seen on the way.
+// Writes up to `count` ids from `begin` on, one by one; returns the entries of the table that were seen.
 template <class Id>
 DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRange& rows, uint32_t begin,
                              uint32_t count) {
@@ -227,7 +227,7 @@ DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRan
     return seen;
 }
 
-// Says of the letters that no k-mer covers what they are.
+// The entries of the letters of a row that no k-mer covers, or-ed.
 DEVICE uint32_t look_behind_kmers(const Job& job, const uint32_t* table, uint64_t row) {
     uint64_t begin = job.rows.row_begins[row], length = job.rows.row_begins[row + 1] - begin;
     uint32_t seen = 0;
@@ -235,7 +235,8 @@ DEVICE uint32_t look_behind_kmers(const Job& job, const uint32_t* table, uint64_
     return seen;
 }
 
-// Ids of k-mers over other letters than kmers/any_rows.cuh reads: a warp takes a part of the ids, a thread neighbours.
+// Writes the ids of k-mers over other letters than kmers/any_rows.cuh reads: a warp takes a part of the ids, and a
+// thread takes neighbouring ids of it.
 template <class Id>
 DEVICE void write_any_kmers(const Job& job, const uint32_t* table, uint32_t block, uint32_t num_blocks) {
     constexpr uint32_t ITEMS = 4, ROUNDS = 8, PART = ROUNDS * 32 * ITEMS;

@@ -19,7 +19,7 @@ DEVICE uint32_t tile_row_of(const Tile& tile, const TileRows& rows, uint32_t id)
     return low;
 }
 
-// The same of an id near the first one of row `seam`, mostly in this row or the one before.
+// The row of an id near the first id of row `seam`; mostly it is this row or the one before.
 template <class Tile>
 DEVICE uint32_t row_at_seam(const Tile& tile, const TileRows& rows, uint32_t seam, uint32_t id) {
     if (seam == 0 || tile.rows[seam - 1].first > id) return tile_row_of(tile, rows, id);
@@ -42,8 +42,8 @@ DEVICE uint32_t single_id(const Job& job, const FourLetters& four, const uint32_
     return is_known ? tile.singles[Letters32(tile, at).kmer(0, 1)] : plain_id(job, table, row, number, seen);
 }
 
-// An id from the shared letters where they hold it, else letter by letter. A circle's k-mer may be
-// `before` letters of the row's end and `behind` letters of its begin.
+// An id, from the shared letters where these hold all of its letters, else letter by letter. A circle's k-mer may
+// consist of the last `before` letters of the row and its first `behind` letters.
 template <class Tile>
 DEVICE uint32_t seam_id(const Job& job, const FourLetters& four, const uint32_t* table, const Tile& tile,
                         const TileRows& rows, const PlainRow& row, uint32_t number, uint32_t& seen) {
@@ -65,7 +65,7 @@ DEVICE uint32_t seam_id(const Job& job, const FourLetters& four, const uint32_t*
     return four.first_id + (kmer >> 2 * behind << 2 * behind | Letters32(tile, begin).kmer(0, behind));
 }
 
-// The ids around the begin of each row and around both ends of the tile's: those that no vector held.
+// Writes the ids that no vector holds: around the begin of each row, and around both ends of the tile's ids.
 template <class Id, class Tile>
 DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint32_t* table, const Tile& tile,
                             const TileRows& rows, Id* out) {

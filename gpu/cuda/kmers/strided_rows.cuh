@@ -1,8 +1,8 @@
 // K-mers that are no neighbours, of rows of any length: into shared memory, four ids of a row at a time.
 //
-//     stage_fours     the k-mers of known letters, a lane four of a row
-//     stage_rests     the letters behind them, a lane a row
-//     stage_one_by_one    both where some letters are unknown, a lane an id
+//     stage_fours         k-mers of known letters; a lane takes four of a row
+//     stage_rests         the letters behind them; a lane takes a row
+//     stage_one_by_one    both, where some letters are unknown; a lane takes an id
 //
 // Example, k = stride = 6, rows of 31 and 14 letters: five ids and one letter, two ids and two letters. Lane 0 takes
 // the ids 0 to 3, lane 1 id 4, lane 2 the ids 6 and 7; then lane 0 takes id 5, lane 1 the ids 8 and 9.
@@ -14,7 +14,7 @@ namespace warptok::kmers {
 
 constexpr uint32_t FOUR = 4;
 
-// Up to four ids from one on, of k-mers of a row from shared letter `at` on.
+// Stages up to four ids of a row, of k-mers from shared letter `at` on.
 template <uint32_t STRIDE, class Id, class Tile>
 DEVICE void stage_four(const FourLetters& four, const Tile& tile, uint32_t at, uint32_t id, uint32_t end, Id* staged) {
     uint32_t ids[FOUR];
@@ -24,8 +24,9 @@ DEVICE void stage_four(const FourLetters& four, const Tile& tile, uint32_t at, u
         if (id + i < end) staged[id + i] = static_cast<Id>(ids[i]);
 }
 
-// The k-mers among the ids begin <= id < end. The rows that have such are noted side by side with the number of fours
-// before each; which of them begin among 32 fours, one for each lane, says whose these are.
+// Stages the k-mers among the ids begin <= id < end. The rows that have any are noted side by side, each with the
+// number of fours before it. A mask of 32 fours, one for each lane, has a bit where a row begins, which gives the row
+// of each.
 template <uint32_t STRIDE, class Id, class Tile>
 DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end,
                         Id* staged) {
@@ -50,13 +51,13 @@ DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& row
     __syncwarp();
 }
 
-// Where the letters behind a row's k-mers are among the shared ones, as RowIds::at says it of k-mers.
+// What RowIds::at is to k-mers, for the letters behind a row's k-mers.
 DEVICE uint32_t rest_at(const FourLetters& four, const RowIds& row) {
     uint32_t covered = row.inner_end > row.first ? four.k - four.stride : 0;
     return row.at + row.inner_end * four.stride + covered - row.inner_end;
 }
 
-// The ids of the letters behind rows' k-mers among the ids begin <= id < end: fewer than k of a row.
+// Stages the letters behind rows' k-mers among the ids begin <= id < end; a row has fewer than k of them.
 template <class Id, class Tile>
 DEVICE void stage_rests(const FourLetters& four, const Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end,
                         Id* staged) {
@@ -86,7 +87,7 @@ DEVICE void stage_one_by_one(const Job& job, const FourLetters& four, const Tile
     }
 }
 
-// The ids begin <= id < end of rows of known letters.
+// Stages the ids begin <= id < end of rows whose letters are all known.
 template <class Id, class Tile>
 DEVICE void stage_known(const Job& job, const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin,
                         uint32_t end, Id* staged) {

@@ -22,7 +22,7 @@ DEVICE PlainRow tile_row(const Tile& tile, const TileRows& rows, uint32_t i) {
     return {rows.first_row + i, tile.rows[i].first, tile.begins[i], tile.lengths[i], (rows.circles >> i & 1) != 0};
 }
 
-// Ids of a row that belong to its first `letters` letters.
+// The number of ids of a row that belong to its first `letters` letters.
 DEVICE uint32_t ids_of_first(const Job& job, const FourLetters& four, const PlainRow& row, uint32_t letters) {
     if (letters > row.length) letters = row.length;
     if (row.wraps) return letters;
@@ -51,7 +51,7 @@ DEVICE LoadedRows load_rows(const Job& job, uint32_t first_row) {
     return {first, row < num_rows ? begin : NO_ROW, end, static_cast<uint32_t>(job.answer.id_offsets[row])};
 }
 
-// The row of a letter; a warp calls it.
+// The row of a letter, by a search; a warp calls it.
 DEVICE_NOINLINE uint32_t searched_row(const Job& job, uint32_t letter) {
     return static_cast<uint32_t>(first_row_not_before(job, letter + 1ull)) - 1;
 }

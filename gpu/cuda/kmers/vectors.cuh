@@ -18,7 +18,7 @@ namespace warptok::kmers {
 //              1 a byte further down
 //     8 bits:  word i is byte 3 - i of all four
 //
-// What an id has above its own 2 k bits are the letters before it, and is cut off (`own`).
+// The bits of an id above its own 2 k bits are of the letters before it, and the mask `own` clears them.
 template <class Id>
 DEVICE void neighbours(uint32_t k, uint32_t high, uint32_t low, uint32_t* words) {
     uint32_t unused = 32 - 2 * k, copies[4];
@@ -47,7 +47,7 @@ DEVICE void neighbours(uint32_t k, uint32_t high, uint32_t low, uint32_t* words)
     }
 }
 
-// The ids of a word, each with `id` added.
+// A word all of whose ids are `id`.
 template <class Id>
 DEVICE uint32_t in_all_ids(uint32_t id) {
     return sizeof(Id) == 4 ? id : sizeof(Id) == 2 ? id * 0x00010001u : id * 0x01010101u;
@@ -81,14 +81,14 @@ struct BySix {
         }
     }
 
-    // Letters from the i-th k-mer on.
+    // The letters from the begin of the i-th k-mer on.
     DEVICE_METHOD uint32_t letters(uint32_t i) const {
         uint32_t bit = 12 * i;
         return shift_left(bit / 32 + 1 < WORDS ? words[bit / 32 + 1] : 0, words[bit / 32], bit % 32);
     }
 };
 
-// 16 bytes of ids, of which letters(i) is what the i-th k-mer begins with.
+// Joins 16 bytes of ids; letters(i) are sixteen letters from the begin of the i-th k-mer on.
 template <class Id, class Letters>
 DEVICE void join_ids(const FourLetters& four, Letters letters, uint32_t* words) {
     constexpr uint32_t EACH = 4 / sizeof(Id);
@@ -101,7 +101,7 @@ DEVICE void join_ids(const FourLetters& four, Letters letters, uint32_t* words) 
     }
 }
 
-// 16 bytes of ids of k-mers from shared letter `at` on, of known letters.
+// Reads 16 bytes of ids of k-mers from shared letter `at` on; their letters are known.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void read_vector(const FourLetters& four, const Tile& tile, uint32_t at, uint32_t* words) {
     constexpr uint32_t EACH = 4 / sizeof(Id);
@@ -128,8 +128,8 @@ DEVICE uint32_t read_id(const FourLetters& four, const Tile& tile, bool any_stra
     return four.first_id + (letters_from(tile, at) >> (32 - 2 * four.k));
 }
 
-// Bits of the k-mers that begin with sixteen neighbouring letters from letter `at` of the shared ones on, the first one
-// highest: unknown ones.
+// A bit for each unknown k-mer among those that begin at the sixteen letters from shared letter `at` on, the first one
+// highest.
 template <class Tile>
 DEVICE uint32_t unknown_kmers(const FourLetters& four, const Tile& tile, uint32_t at) {
     uint32_t first = tile.strange[at / 16] << 16 | tile.strange[at / 16 + 1];
@@ -149,8 +149,7 @@ DEVICE void put_unknown(const FourLetters& four, uint32_t unknown, uint32_t* wor
     }
 }
 
-// Writes 16 bytes of neighbouring ids to shared memory; one by one where some may be unknown and they are not
-// neighbours.
+// Writes 16 bytes of ids to shared memory; one by one where k-mers are no neighbours and some may be unknown.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_strange, uint32_t at, Id* to) {
     constexpr uint32_t COUNT = 16 / sizeof(Id);
@@ -185,7 +184,7 @@ DEVICE void join_vector(const FourLetters& four, const Tile& tile, uint32_t next
     stage_vector(to, {words[0], words[1], words[2], words[3]});
 }
 
-// The ids that the four letters have alone, by their codes; a warp calls it.
+// Loads the ids of the four letters alone, by their codes; a warp calls it.
 DEVICE void load_singles(const Job& job, uint32_t* singles) {
     uint32_t lane = threadIdx.x & 31;
     if (lane >= 4) return;

@@ -135,7 +135,7 @@ template <uint32_t SIZE> DEVICE uint64_t hard_bits(const Reader& reader, uint64_
     return SIZE == CHUNK ? hard : hard >> begin % CHUNK;
 }
 
-// Outputs without the lowest bits.
+// Outputs, moved down by COUNT bits.
 template <uint32_t COUNT> DEVICE Outputs moved_down(const Outputs& bits) {
     return {bits.start >> COUNT, bits.prev >> COUNT, bits.mark >> COUNT, bits.commit >> COUNT, bits.inner >> COUNT};
 }

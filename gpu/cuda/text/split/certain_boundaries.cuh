@@ -43,14 +43,14 @@ struct CertainShared {
 constexpr uint32_t CERTAIN_SHARED = 53 * 1024;
 static_assert(sizeof(CertainShared) <= CERTAIN_SHARED, "the launch asks for so much");
 
-// The upper bits of bytes that are neither blanks nor control characters; other bits are of no meaning here and in the
-// next one.
+// The upper bits of the bytes that are neither blanks nor control characters. Other bits of the result have no meaning,
+// here and in continuing_bytes.
 DEVICE uint32_t printed_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x5F5F5F5F) | word; }
 
-// Of bytes that continue a character.
+// The upper bits of the bytes that continue a character.
 DEVICE uint32_t continuing_bytes(uint32_t word) { return word & ~(word << 1); }
 
-// 16 bytes of the text and where pieces begin in them: also behind its end, which no stage reads.
+// 16 bytes of the text, and where pieces begin in them; bytes behind the text count as begins, which no stage reads.
 struct Sixteen {
     uint4 bytes;
     uint32_t starts, before;  // The word in front of them, of the warp's first lane.
@@ -65,7 +65,7 @@ DEVICE Sixteen sixteen_at(const Job& job, uint64_t begin) {
     return here;
 }
 
-// The borders to ask about, a bit for the byte behind each. All lanes of the warp call it.
+// The borders to test, a bit for the byte behind each. All lanes of the warp call it.
 DEVICE uint32_t candidate_borders(const Sixteen& here, uint32_t before, bool begins_word) {
     const uint32_t words[4] = {here.bytes.x, here.bytes.y, here.bytes.z, here.bytes.w};
     uint32_t left[4], white[4], high[4];
@@ -82,7 +82,7 @@ DEVICE uint32_t candidate_borders(const Sixteen& here, uint32_t before, bool beg
     return candidates & ~here.starts;
 }
 
-// Looks at the `total` places of a warp's list.
+// Tests the `total` places of a warp's list.
 DEVICE void look_at_places(const Filter& filter, CertainWarp& warp, uint32_t total) {
     for (uint32_t first = 0; first < total; first += 32) {
         uint32_t number = first + lane_of_thread();

@@ -74,7 +74,7 @@ DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t& word, uint64_t limi
     return job.batch.num_bytes;
 }
 
-// The same to the end of the data, the whole block; only its first thread gets to know.
+// As next_start_by_warp, up to the end of the data; the whole block looks, and only its first thread gets the answer.
 DEVICE uint64_t next_start_by_block(const Job& job, FindShared& shared, uint64_t word) {
     uint32_t warp = threadIdx.x / 32;
     if (threadIdx.x == 0) shared.first = NO_BYTE;
@@ -98,8 +98,8 @@ DEVICE uint64_t start_in_words(const Job& job, uint64_t word) {
     return (word + lowest_bit(found)) * 64 + lowest_bit(bits);
 }
 
-// Where the piece ends that is the last one before word `word`; it begins at `begin`, as the lane
-// knows that says `is_mine`. The whole warp looks. Returns 0 where that is left to the block.
+// The end of the last piece that begins before word `word`. It begins at `begin` of the lane whose `is_mine` is true.
+// The whole warp looks. Returns 0 where that is left to the block.
 DEVICE uint64_t end_of_last(const Job& job, FindShared& shared, uint64_t word, uint64_t begin,
                             bool is_mine) {
     uint64_t end = start_in_words(job, word), total = (job.batch.num_bytes + 63) / 64;

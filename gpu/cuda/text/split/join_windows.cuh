@@ -12,9 +12,9 @@
 
 namespace warptok::text {
 
-// The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
-// where they do not. By a thread, from the last word of the overlap to the first, as a border's next one may be in
-// another.
+// The last place where two neighbouring windows meet, in bytes from the second one's begin; NO_PLACE where they do not
+// meet. A thread looks from the last word of the overlap to the first, because the border behind another one may be in
+// a later word.
 DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
     uint32_t distance = second.begin - first.begin, overlap = WINDOW_BYTES - distance;  // No first one is shorter.
     bool is_next_common = false;  // Of the next border of either, behind the word that is looked at.
@@ -34,7 +34,7 @@ DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
     return NO_PLACE;
 }
 
-// Says where each window is entered from the one before; a thread a window and the next one.
+// Writes the joint of each window, where it is entered from the one before. A thread takes a window and the next one.
 DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = all_windows(job);
     for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += num_blocks * BLOCK) {
@@ -53,8 +53,8 @@ DEVICE uint32_t bits_below(uint32_t end) {
     return end - first >= 32 ? 0xFFFFFFFFu : (1u << (end - first)) - 1;
 }
 
-// Splits where a window says so, from where it is entered to where the next one is; false where that is backwards. By
-// the whole warp, a lane a word.
+// Splits at the boundaries of a window, from its joint to the next window's; returns false where that is backwards. The
+// whole warp calls it, and a lane takes a word.
 DEVICE bool write_window(const Job& job, const LongPiece& piece, uint32_t number) {
     const Window& window = window_of(job, number);
     uint32_t to = number == last_window(piece) ? piece.end : window_of(job, number + 1).joint, from = window.joint;
@@ -65,7 +65,7 @@ DEVICE bool write_window(const Job& job, const LongPiece& piece, uint32_t number
     return true;
 }
 
-// Splits all pieces but those that failed; a warp a window.
+// Splits all pieces that have not failed; a warp takes a window.
 DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = all_windows(job), warps = num_blocks * BLOCK / 32;
     for (uint32_t window = (block * BLOCK + threadIdx.x) / 32; window < windows; window += warps) {

@@ -1,4 +1,4 @@
-// Late ranks: what their merges give may have a pair of a lower rank.
+// Late ranks: a rank is late if the symbol that its merge gives may be in a pair of a lower rank.
 //
 // Where the lowest rank of all pairs is late, its pairs are merged from left to right. A pair is *loud* if its merge
 // gives a pair of a lower rank. That one is the next to be merged, and so on: a symbol *grows* as long as a pair on
@@ -32,12 +32,12 @@ DEVICE uint32_t rank_of_bounded(uint32_t word) { return word >> BOUND_BITS; }
 
 DEVICE bool is_late(uint32_t word) { return word % (1 << BOUND_BITS) == LATE; }
 
-// The lowest rank that a pair with what this one gives can have; where there is none, one above HIGHEST.
+// The lowest rank that a pair with the merged symbol can have; a value above HIGHEST where there is none.
 DEVICE uint32_t bound_of(uint32_t word) {
     return (word >> BOUND_BITS) + ((word % 32) << (word / 32 % 32));  // Below 2^32.
 }
 
-// Pairs of ranks, bounded, below this one are merged in a round, where these are the lowest rank and bound.
+// The limit of a round: it merges the pairs whose bounded ranks are below it, given the lowest rank and bound.
 DEVICE uint32_t limit_of(uint32_t lowest, uint32_t bound) {
     return bound > rank_of_bounded(lowest) ? min_of(bound, HIGHEST) << BOUND_BITS : lowest + 1;
 }
@@ -73,7 +73,7 @@ DEVICE uint32_t place_before(uint32_t alive, uint32_t place) {
     return filled ? 32 * lane + highest_bit(own) : NO_PAIR;
 }
 
-// `bits` without a place.
+// Clears the bit of a place.
 DEVICE uint32_t without_place(uint32_t bits, uint32_t place) {
     return (threadIdx.x & 31) == place / 32 ? bits & ~(1u << place % 32) : bits;
 }
@@ -84,7 +84,7 @@ struct Growing {
     uint32_t rank_before, rank_behind;
 };
 
-// Looks up a growing symbol's pairs, a lane each.
+// Looks up the two pairs of a growing symbol, a lane each.
 template <class Symbols> DEVICE void rank_neighbours(const Job& job, const Symbols& symbols, Growing& grown) {
     uint32_t lane = threadIdx.x & 31, place = lane ? grown.behind : grown.before, rank = NO_RANK;
     if (lane < 2 && place != NO_PAIR) {
@@ -95,8 +95,8 @@ template <class Symbols> DEVICE void rank_neighbours(const Job& job, const Symbo
     grown.rank_behind = __shfl_sync(ALL_LANES, rank, 1);
 }
 
-// Merges the pairs of a late rank at the places `waiting`, and what they grow to; returns the places that are left.
-// The whole warp calls it; `alive` are the places of all symbols.
+// Merges the pairs of a late rank at the places `waiting`, lets the merged symbols grow, and returns the places that
+// are left. The whole warp calls it. `alive` has the places of all symbols.
 template <class Symbols>
 DEVICE uint32_t grow_pairs(const Job& job, const Symbols& symbols, uint32_t alive, uint32_t waiting, uint32_t rank) {
     while (uint32_t filled = __ballot_sync(ALL_LANES, waiting != 0)) {

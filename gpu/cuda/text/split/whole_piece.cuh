@@ -1,7 +1,7 @@
 // The last resort for long pieces: those with a seam are encoded whole, in rounds of the whole grid.
 //
-// The pieces stand one behind the other, a symbol a byte at first, and are cut into parts of one size, as many as there
-// are blocks. A part's symbols stay its own and lie side by side from its first byte's number on:
+// The pieces stand one behind the other, a symbol a byte at first, and are divided into parts of one size, as many as
+// there are blocks. A part's symbols stay its own and lie side by side from its first byte's number on:
 //
 //     pieces      a b c d e f g h | i j k l            12 bytes, three parts
 //     parts       a b c d   e f g h   i j k l
@@ -22,7 +22,7 @@
 
 namespace warptok::text {
 
-// The piece that byte `number` of all is of: the last one that does not begin behind it.
+// The piece of byte `number` of all pieces: the last one that does not begin behind it.
 DEVICE WholePiece whole_piece_of(const Job& job, uint32_t num_pieces, uint32_t number) {
     uint32_t low = 0, high = num_pieces - 1;
     while (low < high) {
@@ -62,7 +62,7 @@ DEVICE void write_part_of_whole(const Job& job, const WholeSymbols& all, uint32_
 // Bytes of all whole pieces of which one thread makes loud pairs grow; where there are more, others encode the batch.
 constexpr uint32_t MOST_GROWN = 1 << 16;
 
-// What a step has to do, for all blocks the same.
+// What a step does; it is the same for all blocks.
 enum class WholeStep { END, GIVE_UP, MERGE, TEST, GROW };
 
 DEVICE WholeStep kind_of_step(const WholeRound& round, uint32_t total) {
@@ -101,7 +101,8 @@ DEVICE bool do_step(const Job& job, WholeShared& shared, const WholeSymbols& all
     return false;
 }
 
-// Blocks of WHOLE_THREADS. Each block ends with a part of the last step, of which there are as many.
+// Encodes all whole pieces, by blocks of WHOLE_THREADS. Each block ends with a part of the last step, which has as many
+// parts as there are blocks.
 DEVICE void last_pieces_stage(const Job& job, WholeShared& shared, uint32_t block, uint32_t num_blocks) {
     uint64_t counts = job.text.window_counts[COUNT_WHOLE];
     if (!counts || block >= MAX_PARTS) return;

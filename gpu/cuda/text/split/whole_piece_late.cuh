@@ -6,7 +6,7 @@
 
 namespace warptok::text {
 
-// Whether one of a part's pairs that would be merged is loud; the whole block calls it.
+// Whether one of the pairs that a part would merge now is loud; the whole block calls it.
 DEVICE_NOINLINE bool has_loud_pair(const Job& job, WholeShared& shared, const WholeSymbols& all,
                                    const WholeRound& round, uint32_t number) {
     bool loud = false;
@@ -40,7 +40,7 @@ struct WholeStack {
     DEVICE_METHOD bool is_empty() const { return parts[top].count == 0; }
     DEVICE_METHOD uint32_t last() const { return all.begin_of(top) + parts[top].count - 1; }
 
-    // Goes on to the next symbol that was not read; false where there is none.
+    // Moves on to the next symbol that was not read; returns false where there is none.
     DEVICE_METHOD bool find_next() {
         while (read == unread) {
             if (part + 1 == all.num_parts) return false;

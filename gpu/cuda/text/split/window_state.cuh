@@ -30,7 +30,7 @@ struct LanePart {
     uint32_t bound;   // The lowest of its pairs' bounds.
 };
 
-// Looks at all pairs of a lane again. Eight places at a time, whose ranks are on their way together.
+// Looks at all pairs of a lane again, eight places at a time, so that eight ranks are loaded together.
 DEVICE void refresh(const WarpColumns& columns, LanePart& part, uint32_t places) {
     uint32_t before = 0;  // Nothing is lower; what stands in front of the first pair is another lane's.
     part.lower = part.equal = 0;
@@ -54,8 +54,7 @@ DEVICE void refresh(const WarpColumns& columns, LanePart& part, uint32_t places)
     }
 }
 
-// Fills the columns with bytes; `length` is at most 32 * places. The ranks of eight pairs are on their way
-// together.
+// Fills the columns with bytes; `length` is at most 32 * places. The ranks of eight pairs are loaded together.
 DEVICE LanePart begin_window(const Merging& merging, WarpColumns& columns, const uint8_t* text,
                              uint32_t length, uint32_t places) {
     uint32_t lane = threadIdx.x & 31, first = lane * places;

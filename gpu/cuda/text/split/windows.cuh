@@ -22,8 +22,8 @@ namespace warptok::text {
 
 constexpr uint32_t BACK_LOADS = 8;  // Of 512 bytes: how far back a warp looks for a run's first byte.
 
-// Where the run of one byte begins that goes up to `place`, but not in front of its piece; by the whole warp.
-// `place` itself if that is too far.
+// Where the run of one byte that ends at `place` begins, within its piece; `place` itself if that is too far away. The
+// whole warp calls it.
 DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t place, uint32_t byte) {
     uint32_t lane = threadIdx.x & 31, four = byte * 0x01010101u, chunk = place / 16;
     for (uint32_t i = 0; i < BACK_LOADS; i++, chunk -= 32) {
@@ -64,8 +64,8 @@ DEVICE uint32_t begin_of_window(const Job& job, const LongPiece& piece, uint32_t
     return window == last_window(piece) && piece.end - begin > WINDOW_BYTES ? begin + step : begin;
 }
 
-// The word of 32 boundaries that has this lane's number, from those of lanes' places, 8 or 16 each; by the whole
-// warp.
+// This lane's word of 32 boundaries, made of the boundaries that lanes have at their 8 or 16 places. The whole warp
+// calls it.
 DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
     uint32_t lane = threadIdx.x & 31, lanes = 32 / places, word = bits << (places * (lane % lanes));  // Of a word.
     for (uint32_t distance = 1; distance < lanes; distance *= 2) word |= __shfl_xor_sync(ALL_LANES, word, distance);
@@ -73,7 +73,7 @@ DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
     return lane < places ? word : 0;
 }
 
-// Encodes a window, by the whole warp.
+// Encodes a window; the whole warp calls it.
 DEVICE void encode_window(const Merging& how, WarpColumns& columns, uint32_t number) {
     uint32_t number_of_piece = find_piece(how.job, number), lane = threadIdx.x & 31;
     LongPiece piece = how.job.text.long_pieces[number_of_piece];

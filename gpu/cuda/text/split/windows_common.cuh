@@ -54,10 +54,10 @@ DEVICE Window& window_of(const Job& job, uint32_t window) {
     return reinterpret_cast<Window*>(job.text.merged_ids)[window];
 }
 
-// Of the whole batch, behind find_long.
+// The number of windows of the whole batch; it is known behind find_long.
 DEVICE uint32_t all_windows(const Job& job) { return static_cast<uint32_t>(job.text.window_counts[COUNT_WINDOWS]); }
 
-// How many windows cover a piece; the last one has more than WINDOW_OVERLAP bytes unless it is the only one.
+// The number of windows that cover a piece; the last one has more than WINDOW_OVERLAP bytes unless it is the only one.
 DEVICE uint32_t num_windows(uint32_t length) {
     return length <= WINDOW_OVERLAP ? 1 : (length - WINDOW_OVERLAP - 1) / WINDOW_STEP + 1;
 }
@@ -96,13 +96,13 @@ DEVICE void set_starts(const Job& job, uint64_t place, uint64_t bits) {
     if (shift && bits >> (64 - shift)) atomic_or(job.text.starts + place / 64 + 1, bits >> (64 - shift));
 }
 
-// Start bits from a byte on, 64.
+// The 64 start bits from a byte on.
 DEVICE uint64_t starts_from(const Job& job, uint64_t place) {
     uint64_t low = job.text.starts[place / 64] >> place % 64;
     return place % 64 ? low | job.text.starts[place / 64 + 1] << (64 - place % 64) : low;
 }
 
-// Takes the starts from `begin` to `end` back, of every `step`th word from number `first` on.
+// Clears the start bits from `begin` to `end`, in every `step`th word from number `first` on.
 DEVICE_NOINLINE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint32_t first, uint32_t step) {
     for (uint32_t word = begin / 64 + first; word * 64ull < end; word += step) {
         uint64_t mask = ~0ull;
