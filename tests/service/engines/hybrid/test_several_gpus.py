@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -229,6 +230,19 @@ def test_one_that_fails_at_an_upload_is_out_and_gets_it_before_it_is_back(engine
     assert gpus[1].is_resident(BYTES.digest)
 
 
+def test_one_that_hangs_at_an_upload_is_out_and_gets_it_before_it_is_back(
+    engine, gpus, monkeypatch
+):
+    monkeypatch.setattr(service.engines.hybrid.several_gpus, "PATIENCE_S", 0.3)
+    gpus[2].gate.clear()
+    assert engine.load(BYTES).engine == "gpu"
+    assert states(engine) == ["ready", "ready", "hanging"]
+    check(engine)
+    gpus[2].gate.set()
+    wait_until(lambda: states(engine)[2] == "ready")
+    assert gpus[2].is_resident(BYTES.digest)
+
+
 def change_an_id(encoded) -> None:
     if len(encoded.ids):
         encoded.ids = encoded.ids.copy()
@@ -329,6 +343,28 @@ def test_a_region_of_a_gpu_that_is_out_or_of_two_is_left_to_the_host(engine, gpu
     assert states(engine) == ["ready", "resting", "ready"]
     assert engine.encode_shared(BYTES, rows_in(second, second)) is None
     assert engine.encode_shared(BYTES, rows_in(first, first)).tolist() == [0, 1500]
+
+
+def test_host_memory_is_page_locked_once_and_served_by_all_in_turn(engine, gpus):
+    engine.load(BYTES)
+    file = os.memfd_create("region")
+    os.truncate(file, 8192)
+    os.pwrite(file, b"some letters of a region " * 60, 0)
+    region = engine.share_host(file, 0, 8192)
+    rows = rows_in(region, region)
+    for _ in range(6):
+        assert engine.encode_shared(BYTES, rows).tolist() == [0, 1500]
+    assert [gpu.num_shared for gpu in gpus] == [2, 2, 2]
+    assert sum(engine.status().page_locked.values()) == 8192
+    assert os.pread(file, 1500, 2048) == b"some letters of a region " * 60
+    gpus[0].failing_shared = 1
+    for _ in range(3):
+        assert engine.encode_shared(BYTES, rows).tolist() == [0, 1500]
+    region.close()
+    assert sum(engine.status().page_locked.values()) == 0
+    with pytest.raises(ValueError, match="length"):
+        engine.share_host(file, 0, 1 << 20)
+    os.close(file)
 
 
 # Kernels, on emulated devices.
