@@ -50,7 +50,7 @@ DEVICE uint64_t reversed_bits(uint64_t bits) {
 #endif
 }
 
-// Sixty-four letters as `long_keys` has them: the first one at the top.
+// Sixty-four letters, in the form of `long_keys`: the first one in the highest bits.
 struct LongKey {
     uint64_t high, low;
 };
@@ -62,7 +62,7 @@ DEVICE LongKey key_at(const Job& job, uint64_t place) {
             reversed_bits(static_cast<uint64_t>(codes[3]) << 32 | codes[2])};
 }
 
-// Whether the first `length` letters of two keys, 1 .. 64, are the same.
+// Whether the first `length` letters of two keys are the same; `length` is 1 to 64.
 DEVICE bool begin_alike(LongKey a, ulonglong2 b, uint32_t length) {
     uint64_t high = a.high ^ b.x, low = a.low ^ b.y;
     if (length <= 32) return high >> (64 - 2 * length) == 0;
@@ -121,7 +121,7 @@ DEVICE uint32_t longest_mixed(const Job& job, uint64_t place) {
     return NO_TOKEN;
 }
 
-// A token to try, and how many letters one at its place may have.
+// A token to try, and the most letters of a token at its place.
 struct Candidate {
     uint32_t token, most;
 };
@@ -133,7 +133,7 @@ DEVICE bool is_near_other(const Job& job, const Ahead& ahead, uint64_t place) {
             class_of(job, place) == LETTER_MIXED);
 }
 
-// Bases from a place on, as far as a token may reach.
+// The number of bases from a place on, as far as a token may reach.
 DEVICE uint32_t bases_at(const Job& job, const Ahead& ahead, uint64_t place) {
     uint32_t bases = bases_ahead(ahead);
     if (bases <= 16) return bases;

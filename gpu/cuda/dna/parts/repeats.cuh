@@ -77,7 +77,7 @@ DEVICE RepeatState join_lanes(RepeatState own) {
             __reduce_max_sync(ALL_LANES, own.mismatch3)};
 }
 
-// The state that a lane so far in front has; none where there is no such lane.
+// The state of the lane `distance` lanes before this one; none where there is no such lane.
 DEVICE RepeatState of_lane_before(RepeatState own, uint32_t distance) {
     RepeatState other = {__shfl_up_sync(ALL_LANES, own.border, distance),
                          __shfl_up_sync(ALL_LANES, own.mismatch4, distance),

@@ -14,7 +14,7 @@ namespace warptok::dna {
 
 constexpr uint32_t MAX_PERIOD = 32;
 
-// Thirty-two letters from a place on.
+// The thirty-two letters from a place on.
 DEVICE uint64_t codes_from(const Job& job, uint64_t place) {
     return letters_from(job, place).codes | static_cast<uint64_t>(letters_from(job, place + 16).codes) << 32;
 }
@@ -68,12 +68,12 @@ DEVICE uint32_t period_of(const Job& job, uint64_t begin, const uint64_t* border
     return 0;
 }
 
-// Borders of a run: those of 64 places from one on, which repeat.
+// The borders of a run at 64 places from one on; they repeat.
 struct RunBorders {
     uint64_t place, bits;
     uint32_t period;                       // 64 at most; 0: they do not repeat.
 
-    // The same from a later place on.
+    // The borders at the 64 places from a later one on.
     DEVICE_METHOD uint64_t from(uint64_t later) const {
         uint32_t moved = (later - place) % period;
         uint64_t found = (bits & ~0ull >> (64 - period)) >> moved;
@@ -102,8 +102,8 @@ DEVICE uint32_t token_before(const Job& job, uint32_t window, uint32_t place) {
     return bits ? token_of(job, begin + word + highest_bit(bits), begin + place) : NO_TOKEN;
 }
 
-// Where a window that may have continued meets the one before: also at one border in common, if the
-// tokens at its sides may stand side by side.
+// Where a window that may have continued meets the one before. One border in common suffices, too, if the token on its
+// right may follow the one on its left.
 template <uint32_t CHUNK>
 DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     uint32_t meeting = meeting_of<CHUNK>(job, window);
@@ -130,7 +130,7 @@ DEVICE bool is_one_path(const Job& job, uint32_t window) {
     return has_same && meeting_again<CHUNK>(job, window) != NO_MEETING;
 }
 
-// Borders of the run that a window and the one before are in, from 128 places in front of the window's last ones on.
+// The borders of the run that a window and the one before it are in, from 128 places before the window's last ones on.
 template <uint32_t CHUNK>
 DEVICE RunBorders run_borders(const Job& job, uint32_t window) {
     bool is_large = CHUNK >= 128;

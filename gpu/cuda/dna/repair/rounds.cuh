@@ -16,8 +16,8 @@
 //     unmet     .   .   .   x   .   .   .   .   .   x
 //     segment               3 - - - - - - - - - 7   9
 //
-// Which windows repeat is looked at first, then four steps, in two rounds or more, as a path may come into a run
-// from another one. In most batches none has anything to do:
+// The first step finds out which windows repeat. Then come four steps, in two rounds or more, as a path may come into a
+// run from another one. In most batches none has anything to do:
 //
 //     rank       which windows are unmet, in order, and which repeat
 //     continue   the first windows of each segment begin anew at a border of the one before, with its
@@ -74,7 +74,7 @@ DEVICE bool is_unmet(const Job& job, uint32_t window) {
     return ranked<CHUNK>(job, UNMET + RANK, window) & 1;
 }
 
-// Notes where is_differing finds it which windows do not repeat: once, as no text changes. A step of its own.
+// Notes, for is_differing, which windows do not repeat. This is a step of its own that runs once, as no text changes.
 template <uint32_t CHUNK>
 DEVICE void note_differing(const Job& job, Steps& steps) {
     uint32_t windows = num_windows<CHUNK>(job);
@@ -84,7 +84,8 @@ DEVICE void note_differing(const Job& job, Steps& steps) {
     });
 }
 
-// Fills the lists: one running sum of both, the unmet ones in the lower RANK_BITS. A step of its own, by all blocks.
+// Fills the lists, by one running sum for both; unmet windows are counted in its lower RANK_BITS. This is a step of its
+// own, by all blocks.
 template <uint32_t CHUNK>
 DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Steps& steps) {
     constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
@@ -111,8 +112,8 @@ DEVICE bool goes_on(const Job& job, uint32_t window) {
     return !any;
 }
 
-// The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER. The row begins behind
-// the last window in front that does not repeat.
+// The first unmet window among the repeating windows up to this one, which repeats, too; NO_BORDER if there is none.
+// They begin behind the last window in front that does not repeat.
 template <uint32_t CHUNK>
 DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
     uint32_t differing = ranked<CHUNK>(job, DIFFERING + RANK, window) >> 1;
@@ -143,7 +144,7 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
 template <uint32_t CHUNK>
 constexpr uint32_t CONTINUED = CHUNK < 256 ? 256 / CHUNK : 1;
 
-// The first certain border from a place of a window on, of the places before `limit`; NO_BORDER.
+// The first certain border from a place of a window on and before `limit`; NO_BORDER if there is none.
 template <uint32_t CHUNK>
 DEVICE uint32_t first_certain(const Job& job, uint32_t window, uint32_t place, uint32_t limit) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
@@ -154,8 +155,8 @@ DEVICE uint32_t first_certain(const Job& job, uint32_t window, uint32_t place, u
     return NO_BORDER;
 }
 
-// Writes the borders of a window, which is so many letters behind where the columns begin, that are before an end of
-// these.
+// Writes those borders of a window that are before the end of the columns' path; the window lies some letters behind
+// the begin of the columns.
 template <uint32_t CHUNK>
 DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns, uint32_t letters, uint32_t end) {
     uint32_t* to = job.dna.window_bits + window;
@@ -225,7 +226,7 @@ DEVICE void meet_again(const Job& job, uint32_t round, uint32_t window) {
     note_meeting<CHUNK>(job, round, window);
 }
 
-// What a block has in shared memory.
+// The shared memory of a block.
 struct RepairShared {
     union {
         uint32_t columns[2][Window<LARGE_CHUNK>::WORDS * BLOCK];

@@ -1,9 +1,9 @@
-// What is left of repair: windows that still do not meet the one before. A thread walks through one window after
+// The last step of repair, for windows that still do not meet the one before. A thread walks through one window after
 // the other, until its path meets another.
 //
-// Windows are cut into *parts*, a thread each, of 8 windows, then 64, then 512, of large chunks half as many. Each
-// size has its turn twice, the second time cut half a part further on, as no thread looks at what is in front of its
-// part. Then a single thread takes all that is left: slow, and right whatever happens.
+// Windows are divided into *parts*, a thread each: of 8 windows, then of 64, then of 512 (of large chunks half as
+// many). Each size runs twice, the second time with parts that begin half a part further on, because no thread looks at
+// what is in front of its part. Then a single thread takes all that is left, which is slow, and right whatever happens.
 //
 //     window    0   1   2   3   4   5   6   7        parts of 4
 //     unmet     .   .   x   .   x   .   .   .
@@ -16,11 +16,11 @@ namespace warptok::dna {
 
 constexpr uint32_t FINISH_ROUNDS = 6;
 
-// Windows of a part, at first.
+// The number of windows of a part, at first.
 template <uint32_t CHUNK>
 constexpr uint32_t LEAST_FINISHED = CHUNK == LARGE_CHUNK ? 4 : 8;
 
-// Windows that a thread may write: begin .. end - 1.
+// The windows that a thread may write, from `begin` to `end` - 1.
 struct WindowPart {
     uint32_t begin, end;
 };
@@ -57,7 +57,7 @@ DEVICE bool extend_path(const Job& job, LongPath<CHUNK>& made, uint32_t window) 
     return true;
 }
 
-// Copies the path to the windows before one, and checks where each meets the one before.
+// Copies the path to the windows before a given one, and checks where each meets the one before it.
 template <uint32_t CHUNK>
 DEVICE void write_path(const Job& job, const LongPath<CHUNK>& made, uint32_t end) {
     for (uint32_t window = made.first; window < end; window++) {
@@ -67,7 +67,7 @@ DEVICE void write_path(const Job& job, const LongPath<CHUNK>& made, uint32_t end
     }
 }
 
-// Whether a path that was walked so far meets a window.
+// Whether the path as walked so far meets a window.
 template <uint32_t CHUNK>
 DEVICE bool meets_path(const Job& job, const LongPath<CHUNK>& made, uint32_t window) {
     const uint32_t* words = made.columns.borders + (window - made.first) * CHUNK / 32;
@@ -105,7 +105,7 @@ DEVICE_NOINLINE void finish_part(const Job& job, WindowPart part) {
         window = job.dna.meetings[window] == NO_MEETING ? finish_from<CHUNK>(job, part, window) : window + 1;
 }
 
-// Parts of a size, of which one lane of a warp takes one; then all meetings are checked.
+// Repairs all parts of a size, of which one lane of a warp takes one; then checks all meetings.
 template <uint32_t CHUNK>
 DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
     constexpr uint32_t WARPS = BLOCK / 32;
@@ -123,13 +123,13 @@ DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
     });
 }
 
-// Whether one more round of repair may do: the first ones leave few windows, and others fewer and fewer.
+// Whether one more round of repair is worth it: the first rounds leave few windows, and later ones fewer and fewer.
 DEVICE bool is_worth(const Job& job, uint32_t round) {
     uint32_t unmet = job.dna.unmet_counts[round];
     return unmet && round < REPAIR_ROUNDS && (round < 2 || unmet <= job.dna.unmet_counts[round - 1] / 2);
 }
 
-// All of repair, in one launch.
+// Repairs all windows, in one launch.
 template <uint32_t CHUNK>
 DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
     Steps steps = {job.dna.repair_counts, shared.part};

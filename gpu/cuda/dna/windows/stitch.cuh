@@ -36,7 +36,7 @@ DEVICE uint32_t num_windows(const Job& job) {
     return static_cast<uint32_t>((job.batch.num_bytes + CHUNK - 1) / CHUNK);
 }
 
-// The borders of a window, 64 from a place on.
+// The borders of a window at the 64 places from one on.
 template <uint32_t CHUNK>
 DEVICE uint64_t borders_from(const Job& job, uint32_t window, uint32_t place) {
     const uint32_t* words = job.dna.window_bits + static_cast<uint64_t>(place / 32) * num_windows<CHUNK>(job) + window;
@@ -50,8 +50,8 @@ DEVICE void write_window(const Job& job, uint32_t window, const Columns& columns
         *to = columns.borders[i * columns.stride];
 }
 
-// Where two lists of borders have the first token in common that begins in the lower word;
-// NO_MEETING.
+// Where the first token begins that two lists of borders have in common and that begins in the lower word; NO_MEETING
+// where there is none.
 DEVICE uint32_t first_in_common(uint64_t left, uint64_t left_behind, uint64_t right, uint64_t right_behind) {
     uint64_t common = left & right, any = left | right;
     uint64_t common_behind = left_behind & right_behind, any_behind = left_behind | right_behind;
@@ -102,7 +102,7 @@ DEVICE void meet_windows_stage(const Job& job, uint32_t block, uint32_t num_bloc
     }
 }
 
-// Start bits of the pieces in 64 places: of tokens, and of gaps that have ids.
+// The start bits of the tokens, and of the gaps with ids, at 64 places.
 template <uint32_t CHUNK>
 DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
     uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
@@ -130,8 +130,8 @@ DEVICE bool has_mixed(const Job& job, uint32_t window) {
     return false;
 }
 
-// Walks through windows, a thread each; the lanes of a warp walk together. Where forward_windows runs, only through the
-// windows that it defers. Where there are fewer windows than threads, all warps have the same number of them.
+// Walks through windows, a thread each; the lanes of a warp walk together. Where forward_windows runs, these are only
+// the windows that it defers. Where there are fewer windows than threads, all warps have the same number of them.
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
     const uint32_t* deferred = job.dna.ending_k ? job.dna.deferred_windows : nullptr;

@@ -15,8 +15,8 @@ struct LastToken {
     uint32_t left, length;                 // The class counts in the lower half of `left`.
 };
 
-// Left classes of the last tokens at the latest places, as many as a token has letters: two bytes each, a
-// row for each place, a column for each thread.
+// The left classes of the last tokens at the latest places, as many as a token may have letters: two bytes each, a row
+// for each place, a column for each thread.
 template <uint32_t LETTERS, uint32_t THREADS>
 struct ClassRing {
     static constexpr uint32_t ROW = 2 * THREADS, BYTES = LETTERS * ROW;
@@ -61,7 +61,7 @@ struct ForwardTables : Endings {
     }
 };
 
-// Sixteen letters that end in front of a place of a text; those before the text mean nothing.
+// The sixteen letters in front of a place of a text; those before the text have no meaning.
 DEVICE uint32_t codes_before(const Job& job, int64_t end) {
     if (end >= 16) return letters_from(job, end - 16).codes;
     return end > 0 ? job.dna.base_words[0].codes << (32 - 2 * end) : 0;

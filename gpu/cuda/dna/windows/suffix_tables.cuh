@@ -48,7 +48,7 @@ DEVICE void copy_last(const Job& job, uint2* last) {
     __syncthreads();
 }
 
-// What every step reads, in registers: the compiler cannot know that no Job lies where it writes.
+// The fields that every step reads, in registers: the compiler cannot know that no write changes the Job.
 struct Endings {
     const uint2* last;
     const uint2* opened;

@@ -19,13 +19,13 @@
 
 namespace warptok::dna {
 
-// A token to try behind the path, and how many letters one may have.
+// A token to try behind the path, and the most letters that one may have.
 struct Step {
     uint32_t token, most;
-    uint32_t repeated;                     // The one that was tried out of turn, or NO_TOKEN.
+    uint32_t repeated;                     // The one that was tried out of order, or NO_TOKEN.
 };
 
-// Whether the letters in front of a place, so many, are those behind it, and all of them bases.
+// Whether the `length` letters in front of a place are also those behind it, and all of them bases.
 DEVICE bool repeats_letters(const Job& job, uint64_t place, uint32_t length) {
     for (uint32_t done = 0; done < length; done += 16) {
         Ahead before = letters_from(job, place - length + done), behind = letters_from(job, place + done);
@@ -53,8 +53,8 @@ DEVICE Step first_step(const Job& job, const Path& path, uint64_t place) {
     return {longest.token, longest.most, NO_TOKEN};
 }
 
-// The token to try after one that does not lead on, which `shorter` is the next shorter one of; NO_TOKEN
-// where that was the last.
+// Sets the token to try after one that does not lead on; `shorter` is the next shorter one. NO_TOKEN where that was the
+// last one.
 DEVICE void try_next(const Job& job, Step& step, uint32_t shorter, uint64_t place) {
     if (step.repeated == NO_TOKEN) {
         step.token = shorter;
@@ -77,7 +77,8 @@ DEVICE Step go_back(const Job& job, const Columns& columns, uint64_t begin, Path
         PathToken last = pop_token(job, columns, begin, path);
         step = {last.id(), MAX_LETTERS, NO_TOKEN};
         uint64_t place = begin + path.place;
-        // Another than the last one may have been tried out of turn or not: its turn comes (again).
+        // A token other than the last one may have been tried out of order; it is tried again when its place in the
+        // order comes.
         if (last.length() > job.dna.dna_k && repeated_token(job, path, place) == last.id()) step.repeated = last.id();
         try_next(job, step, last.shorter(), place);
     }
@@ -95,8 +96,8 @@ DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint
     return place;
 }
 
-// What every step reads, in registers: the columns are written between, and the compiler cannot know
-// that no Job lies there.
+// The fields that every step reads, in registers: columns are written between the steps, and the compiler cannot know
+// that these writes do not change the Job.
 struct WalkTables {
     const BaseWord* words;                 // From the window's begin on.
     const uint16_t *longest, *longer;
@@ -117,7 +118,7 @@ DEVICE WalkTables walk_tables(const Job& job, uint64_t begin) {
             job.dna.num_mixed ? 1u : 0u};
 }
 
-// Letters from a place on, and the entry of `longest` for them.
+// The letters from a place on, and the entry of `longest` for them.
 struct Next {
     Ahead ahead;
     uint32_t entry;

@@ -50,9 +50,9 @@ struct TileMaps {
     }
 };
 
-// Writes tile_entry of bad tiles from tile `first` on, the whole block: of those before which `state`
-// is, and where `has_good` of those behind good tiles. Returns whether a run goes on behind the stretch
-// whose state there is known; it is then `state`.
+// Writes tile_entry of the bad tiles of the stretch that begins with tile `first`: of those at its begin, before which
+// the state is `state`, and, if `has_good`, of those behind good tiles. Returns whether a run goes on behind the
+// stretch and its state there is known; `state` is then that state. The whole block calls it.
 DEVICE bool enter_stretch(const Job& job, RunsShared& shared, uint32_t first, bool has_good,
                           uint32_t& state) {
     uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, tile = first + threadIdx.x;

@@ -42,10 +42,10 @@ template <uint32_t THREADS = BLOCK> DEVICE Reader make_reader(const Job& job, Pr
     return reader_of(job, shared);
 }
 
-// What a warp says of half a tile, or of a part of one: the state behind it, with flags. Lane 31 knows.
+// The state behind half a tile, or behind a part of one, with flags. The warp calls it, and lane 31 gets the answer.
 DEVICE uint32_t half_state(const Job& job, const Chunk& chunk, uint64_t end) {
     bool unresolved = __any_sync(ALL_LANES, !chunk.resolved);
-    // The end of the data is near enough to be walked to.
+    // The end of the data is near enough to be read up to.
     bool empty = __all_sync(ALL_LANES, !chunk.starts) && end <= job.batch.num_bytes;
     return state_of(chunk.entry) | (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
 }

@@ -26,7 +26,7 @@ DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
     }
 }
 
-// Whether a pretoken begins at a place that is pending before a tile, which a bad one is before.
+// Whether a pretoken begins at a place that is pending before a tile behind a bad one.
 DEVICE bool is_committed(const Job& job, uint32_t tile, uint32_t state) {
     while (tile < num_tiles(job)) {
         uint64_t way = tile * 32ull + state;
@@ -39,8 +39,8 @@ DEVICE bool is_committed(const Job& job, uint32_t tile, uint32_t state) {
     return false;
 }
 
-// The starts of a chunk that is read from a state on, `entry`, but for its pending place: that is
-// `marked`, 0 if there is none, and `entry` the last entry.
+// The starts of a chunk that is read from the state `entry` on, without its pending place. `marked` becomes the bit of
+// that place, 0 if there is none, and `entry` the last entry.
 DEVICE uint64_t redo_chunk(const Reader& reader, uint64_t begin, uint32_t& entry, uint64_t& marked) {
     uint32_t doubt = 0, next = 0;
     Outputs bits = read_chunk(reader, begin, entry, doubt);
@@ -52,7 +52,7 @@ DEVICE uint64_t redo_chunk(const Reader& reader, uint64_t begin, uint32_t& entry
     return starts;
 }
 
-// What becomes of a place that is pending behind a chunk; PENDING: that is decided behind its tile.
+// What becomes of a place that is pending behind a chunk; PENDING if that is decided behind the chunk's tile.
 DEVICE uint32_t fate_behind(const Job& job, const Reader& reader, uint32_t chunk, uint32_t entry) {
     if ((chunk + 1ull) * CHUNK >= reader.num_bytes)
         return step(reader.entries, ROW_END, entry) & OUT_COMMIT ? COMMITTED : DROPPED;

@@ -40,8 +40,8 @@ struct MapShared {
     uint32_t count;                        // Entries of `numbers`.
 };
 
-// Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
-// of that, a longer way back may decide: it matters only beside bad tiles.
+// Whether a tile is bad; if it is not, `state` becomes the state behind it. Where the first pass is not certain of
+// that, reading from further back may decide it; it matters only beside bad tiles.
 DEVICE bool is_bad(const Job& job, const Reader& reader, uint32_t tile, uint32_t& state) {
     uint32_t first = job.pretokenizer.half_states[2 * tile], second = job.pretokenizer.half_states[2 * tile + 1];
     if ((first | second) & UNRESOLVED) return true;
@@ -110,7 +110,7 @@ DEVICE uint8_t map_part(const Reader& reader, const uint8_t* rows, uint64_t begi
     return walk.map();
 }
 
-// Maps a tile's chunks, the whole block. Behind a chunk's head few states are left, whatever stands before:
+// Maps a tile's chunks; the whole block calls it. Behind a chunk's head few states are left, whatever stands before:
 //
 //     states before    1 2 3 4 5 6       all read the head, a lane each
 //     behind the head  3 3 3 7 7 3       3 and 7 read the rest
@@ -140,7 +140,7 @@ DEVICE void map_chunks(const Reader& reader, MapShared& shared, uint64_t begin, 
     __syncthreads();
 }
 
-// Chains the maps of a tile's chunks, a lane a state before the tile: the state before each chunk.
+// Chains the maps of a tile's chunks into the state before each chunk; a lane takes a state before the tile.
 DEVICE void chain_states(const Job& job, const MapShared& shared, uint32_t tile) {
     uint32_t lane = threadIdx.x & 31, state = lane;
     uint8_t* before = job.pretokenizer.chunk_before + tile * (WORDS_A_TILE * 32ull) + lane;
@@ -152,7 +152,7 @@ DEVICE void chain_states(const Job& job, const MapShared& shared, uint32_t tile)
     job.pretokenizer.tile_function[tile * 32ull + lane] = state;
 }
 
-// Chains them from the tile's end, a lane a state before a chunk: what becomes of a place pending there.
+// Chains the maps from the tile's end into what becomes of a place pending before each chunk; a lane takes a state.
 DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) {
     uint32_t lane = threadIdx.x & 31, fate = PENDING;
     uint8_t* pending = job.pretokenizer.chunk_pending + tile * (WORDS_A_TILE * 32ull) + lane;
@@ -165,7 +165,7 @@ DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) 
     job.pretokenizer.tile_pending[tile * 32ull + lane] = fate;
 }
 
-// Maps one tile, the whole block: a thread a chunk and state.
+// Maps one tile; the whole block calls it, and a thread takes a chunk and a state.
 DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, uint32_t tile) {
     static_assert(MAP_BLOCK * 16 >= TILE, "sixteen bytes a thread");
     uint64_t begin = static_cast<uint64_t>(tile) * TILE, own = begin + threadIdx.x * 16;

@@ -27,8 +27,8 @@ DEVICE_NOINLINE bool has_loud_pair(const Job& job, WholeShared& shared, const Wh
     return __syncthreads_or(loud);
 }
 
-// The symbols of all parts while one thread goes through them: those in front of `next` are a stack, each where it was
-// or further in front in its part.
+// The symbols of all parts while one thread goes through them. Those in front of `next` are a stack; each is at its old
+// place or further in front in its part.
 struct WholeStack {
     const WholeSymbols& all;
     WholePart* parts;       // `count`: symbols of a part that are left, up to the one that is read.
@@ -64,7 +64,8 @@ struct WholeStack {
     }
 };
 
-// Merges all pairs of a late rank and what they grow to, by one thread: a part's `count` is what is left of it.
+// Merges all pairs of a late rank and lets the merged symbols grow, by one thread; `count` of each part becomes the
+// number of its symbols that are left.
 DEVICE_NOINLINE void grow_whole(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t rank) {
     WholeStack stack = {all, shared.parts, 0, 0, shared.parts[0].count, 0};
     shared.parts[0].count = 0;

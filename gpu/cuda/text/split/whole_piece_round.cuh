@@ -41,7 +41,7 @@ struct WholePart {  // What a part says of itself.
     uint32_t count;                  // Of its symbols. If it is 0, what follows says nothing, but `lowest` and `bound`.
     uint32_t lowest, bound;          // Of its pairs, bounded; each pair is its first symbol's.
     uint32_t last_symbol, last;      // Its last symbol, its last pair's rank.
-    // How many pairs at its end have that rank; the rank in front of them if not all do.
+    // The number of pairs at its end that have that rank; the rank in front of them if not all have it.
     uint32_t tail, front;
     uint32_t loud;
     uint32_t symbols[NUM_FIRST], ranks[NUM_FIRST];  // Of its first symbols.
@@ -83,7 +83,7 @@ struct WholeShared {  // Of a block.
     uint64_t ticket;
 };
 
-// What all parts' threads know of a round.
+// The figures of a round, which the threads of all parts know.
 struct WholeRound {
     uint32_t lowest, limit;  // The lowest of all ranks; pairs below the limit are merged. Both bounded.
     uint32_t loud;
@@ -110,7 +110,7 @@ DEVICE Before before_part(const WholePart* parts, uint32_t number, uint32_t limi
     return before;
 }
 
-// The first symbols behind a part, of one part or of several.
+// Reads the first symbols behind a part, from one part or from several.
 DEVICE void look_behind_part(WholeShared& shared, uint32_t number, uint32_t num_parts) {
     uint32_t found = 0;
     for (uint32_t i = number + 1; i < num_parts && found < NUM_FIRST; i++) {
@@ -122,7 +122,7 @@ DEVICE void look_behind_part(WholeShared& shared, uint32_t number, uint32_t num_
         shared.ahead_symbols[found] = LAST_OF_PIECE, shared.ahead_ranks[found] = NO_RANK;
 }
 
-// Reads what the parts say of themselves, and what this one needs of the others.
+// Begins a round: reads what all parts say of themselves, and what this part needs of the others.
 DEVICE WholeRound begin_round(WholeShared& shared, const WholeSymbols& all, uint32_t step, uint32_t number) {
     constexpr uint32_t WORDS = sizeof(WholePart) / 4;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(all.parts[step % 2]);
@@ -144,7 +144,7 @@ DEVICE WholeRound begin_round(WholeShared& shared, const WholeSymbols& all, uint
     return round;
 }
 
-// A thread's symbol of a tile.
+// The symbol of a tile that a thread holds.
 struct Held {
     uint32_t symbol, rank;  // Also in shared memory, `tile` % 2.
     uint32_t place;
@@ -187,7 +187,7 @@ DEVICE Held find_merged(WholeShared& shared, const WholeSymbols& all, const Whol
     return held;
 }
 
-// Notes the pair in front of the next tile.
+// Notes the last pair of a tile, for the next tile.
 DEVICE void note_before(WholeShared& shared, const Held& held, uint32_t tile) {
     if (threadIdx.x != TILE_DONE - 1) return;
     bool is_merged = shared.merged[threadIdx.x / 32] >> threadIdx.x % 32 & 1;

@@ -32,8 +32,9 @@ struct Chains {
     uint32_t state;            // LAST_*, if not all do.
 };
 
-// Looks at the pairs of a lane; those of `limit` or more are none. First the heads of chains, which are taken; then the
-// pairs that go on with a chain of a lane before (`open`); then all that follow the lane's own heads.
+// Finds the chains among the pairs of a lane; ranks of `limit` or more count as no pair. First come the heads of
+// chains, which are merged; then the pairs that go on with a chain of a lane before (`open`); then those that follow
+// the lane's own heads.
 DEVICE Chains chains_of_lane(const WarpColumns& columns, const LanePart& part, const Neighbours& others,
                              uint32_t limit) {
     uint32_t alive = part.alive, first = alive & (0 - alive), lower = part.lower, equal = part.equal & ~first;
@@ -57,9 +58,9 @@ DEVICE Chains chains_of_lane(const WarpColumns& columns, const LanePart& part, c
     return chains;
 }
 
-// The pairs at a lane's places that a round merges: lower than `limit` and than those beside them. A chain that comes
-// from a lane before is followed by counting: a lane all of whose pairs are of it turns taken and passed around if they
-// are odd.
+// The pairs at a lane's places that a round merges: those lower than `limit` and than the pairs beside them. A chain
+// that comes from a lane before is followed by counting: a lane whose pairs are all of the chain swaps merged and
+// passed pairs if their number is odd.
 //
 //     lane        0       1       2
 //     ranks       9 5 5   5 5 5   5 8        a chain of six, from the first 5 on
@@ -84,7 +85,7 @@ DEVICE uint32_t pairs_of_round(const WarpColumns& columns, const LanePart& part,
     return chains.merged & ~chains.beaten;
 }
 
-// The columns as late ranks see them.
+// The symbols of a window's columns, for late_ranks.cuh.
 struct ColumnSymbols {
     WarpColumns& columns;
 
@@ -115,8 +116,8 @@ DEVICE bool any_loud(const Job& job, const WarpColumns& columns, uint32_t alive,
     return __any_sync(ALL_LANES, loud);
 }
 
-// Merges the pairs of a late rank, the lowest, one by one if one of them is loud. Returns the places that are left;
-// `pairs` are those that the round may merge at once.
+// Merges the pairs of the lowest rank, which is late: one by one if one of them is loud, else all at once. Returns the
+// places that are left; `pairs` are those that the round may merge at once.
 DEVICE_NOINLINE uint32_t merge_late(const Job& job, WarpColumns& columns, uint32_t alive, Neighbours others,
                                 uint32_t pairs, uint32_t lowest) {
     uint32_t rank = rank_of_bounded(lowest), waiting = 0;
@@ -147,8 +148,8 @@ DEVICE uint32_t lane_of_item(uint32_t up_to, uint32_t number) {
     return lane;
 }
 
-// Looks up the pairs that are new, those that begin with a merged symbol or in front of one; returns where they
-// begin. Each lane looks up as many, whosever places they are at:
+// Looks up the new pairs, which begin with a merged symbol or in front of one; returns where they begin. The lanes
+// share the look-ups evenly, whichever lane's places they are at:
 //
 //     lane           0     1     2     3
 //     new pairs      a b   .     c     d e f
@@ -178,7 +179,8 @@ DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns& columns, con
     return changed;
 }
 
-// Encodes `length` bytes by a warp, `places` of them a lane: 8 or 16. Lane i gets the bits of its places.
+// Encodes `length` bytes by a warp; each lane has `places` of them, 8 or 16. Returns to each lane the bits of its
+// places.
 DEVICE uint32_t merge_window(const Merging& merging, WarpColumns& columns, const uint8_t* text, uint32_t length,
                              uint32_t places) {
     LanePart part = begin_window(merging, columns, text, length, places);
