@@ -27,7 +27,7 @@ constexpr uint32_t LONG_LENGTH = 15;
 constexpr uint32_t STEP = 4;               // Places that are looked at together.
 constexpr uint32_t OFTEN_BEFORE = 3;       // How often more letters are looked at by most warps.
 
-// What is known of a window's prefix, and its latest sixteen letters.
+// A window's prefix: the figures that are kept of it, and its latest sixteen letters.
 struct Prefix {
     uint32_t place;                        // Its letters.
     uint32_t slot;                         // Of its last token.
@@ -37,7 +37,7 @@ struct Prefix {
     uint32_t last_listed;                  // and the last one.
 };
 
-// Bits of places that are up to a number of letters behind one of which `bits` has the bit.
+// Bits of the places that are at most LETTERS letters behind a place of `bits`.
 template <uint32_t LETTERS>
 DEVICE uint32_t spread(uint32_t bits) {
 #pragma unroll
@@ -54,7 +54,7 @@ struct NextLetters {
     uint32_t codes, certain, gaps;
 };
 
-// Letters behind the last certain border at each of the next places where these are few, else BEHIND_FAR.
+// Counts the letters behind the last certain border at each of the next places; BEHIND_FAR where they are many.
 DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32_t* behind) {
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {
@@ -64,7 +64,7 @@ DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32
     }
 }
 
-// Looks at more letters of STEP places that are open, two more each time; whether any still is.
+// Looks at more letters of those of STEP places that are open, two more each time; returns whether any is still open.
 template <uint32_t FIRST, uint32_t LAST, class Ring>
 DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes, const uint32_t* behind,
                         Remaining* remaining) {
@@ -143,7 +143,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
     return lengths;
 }
 
-// Where the lengths of a window's last tokens lie, in the memory of the ids.
+// The place of the lengths of a window's last tokens in the memory of the ids.
 template <uint32_t CHUNK>
 struct Lengths {
     static constexpr uint32_t WORDS = Window<CHUNK>::LIMIT / 8;
@@ -159,8 +159,8 @@ struct Lengths {
     DEVICE_METHOD uint8_t& long_at(uint32_t place) const { return longs[static_cast<uint64_t>(place - 1) * stride]; }
 };
 
-// Finds the last tokens of a window's prefixes; what is found behind `limit` means nothing. False where too
-// much was listed.
+// Finds the last tokens of a window's prefixes; those behind `limit` have no meaning. Returns false where too many
+// tokens were listed.
 template <uint32_t CHUNK, class Ring>
 DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, uint32_t limit,
                              const Lengths<CHUNK>& lengths) {
@@ -192,7 +192,7 @@ struct PathBack {
     uint32_t is_border;                    // A token begins here, no gap.
 };
 
-// Goes back through eight places behind `first`; returns the borders among them, their bits by place - 1.
+// Goes back through the eight places behind `first`; returns the borders among them, each as bit (place - 1) % 32.
 template <class LongAt>
 DEVICE uint32_t borders_back(PathBack& path, uint32_t first, uint32_t lengths, LongAt long_at) {
     uint32_t borders = 0;
@@ -228,7 +228,7 @@ DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, con
     bits[0] = behind << 1 | path.is_border;
 }
 
-// Writes a window's borders; false where it is deferred to the walk.
+// Writes a window's borders; returns false where it is deferred to the walk.
 template <uint32_t CHUNK, class Ring>
 DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, uint32_t window) {
     if (has_mixed<CHUNK>(job, window)) return false;

@@ -98,7 +98,7 @@ DEVICE void push_token(Path& path, const Columns& columns, PathToken token) {
     path.place += token.length();
 }
 
-// Takes the latest token away: no path leads on from behind it.
+// Removes the latest token, as no path leads on from behind it, and returns it.
 DEVICE PathToken pop_token(const Job& job, const Columns& columns, uint64_t begin, Path& path) {
     word_of(columns.borders, columns, path.place) &= ~(1u << path.place % 32);
     word_of(columns.dead, columns, path.place) |= 1u << path.place % 32;

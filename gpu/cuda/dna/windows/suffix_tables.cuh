@@ -24,7 +24,7 @@ static_assert(COPIED_K + COPIED_BEFORE <= MOST_LOOKED && FORWARD_K + FORWARD_BEF
 constexpr uint32_t LAST_LISTED = 1u << 31; // In the second word of the last token of a list.
 constexpr uint32_t BEHIND_FAR = 255;       // Letters behind a border: more than are looked at.
 
-// What the latest letters leave of the tokens that end where they do.
+// The tokens that end at a place and that its latest letters leave.
 //
 //     x    left class of the first one | right class << 16; if these are OPEN, 16 x their number
 //     y    left class of the second one | letters of the first one << 16 | of the second one << 20 | kind; if these are
@@ -66,7 +66,7 @@ struct Endings {
         return __ldg(pairs + left * pair_words + right / 32) >> right % 32 & 1;
     }
 
-    // What sixteen letters leave, of which the last one is the highest.
+    // The tokens that sixteen letters leave; the last letter is the highest.
     DEVICE_METHOD Remaining by_letters(uint32_t codes) const {
         uint2 found = last[codes >> (32 - 2 * k)];
         return {found.x, found.y};

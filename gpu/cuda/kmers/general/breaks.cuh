@@ -1,4 +1,4 @@
-// Where runs of letters begin, and the last such place before each tile; see kmers/general/id_starts.cuh.
+// Finds where runs of letters begin, and the last such place before each tile; see kmers/general/id_starts.cuh.
 //
 // Sixteen letters of the four that most texts are made of (kmers/packed_tile.cuh) are looked at together.
 #pragma once
@@ -10,8 +10,8 @@ namespace warptok::kmers {
 constexpr uint32_t LETTER_TILE = 2048;
 static_assert(LETTER_TILE == 32 * 64, "a lane a word");
 
-// Neighbouring letters of a lane, eight bytes of them a load: lanes are 64 letters apart, and a load costs
-// a warp a cycle for each of them, however little it fetches. The first one's number is a multiple of 8.
+// Reads neighbouring letters of a lane, eight bytes at a time: lanes are 64 letters apart, and a load costs a warp one
+// clock cycle for each lane, however little it fetches. The number of the first letter is a multiple of 8.
 struct LetterReader {
     const uint64_t* words;
     uint64_t word = 0;
@@ -47,7 +47,7 @@ DEVICE void mark_letter_rows_stage(const Job& job, uint32_t block, uint32_t num_
     }
 }
 
-// Notes what a row may not have: white space makes words of it, and keeps a circle from closing.
+// Notes white space in a row: it divides the row into words, and a row with it cannot be a circle.
 DEVICE void note_space(const Job& job, uint64_t letter, uint32_t letter_class) {
     if (letter_class == OTHER || !(job.kmers.can_wrap || job.kmers.has_words)) return;
     uint64_t row = row_of_letter(job, letter);
@@ -109,7 +109,7 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
     note_fallback(job, seen);              // Where plain kernels were not tried, no other kernel has noted it.
 }
 
-// Neighbouring tiles' values, of which those from `end` on are 0.
+// The values of neighbouring tiles; those from tile `end` on are 0.
 constexpr uint32_t TILES_A_THREAD = 8;
 
 struct TileValues {
@@ -126,7 +126,7 @@ struct TileValues {
         }
     }
 
-    // Writes what comes before each, from what comes before the first.
+    // Writes the joined values before each tile, given those before the first one.
     template <class Join>
     DEVICE_METHOD void write_before(uint32_t* values, uint64_t first, uint64_t end, uint32_t before, Join join) const {
         uint32_t all[TILES_A_THREAD];
@@ -142,7 +142,7 @@ struct TileValues {
     }
 };
 
-// What this lane and all before it come to; 0 is what nothing comes to.
+// The joined values of this lane and all lanes before it; 0 changes nothing.
 template <class Join>
 DEVICE uint32_t join_lanes(uint32_t value, Join join) {
     for (uint32_t distance = 1; distance < 32; distance *= 2) {
@@ -152,8 +152,8 @@ DEVICE uint32_t join_lanes(uint32_t value, Join join) {
     return value;
 }
 
-// What all tiles before each one come to, by one block of SCAN_THREADS: the largest value of those
-// before it, or their sum. values[tiles] is that of all; there is room up to a multiple of four.
+// Replaces each tile's value by the joined values of all tiles before it, the largest or the sum, by one block of
+// SCAN_THREADS. values[tiles] becomes that of all tiles; there is room up to a multiple of four.
 constexpr uint32_t SCAN_THREADS = 1024;
 
 template <class Join>

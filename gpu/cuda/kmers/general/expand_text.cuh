@@ -14,7 +14,7 @@ namespace warptok::kmers {
 
 constexpr uint32_t MAX_WIDE = 3;           // Letters of one character.
 
-// What a character that is not ASCII becomes: its number, how many letters, two of these in each word.
+// The letters of a character that is not ASCII: its number, the number of its letters, and these, two in each word.
 DEVICE uint4 wide_letters_of(const Job& job, uint32_t character) {
     const uint4* entries = reinterpret_cast<const uint4*>(job.kmers.wide_letters);
     uint32_t low = 0, high = job.kmers.num_wide;
@@ -38,7 +38,7 @@ DEVICE uint32_t character_number(const uint8_t* bytes, uint32_t size) {
     return number;
 }
 
-// The letters that begin at a place; their number, how many, two in each word.
+// The letters of the character at a place: its number, the number of its letters, and these, two in each word.
 DEVICE uint4 letters_at(const Job& job, uint64_t place) {
     uint32_t first = job.batch.text[place];
     if (begins_special(job, place)) return {0, 1, SPECIAL_LETTER, 0};

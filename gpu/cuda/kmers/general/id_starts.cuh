@@ -28,7 +28,7 @@
 
 namespace warptok::kmers {
 
-// Letters from one on to the first break behind it or the batch's end, `limit` where that is nearer.
+// The number of letters from one on up to the first break behind it or the batch's end, at most `limit`.
 DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit) {
     uint64_t rest = num_letters(job) - letter;
     if (rest < limit) limit = static_cast<uint32_t>(rest);
@@ -39,7 +39,7 @@ DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit
     return limit;
 }
 
-// Bytes: where a letter's character begins in the batch, and where it ends.
+// The byte of the batch where a letter's character begins.
 DEVICE uint64_t first_byte_of(const Job& job, uint64_t letter) {
     return job.kmers.letters ? job.kmers.letter_places[letter] : letter;
 }
@@ -52,7 +52,7 @@ DEVICE uint64_t byte_behind(const Job& job, uint64_t letter) {
     return place + bytes_of_character(job.batch.text[place]);
 }
 
-// A word: its letters, one more than there may be where it is longer; and the special token that it is.
+// A word: the number of its letters, or one more than is allowed where it has more; and the special token that it is.
 struct Word {
     uint32_t letters, special_id;
 };
@@ -72,7 +72,7 @@ DEVICE Word word_at(const Job& job, uint64_t letter, uint32_t flags) {
     return word;
 }
 
-// What a row is, while its letters are walked; where rows are all alike, one for all.
+// The row whose letters are read; where all rows are alike, one stands for all.
 struct LetterRow {
     uint64_t number, end;                  // `end` is the first letter behind it.
     uint32_t flags;
@@ -99,7 +99,7 @@ struct BreaksBehind {
         else if (end < first + 128) next |= 1ull << (end - first - 64);
     }
 
-    // Letters from letter i on to the next break, at most k.
+    // The number of letters from letter i on up to the next break, at most k.
     DEVICE_METHOD uint32_t rest(uint32_t i, uint32_t k) const {
         uint64_t behind = i < 63 ? own >> (i + 1) | next << (63 - i) : next;
         return behind ? min_of(k, lowest_bit(behind) + 1) : k;

@@ -43,7 +43,7 @@ DEVICE LetterId id_at(const Job& job, const uint32_t* table, const LetterRow& ro
     return {job.kmers.letter_ids[own], letter, last};
 }
 
-// Bytes of an id in its row as it was sent; places of a reversed row count from its end.
+// The bytes of an id in its row as it was sent; places of a reversed row count from its end.
 DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) {
     uint64_t row_begin = job.rows.row_begins[row.number], row_end = job.rows.row_begins[row.number + 1];
     uint64_t begin = first_byte_of(job, id.first), end = byte_behind(job, id.last);

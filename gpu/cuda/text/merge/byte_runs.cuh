@@ -22,7 +22,7 @@ constexpr uint32_t RUN_LENGTHS = MAX_RUN + 1 - MIN_RUN;
 constexpr uint32_t RUN_SYMBOLS = 12;  // Of a row, and as many ranks.
 constexpr uint32_t RUN_BEHIND = 2 * RUN_SYMBOLS, RUN_IN_FRONT = RUN_BEHIND + 4, RUN_WORDS = RUN_IN_FRONT + 4;
 
-// Bits of the four bytes of a word that equal those of another one.
+// The bits of the bytes of a word that equal the same bytes of another one.
 DEVICE uint32_t equal_bytes(uint32_t word, uint32_t other) {
     uint32_t difference = word ^ other;
     uint32_t equal = ~(((difference & 0x7F7F7F7F) + 0x7F7F7F7F) | difference) & 0x80808080;
@@ -60,7 +60,7 @@ template <uint32_t LANES, uint32_t SLOTS> DEVICE bool has_run(const Group<LANES>
     return found;
 }
 
-// A run with a head start: length 0 where there is none.
+// A run with a head start; its length is 0 where there is none.
 struct Run {
     const uint32_t* row;
     uint32_t place, length;

@@ -16,14 +16,13 @@
 
 namespace warptok::text {
 
-// Most ids of a piece in a bin.
+// The most ids of a piece in a bin.
 DEVICE uint32_t longest_in_bin(uint32_t bin) {
     return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
 }
 
-// Binary logarithm of the lanes for a piece of a bin: enough for its longest one. A launch that is
-// latency bound merges all that are longer than a lane's in one way, since it fetches the code of each way
-// from memory.
+// The binary logarithm of the lanes for a piece of a bin, which suffice for its longest one. A launch that is latency
+// bound merges all pieces that need more than one lane in one way, since it fetches the code of each way from memory.
 template <class Policy> DEVICE uint32_t lane_bits(uint32_t bin) {
     if (bin < 4) return 0;
     if (Policy::IS_LATENCY_BOUND) return 3;
@@ -39,8 +38,8 @@ struct BinBegins {
     uint32_t lane_bits;                    // Binary logarithm of the lanes of a warp that merge.
 };
 
-// Few pieces are spread over the warps, since a warp takes as long as its longest piece: how many of its
-// lanes merge, as a binary logarithm. A piece of the longest bins has so many at least.
+// The binary logarithm of the lanes of a warp that merge. Few pieces are spread over the warps, since a warp takes as
+// long as its longest piece. A piece of the longest bins has that many lanes at least.
 template <class Policy> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t count) {
     constexpr uint32_t LEAST = 3, MOST = 5;
     if (!Policy::IS_LATENCY_BOUND) return MOST;
@@ -49,7 +48,7 @@ template <class Policy> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t 
     return bits;
 }
 
-// Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
+// Fills a BinBegins; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
 template <class Policy>
 DEVICE void find_begins(const Job& job, BinBegins& begins) {
@@ -155,7 +154,7 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk&
     }
 }
 
-// The same by the lanes that the pieces of its bin have.
+// Merges the pieces of a chunk by the number of lanes that the pieces of its bin have.
 template <class Policy>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     if (Policy::IS_LATENCY_BOUND) {
@@ -172,7 +171,7 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissCh
     else merge_chunk<Policy, 8, 4>(job, mergers, chunk, entry);
 }
 
-// Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
+// Merges all chunks, by blocks of any number of warps. The first chunk of each warp needs no ticket.
 //
 // While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
 template <class Policy>
@@ -198,7 +197,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
     }
 }
 
-// Merges all of a large batch.
+// Merges all missed pieces of a large batch.
 DEVICE void merge_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
     find_begins<SeparateLaunches>(job, shared.begins);
     if (block >= shared.begins.num_chunks) return;

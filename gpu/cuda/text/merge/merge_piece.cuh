@@ -16,7 +16,7 @@
 
 namespace warptok::text {
 
-// What merging needs beside its columns, for registers.
+// The fields that merging needs beside its columns; they are kept in registers.
 struct Merging {
     const Job& job;
     PairRanks table;
@@ -28,7 +28,7 @@ DEVICE Merging merging(const Job& job, const PairFilter* filter) {
     return {job, pair_ranks(job), job.text.byte_pairs, filter};
 }
 
-// Rank of two neighbouring symbols, NO_RANK where they do not merge.
+// The rank of two neighbouring symbols; NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Merging& merging, uint32_t left, uint32_t right) {
     Pair pair = pair_of(merging.table, left, right);
     bool is_needed = may_merge(merging.filter, pair);
@@ -44,7 +44,7 @@ struct FourPairs {
     uint32_t ranks[4];
 };
 
-// Those of a lane's slots, all on their way together; any where a slot is behind the end.
+// Loads the four pairs of each of a lane's slots, all at the same time; a slot behind the end gets any pairs.
 template <uint32_t LANES, uint32_t SLOTS>
 DEVICE void load_all_pairs(const Merging& merging, const Group<LANES>& group, const uint8_t* text, uint32_t length,
                           FourPairs* fours) {
@@ -88,7 +88,7 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
     return lowest;
 }
 
-// Fills the columns with what merging a piece begins with; returns the lowest key of the lane.
+// Fills the columns with the symbols and keys with which merging a piece begins; returns the lowest key of the lane.
 template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
     constexpr Places NONE = {0, 0};
@@ -173,8 +173,8 @@ DEVICE void merge_piece(const Merging& merging, Group<LANES>& group, const uint8
     }
 }
 
-// Of a block that merges. Two blocks a multiprocessor do as well as one of twice the threads, and fit cards that give
-// a block 99 KiB of shared memory.
+// The threads of a block that merges. Two blocks a multiprocessor do as well as one of twice the threads, and fit cards
+// that give a block 99 KiB of shared memory.
 constexpr uint32_t MERGE_THREADS = 512;
 constexpr uint32_t MERGE_BLOCKS = 2;
 constexpr uint32_t MERGE_WARPS = MERGE_THREADS / 32;

@@ -16,7 +16,7 @@ constexpr uint32_t RANKS = 1 << 22;  // More than there are ranks.
 constexpr uint32_t FILTER_BITS = 18;
 constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
 
-// What look-ups need of a job, for registers.
+// The fields of a Job that look-ups need; they are kept in registers.
 struct PairRanks {
     const uint4* buckets;
     uint32_t shift, seed;
@@ -60,7 +60,7 @@ DEVICE uint32_t rank_in(const PairRanks& table, const Pair& pair, uint4 two, boo
     return rank;
 }
 
-// Rank of two neighbouring symbols, NO_RANK where they do not merge.
+// The rank of two neighbouring symbols; NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     PairRanks table = pair_ranks(job);
     Pair pair = pair_of(table, left, right);
@@ -76,7 +76,7 @@ struct PairFilter {
 // For few pieces: nothing is loaded first, and all loads of the table are in flight together.
 constexpr const PairFilter* NO_FILTER = nullptr;
 
-// Fills the copy; every thread of the block calls it.
+// Copies the filter to shared memory; every thread of the block calls it.
 DEVICE void load_filter(const Job& job, PairFilter& filter) {
     const uint4* words = reinterpret_cast<const uint4*>(job.text.pair_filter);
     for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)
@@ -84,7 +84,7 @@ DEVICE void load_filter(const Job& job, PairFilter& filter) {
     __syncthreads();
 }
 
-// Whether a pair may merge; most that do not are known here.
+// Whether a pair may merge; the filter knows most pairs that do not.
 DEVICE bool may_merge(const PairFilter* filter, const Pair& pair) {
     return !filter || filter->words[pair.hash >> (32 - FILTER_BITS + 5)] >> (pair.hash & 31) & 1;
 }
@@ -99,7 +99,7 @@ DEVICE uint32_t two_bytes(const FiveBytes& bytes, uint32_t i) {
     return (i < 3 ? bytes.four >> 8 * i : bytes.four >> 24 | bytes.fifth << 8) & 0xFFFF;
 }
 
-// The ranks of four pairs of bytes, on their way together.
+// Loads the ranks of four pairs of bytes at the same time.
 DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const FiveBytes& bytes, uint32_t ranks[4]) {
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));

@@ -80,7 +80,7 @@ template <uint32_t LANES, uint32_t SLOTS> DEVICE uint32_t lowest_of_lane(Group<L
     return lowest;
 }
 
-// The lowest of a group's lanes, for all of them.
+// The lowest key of a group's lanes; all of them get it.
 template <uint32_t LANES> DEVICE uint32_t lowest_of_group(uint32_t lowest) {
 #pragma unroll
     for (uint32_t distance = 1; distance < LANES; distance *= 2)

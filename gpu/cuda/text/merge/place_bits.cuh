@@ -20,14 +20,14 @@ DEVICE Places without_lowest(const Places& places) {
     return {places.low & (places.low - 1), places.low ? places.high : places.high & (places.high - 1)};
 }
 
-// Every place moved down, count < 128.
+// Moves every place down by `count`, which is below 128.
 DEVICE Places moved_down(const Places& places, uint32_t count) {
     if (count >= 64) return {places.high >> (count - 64), 0};
     if (count == 0) return places;
     return {places.low >> count | places.high << (64 - count), places.high >> count};
 }
 
-// Every place moved up by one.
+// Moves every place up by one.
 DEVICE Places moved_up(const Places& places) {
     return {places.low << 1, places.high << 1 | places.low >> 63};
 }
@@ -39,7 +39,7 @@ DEVICE Places places_before(uint32_t end) {
     return {end >= 64 ? ~0ull : (1ull << end) - 1, end >= 128 ? ~0ull : end > 64 ? (1ull << (end - 64)) - 1 : 0};
 }
 
-// Of all lanes of a group together.
+// The places of all lanes of a group together.
 template <uint32_t LANES> DEVICE Places of_group(Places places) {
 #pragma unroll
     for (uint32_t distance = 1; distance < LANES; distance *= 2) {
