@@ -1,9 +1,9 @@
 // Rows that repeat one to four letters from their begin on, such as poly-A and (CA)n.
 //
-// Letters have a period p if each is the one p letters before it. What has period 1 or 2 has period 4, so that two
-// periods are looked for, 4 and 3. From a certain border on, the number of letters and the latest p of them say what
-// all letters are, and so which token is the last one. A table has it (gpu/dna/repeat_table.py), and no place waits
-// for those in front of it. What repeats behind other letters of its row is not in the table.
+// Letters have a period p if each is the same as the one p letters before it. Letters of period 1 or 2 also have period
+// 4, so only the periods 4 and 3 are looked for. Behind a certain border, the number of letters and the latest p of
+// them determine all letters, and so the last token. A table has it (gpu/dna/repeat_table.py), so that no place waits
+// for those in front of it. Repeats that begin behind other letters of their row are not in the table.
 //
 //     row      C A C A C A C G A          a certain border in front of it
 //     place    1 2 3 4 5 6 7 8 9          the table has 4 to 7: (CACA, 4), (ACAC, 5), (CACA, 6), (ACAC, 7)
@@ -35,24 +35,24 @@ DEVICE bool has_repeat(const PartShared& shared, uint32_t first) {
 
 // Four letters, and the four before them.
 struct FourLetters {
-    uint32_t number;                       // Of the first one, as in RepeatState.
-    uint32_t codes;                        // Of all eight, the last one's bits the highest.
-    uint32_t borders;                      // Bits of those of the four that have a certain border in front of them,
-    uint32_t others;                       // and of those that are no bases.
+    uint32_t number;                       // The number of the first of the four, as in RepeatState.
+    uint32_t codes;                        // The codes of all eight; the last one's bits are the highest.
+    uint32_t borders;                      // Bits of the letters of the four with a certain border in front of them,
+    uint32_t others;                       // and of the letters of the four that are no bases.
 
     // The state behind letter i of the four, from the state in front of it.
     DEVICE_METHOD RepeatState behind(RepeatState state, uint32_t i) const {
         uint32_t letter = number + i;
         bool is_other = others >> i & 1, differs4 = (codes ^ codes >> 8) >> 2 * i & 3;
         bool differs3 = (codes >> 8 ^ codes >> 2) >> 2 * i & 3;
-        // Another letter ends all repeats, those of fewer than p letters, too.
+        // A letter that is no base ends all repeats, also those of fewer than p letters.
         uint32_t mismatch4 = is_other ? letter + 4 : differs4 ? letter : 0;
         uint32_t mismatch3 = is_other ? letter + 3 : differs3 ? letter : 0;
         return state.join({borders >> i & 1 ? letter : 0, mismatch4, mismatch3});
     }
 };
 
-// Four letters of the view in rounds that are packed.
+// Four letters of the view, from a round that is packed.
 DEVICE FourLetters four_letters(const PartShared& shared, uint32_t letter) {
     const uint8_t* codes = reinterpret_cast<const uint8_t*>(shared.codes + 1) + letter / 4;
     uint32_t borders = shared.certain[(letter + PAD) / 32] >> letter % 32 & 15;
@@ -102,8 +102,8 @@ DEVICE RepeatState join_before(PartShared& shared, RepeatState own, RepeatState&
     return before;
 }
 
-// The state in front of a view, from the text of the row that it begins in; without a border where the row has too many
-// letters there. Keeps the latest ones in `codes`. The whole block calls it.
+// The state in front of a view, from the text of the row in which it begins; without a border where the row has too
+// many letters in front of it. Keeps the latest letters in `codes`. The whole block calls it.
 DEVICE RepeatState state_before_view(const Job& job, PartShared& shared, const View& view) {
     uint64_t letters = view.begin - (shared.first_row ? job.rows.row_begins[shared.first_row - 1] : 0);
     if (is_certain(shared, 0) || letters >= REPEAT_FRONT) return {0, 0, 0};
@@ -124,13 +124,13 @@ DEVICE RepeatState state_before_view(const Job& job, PartShared& shared, const V
 DEVICE RepeatState state_before_round(const Job& job, PartShared& shared, const View& view, uint32_t first) {
     if (first == 0) return state_before_view(job, shared, view);
     if (shared.repeat_end == first) return shared.repeat;
-    // One that had begun before these letters would have been found in the round before.
+    // A repeat that began before these letters would have been found in the round before.
     uint32_t letter = first - REPEAT_BEGIN + threadIdx.x % REPEAT_BEGIN;
     return join_lanes(four_letters(shared, letter / 4 * 4).behind({0, 0, 0}, letter % 4));
 }
 
-// The last token of a text of so many letters that have a period: left class | letters << 16; 0 if it is not known.
-// `latest` has the bits of the latest four letters highest.
+// The last token of a text of `length` letters that have a period, as left class | letters << 16; 0 if it is not known.
+// `latest` has the latest four letters in its highest bits.
 DEVICE uint32_t last_of_repeat(const Job& job, uint32_t latest, uint32_t length, bool is_period4) {
     uint32_t number = is_period4 ? latest >> 24 : 256 + (latest >> 26);
     const uint32_t* row = job.parts.part_repeats + number * REPEAT_LENGTHS;
@@ -139,9 +139,9 @@ DEVICE uint32_t last_of_repeat(const Job& job, uint32_t latest, uint32_t length,
     return period ? __ldg(row + REPEAT_LENGTHS - period + (length - REPEAT_LENGTHS) % period) : 0;
 }
 
-// Notes the last tokens of places in repeats of the round that begins with letter `first`, which are then listed no
-// more; resolving queued ones finds the same tokens. The whole block calls it. A view by reference would lie in memory
-// for all that calls it, which cost normal batches 4 %.
+// Notes the last tokens of the places in repeats, in the round that begins with letter `first`, and removes these
+// places from the list; resolving queued places finds the same tokens. The whole block calls it. The view is passed by
+// value: by reference it would lie in memory in all callers, which cost normal batches 4 %.
 DEVICE_NOINLINE void resolve_repeats(const Job& job, PartShared& shared, View view, uint32_t first) {
     uint32_t own = LETTERS_A_THREAD * threadIdx.x, resolved = 0;
     RepeatState state = state_before_round(job, shared, view, first), of_four = {0, 0, 0}, of_round;
