@@ -33,5 +33,5 @@ def test_a_row_says_what_runs_on_the_cards_of_its_class(kib: int) -> None:
         name.removeprefix("encode_") for name in family_on(TEXT, limits.runs).fused
     )
     assert fused == ", ".join(f"a {kind}" for kind in kinds)
-    assert dna.startswith("one launch") == limits.runs("encode_bases")
+    assert dna.startswith("one launch") == limits.runs("encode_dna_parts")
     assert f"({'.'.join(map(str, limits.capability))})" in cards
