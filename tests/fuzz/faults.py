@@ -104,6 +104,7 @@ def _fault_of_refusal(message: Message, answer: Answer) -> str:
     except ValueError:
         return f"a refusal that is no JSON: {answer.status} {answer.body[:300]!r}"
     path = unquote_to_bytes(message.path.partition("?")[0]).decode(errors="replace")
+    path = path.removesuffix("/")  # Routes answer with it and without.
     kind = answer.headers.get(b"content-type", b"")
     if f"{path}/".startswith("/v2/"):
         good = isinstance(document.get("error"), str) and kind == b"application/json"
