@@ -106,6 +106,7 @@ def test_the_document_says_what_was_measured_on_what(document, folder):
     assert document["corpora_sha256"] == digests
 
 
+@pytest.mark.slow
 def test_every_text_is_proved_and_its_reference_library_named(document):
     proofs = {proof["text"]: proof for proof in document["proofs"]}
     assert {proof["vocabulary"] for proof in document["proofs"]} == {"gpt2"}

@@ -237,6 +237,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield running
 
 
+@pytest.mark.slow
 def test_metrics_of_all_processes_have_a_port_of_their_own(apart: Server) -> None:
     body = {"vocabulary": "gpt2", "text": "canary"}
     for number in range(20):

@@ -28,6 +28,7 @@ COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 LEFT_OUT = "# On a GPU"
 TORCH = "import torch"
+SLOW = ("training.md", "vocabularies.md")
 FILES = {
     "mature.fa": "dna/mirgenedb_2.1_ALL-mat.fa",
     "genome.fa.gz": "dna/human_GRCh37_chr22_20-21M.fa.gz",
@@ -96,7 +97,13 @@ def check(code: str, expected: str, got: str) -> None:
     assert matches, f"{code}\nexpected:\n{expected}\ngot:\n{got}"
 
 
-@pytest.mark.parametrize("document", list(documents()))
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(document, marks=[pytest.mark.slow] if document.name in SLOW else [])
+        for document in documents()
+    ],
+)
 def test_the_examples_of_a_document_do_what_it_says(
     document: Path, server: Server, folder: Path
 ) -> None:

@@ -127,6 +127,7 @@ def test_sequences_have_the_expected_ids(name):
         assert ids_digest(encoded.ids) == known["sha256"], file
 
 
+@pytest.mark.slow
 def test_no_other_file_tells_pythons_nfc_from_ours():
     """What lets `qwen` have the hashes of Python's NFC on every file but one."""
     for file in expected().get("qwen", {}):

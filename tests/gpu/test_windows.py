@@ -219,6 +219,7 @@ def check_augmented(engine, name, texts, options, augmentation) -> None:
         st.integers(0, 2**40),
     ),
 )
+@pytest.mark.slow
 def test_any_augmented_rows_have_the_ids_of_what_numpy_makes(name, texts, options, augmentation):
     check_augmented(engine_of("emulated"), name, texts, options, augmentation)
 

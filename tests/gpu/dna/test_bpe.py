@@ -216,6 +216,7 @@ def test_a_long_token_that_ends_at_a_gap_behind_a_chunk(engine):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("reverse_complement", [False, True])
+@pytest.mark.slow
 def test_runs_of_letters_have_the_ids_of_the_reference(engine, name, reverse_complement):
     options = EncodeOptions(spans=True, reverse_complement=reverse_complement)
     check(engine, load(name), [*NASTY, ""], options)

@@ -49,6 +49,7 @@ def cpu() -> CpuEngine:
 
 
 @pytest.mark.parametrize("share", [0.001, 0.03, 0.3])
+@pytest.mark.slow
 def test_many_mixed_letters_with_runs_between(outcomes, share):
     chance = random.Random(1)
     rows = []

@@ -103,6 +103,7 @@ def test_parts_begin_anywhere(engine, outcomes, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_begin_and_end_tokens_stand_around_each_row(engine, outcomes, name):
     """Around empty rows, too, at a part's ends, and around one row that has many parts."""
     rows = ["", "", "A", bases(4, 255), "", "C", *(bases(n, 40 + n) for n in range(90)), "", ""]

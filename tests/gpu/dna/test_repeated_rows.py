@@ -103,6 +103,7 @@ def test_all_letters_in_front_of_a_part_count(engine, outcomes, name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", [LEAD, ROUND, 2 * ROUND])
+@pytest.mark.slow
 def test_a_row_may_begin_anywhere_in_a_round(outcomes, name, place):
     """At the last letters of a round, too, where the repeat is not long before the next one."""
     engine, size = engine_of("emulated"), 2 * ROUND + 2500
@@ -113,6 +114,7 @@ def test_a_row_may_begin_anywhere_in_a_round(outcomes, name, place):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_rows_that_end_in_the_next_round_are_not_mixed_up(outcomes, name):
     """What a round leaves for the next one is of the same part of the text alone."""
     engine = engine_of("emulated")

@@ -112,6 +112,7 @@ def test_no_thread_walks_through_long_units_alone(engine, name):
 
 @pytest.mark.parametrize("engine", ["small", "large"])
 @pytest.mark.parametrize("unit", ["A", "T", "AT", "CA", "AAAG"])
+@pytest.mark.slow
 def test_short_rows_of_a_unit_with_other_letters_in_front(engine, unit):
     """A path may lead nowhere behind its window, so that the one before has to be walked again."""
     chance, rows = random.Random(unit), []

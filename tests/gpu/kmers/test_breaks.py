@@ -126,6 +126,7 @@ def test_runs_of_a_known_vocabulary(device, row, letters):
 
 @pytest.mark.parametrize("place", [0, 1, 5, TILE - 1, TILE, TILE + 3, 2 * TILE - 7, 4 * TILE])
 @pytest.mark.parametrize(("k", "remainder"), [(6, "letters"), (5, "drop"), (2, "letters")])
+@pytest.mark.slow
 def test_tiles_of_one_run_follow_a_break(place, k, remainder):
     """Their first k-mers begin anywhere in them, and their ids anywhere in 16 bytes."""
     chance = np.random.default_rng([place, k])
@@ -140,6 +141,7 @@ def test_tiles_of_one_run_follow_a_break(place, k, remainder):
 @pytest.mark.parametrize(
     ("begin", "end"), [(0, 3 * TILE), (TILE - 1, 3 * TILE + 70), (TILE + 7, 5 * TILE)]
 )
+@pytest.mark.slow
 def test_gaps_of_whole_tiles(letter, begin, end):
     """Rows begin in them, too; letters of N are an id each."""
     chance = np.random.default_rng([begin, end])
@@ -156,6 +158,7 @@ def test_gaps_of_whole_tiles(letter, begin, end):
     ["acgttgca", "a" * 36 + "ccgt", "N" * 70 + "X" * 50, "n" * 33 + "acgt" * 9, " N" * 17],
 )
 @pytest.mark.parametrize("begin", [0, 15, 16, TILE - 200, TILE - 7])
+@pytest.mark.slow
 def test_stretches_of_several_letters(letters, begin):
     """Sixteen letters may go on with a run, or with a letter, of their tile or the one before."""
     chance = np.random.default_rng(begin)

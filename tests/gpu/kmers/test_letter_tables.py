@@ -161,6 +161,7 @@ def test_many_empty_rows_between_others(engine, name):
 
 
 @pytest.mark.parametrize("name", ["nt_v1", "nt_v2"])
+@pytest.mark.slow
 def test_runs_that_end_around_the_borders_of_words_and_tiles(engine, name):
     """One batch of all, whose rows begin anywhere in a tile and which ends with no k-mer."""
     chance = np.random.default_rng(0)
@@ -175,6 +176,7 @@ def test_runs_that_end_around_the_borders_of_words_and_tiles(engine, name):
 
 
 @pytest.mark.parametrize("name", ["nt_v2", "dnabert1_6mer", "caduceus"])
+@pytest.mark.slow
 def test_one_unusual_letter_anywhere_changes_only_what_it_should(engine, name):
     chance = np.random.default_rng(7)
     text = "".join(chance.choice([*"ACGT"], 9000))

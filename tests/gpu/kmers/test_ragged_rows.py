@@ -143,6 +143,7 @@ def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel, shortes
     "lengths", [[5], [4, 5, 6], [0, 0, 0, 1, 40], [1] * 3 + [3000], [0] * 99 + [7]]
 )
 @pytest.mark.parametrize("rows", [1, 1024, 1025, 2500])
+@pytest.mark.slow
 def test_the_first_row_behind_a_place_is_found_near_or_far(lengths, rows):
     begins = offsets_from_lengths(np.random.default_rng(rows).choice(lengths, rows))
     found = np.full(int(begins[-1]) + 1, -1, np.int64)

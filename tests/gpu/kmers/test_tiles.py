@@ -90,6 +90,7 @@ def test_rows_of_all_sizes_have_the_ids_of_the_reference(device, name, rows, let
 
 
 @pytest.mark.parametrize("name", ["mtdna6", "nt_v2"])
+@pytest.mark.slow
 def test_rows_of_more_letters_than_are_marked_are_found(name):
     """The row of a letter is noted every so many letters, of a long row not to its end."""
     marked = TILE * constant("MOST_MARKS")

@@ -161,6 +161,7 @@ def test_other_kernels_go_on_from_where_a_grid_stops(
 
 
 @pytest.mark.parametrize("name", ["gpt2", "dnabert2", "hyenadna"])
+@pytest.mark.slow
 def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name):
     vocabulary = load(name)
     text = "ACGTTGCANA" if name != "gpt2" else "größe and 12 more, "

@@ -145,6 +145,7 @@ def ids_of_bases(engine: GpuEngine, name: str, text: bytes, ends: list[int], dty
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint16])
 @pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k"])
+@pytest.mark.slow
 def test_pinned_bases_are_one_call(engine, usual, name, dtype):
     chance = np.random.default_rng(3)
     text = bytes(chance.choice(np.frombuffer(b"ACGT", np.uint8), 6000))

@@ -109,6 +109,7 @@ def test_whole_takes_a_file_as_it_is(capfdbinary: Capture, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["> quoted\nwords\n", "@you\nhello\n+\n", ">a\nACGT\n>b\nAC\n"])
+@pytest.mark.slow
 def test_a_vocabulary_of_text_reads_text_whatever_it_begins_with(
     capfdbinary: Capture, caplog: pytest.LogCaptureFixture, tmp_path: Path, text: str
 ) -> None:
@@ -337,6 +338,7 @@ def test_the_largest_number_is_accepted(capfdbinary: Capture) -> None:
     assert "ids[0]" in complaint(capfdbinary, "decode", "-v", "gpt2", largest, code=1)
 
 
+@pytest.mark.slow
 def test_a_converted_vocabulary_gives_the_same_ids(capfdbinary: Capture, tmp_path: Path) -> None:
     text = ("--text", "Hello, world!<|endoftext|>")
     expected = output(capfdbinary, "encode", "-v", "gpt2", *text)

@@ -234,6 +234,7 @@ def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(serve
     assert post(server, "/v1/encode", body).json()["ids"] == HELLO_IDS
 
 
+@pytest.mark.slow
 def test_small_requests_are_answered_while_the_engine_process_is_away(tmp_path):
     with server_process(tmp_path, {**SETTINGS, "WARPTOK_GRPC": "false"}) as server:
         small_requests_without_an_engine_process(server)

@@ -202,6 +202,7 @@ def test_the_short_way_answers_open_connections_too(tmp_path, front_ends, number
     assert tally.failures == []
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_too_late_is_refused_with_a_time_to_retry(tmp_path):
     settings = {"WARPTOK_PRELOAD": "gpn"}
     with (

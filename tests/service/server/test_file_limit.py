@@ -67,6 +67,7 @@ def status(server: Server, path: str) -> int:
         b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n{",
     ],
 )
+@pytest.mark.slow
 def test_three_hundred_clients_do_not_stop_the_probes(server, sent):
     with clients(server.port, sent):
         for path in ("/readyz", "/livez") * 3:
@@ -75,6 +76,7 @@ def test_three_hundred_clients_do_not_stop_the_probes(server, sent):
 
 
 @pytest.mark.parametrize("name", ["gRPC", "metrics"])
+@pytest.mark.slow
 def test_clients_of_other_ports_do_not_stop_the_probes(server, name):
     with clients(port_of(server, name), b""):
         for path in ("/readyz", "/livez") * 3:

@@ -65,6 +65,7 @@ def test_a_written_tokenizer_json_gives_the_ids_of_the_published_one(name):
         assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
 
 
+@pytest.mark.slow
 def test_both_libraries_give_the_same_ids_for_a_list_with_holes():
     vocabulary = real(TEKKEN)
     assert None in vocabulary.tokens
@@ -86,6 +87,7 @@ def test_gpt2_has_one_digest_in_all_formats():
     assert ranks == data_bytes(R50K)
 
 
+@pytest.mark.slow
 def test_real_rank_files_are_known_with_their_rule_offset_and_special_tokens():
     tekken = real(TEKKEN)
     assert (tekken.pretokenizer, tekken.tokens[:1000]) == ("tekken", (None,) * 1000)

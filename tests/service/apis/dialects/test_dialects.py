@@ -233,6 +233,7 @@ def test_what_is_no_whole_number_is_refused_at_its_place(wrong):
         ({"inputs": ["Hello,", " world!"]}, "/inputs"),
     ],
 )
+@pytest.mark.slow
 def test_ids_are_described_up_to_a_setting(body, where):
     async def scenario():
         for limit, status in ((4, 200), (3, 413)):
@@ -453,6 +454,7 @@ def test_an_effort_of_reasoning_reaches_the_template_of_responses():
         ),
     ],
 )
+@pytest.mark.slow
 def test_what_is_kept_elsewhere_is_refused_at_its_place(path, field, value):
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -610,6 +612,7 @@ def test_values_that_are_nested_too_deeply_are_refused():
         ({"chat_template_kwargs": {"documents": [1]}, "documents": []}, "unset unset [] True"),
     ],
 )
+@pytest.mark.slow
 def test_the_template_gets_the_options_that_vllm_gives_it(fields, text):
     async def scenario():
         async with serving(ENGINE) as (client, _):

@@ -129,6 +129,7 @@ def test_several_files_come_as_multipart_and_go_as_a_zip():
     run(scenario)
 
 
+@pytest.mark.slow
 def test_fields_of_a_form_are_options():
     (ranks,) = formats.write_vocabulary(builtin.load("gpt2"), "tiktoken").values()
     special = {"special_tokens": '{"<|endoftext|>": 50256}'}

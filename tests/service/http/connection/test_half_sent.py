@@ -54,6 +54,7 @@ async def closed(reader: asyncio.StreamReader) -> None:
         ("/v1/vocabularies/own", LONG, b"application/octet-stream", 7),
     ],
 )
+@pytest.mark.slow
 def test_a_body_that_does_not_go_on_is_refused_and_counted(path, body, kind, sent):
     async def scenario():
         settings: dict[str, Any] = {"stream_idle_timeout_s": IDLE_S}

@@ -82,6 +82,7 @@ def test_a_connection_without_a_byte_ends(caplog):
         (HEAD + b"\r\n", HEAD + b"X-Slow: " + b"a" * FOREVER),
     ],
 )
+@pytest.mark.slow
 def test_slow_headers(before, data):
     async def scenario():
         async with listening(FakeEngine(), **SHORT) as (app, port):
