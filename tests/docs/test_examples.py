@@ -38,10 +38,11 @@ TIMEOUT_S = 120
 
 
 def documents() -> Iterator[Any]:
-    """List the documents with examples as parameters; mark those that need torch."""
+    """List the documents with examples as parameters; mark those that need torch or long."""
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if list(blocks(document)):
             marks = [pytest.mark.torch] if needs(document, TORCH) else []
+            marks += [pytest.mark.slow] if document.name in SLOW else []
             yield pytest.param(document, id=str(document.relative_to(ROOT)), marks=marks)
 
 
@@ -97,13 +98,7 @@ def check(code: str, expected: str, got: str) -> None:
     assert matches, f"{code}\nexpected:\n{expected}\ngot:\n{got}"
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        pytest.param(document, marks=[pytest.mark.slow] if document.name in SLOW else [])
-        for document in documents()
-    ],
-)
+@pytest.mark.parametrize("document", list(documents()))
 def test_the_examples_of_a_document_do_what_it_says(
     document: Path, server: Server, folder: Path
 ) -> None:
