@@ -44,6 +44,7 @@ async def serve(stall_s: float) -> tuple[asyncio.Server, int]:
     return server, server.sockets[0].getsockname()[1]
 
 
+@pytest.mark.slow
 def test_a_stalled_server_counts_for_every_request_due_meanwhile():
     async def scenario():
         server, port = await serve(1.0)

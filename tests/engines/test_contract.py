@@ -283,6 +283,7 @@ def test_results_belong_to_the_caller(engine, name):
 
 
 @on_engines(["gpt2", "dnabert2", "gena_lm_t2t_32k", "nt_v2", "dnabert1_6mer"])
+@pytest.mark.slow
 def test_threads_get_the_ids_that_one_caller_gets(engine, name):
     modes = [EncodeOptions(special=mode) for mode in ("match", "plain")]
     expected = [engine.encode(load(name), Batch(SOME_TEXTS, options=o)).ids.tolist() for o in modes]

@@ -276,6 +276,7 @@ def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
     assert ids_digest(encoded.ids) == known["sha256"]
 
 
+@pytest.mark.slow
 def test_the_kernels_compile_for_a_device() -> None:
     compile_for_device("kmers/kernels.cu")
 

@@ -84,6 +84,7 @@ def test_stretches_in_another_case(name, sizes):
     check(engine_of("emulated"), load(name), letters.tobytes().decode(), sizes)
 
 
+@pytest.mark.slow
 def test_marks_of_another_batch_do_not_matter():
     """Marks stay where they are: those of a long row's end are of the batch before it."""
     engine, vocabulary = engine_of("emulated"), linear_kmers(3, 3, "letters")

@@ -238,6 +238,7 @@ def some_text(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow
 def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
     """Nothing rests on what is usually done first: streams wait for what they need."""
     device, chance = LazyDevice(seed), np.random.default_rng(seed)

@@ -176,6 +176,7 @@ def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name)
 
 @pytest.mark.parametrize("begin", [0, 1, 16])
 @pytest.mark.parametrize("size", [CLUSTER_BYTES + 1, TAKE_IN_BYTES + 1])
+@pytest.mark.slow
 def test_a_grid_has_pinned_text_from_where_it_lies(engine, monkeypatch, size, begin):
     """It reads it there, unless it is not aligned; where it is long, the device copies it."""
     staged: list[int] = []
@@ -224,6 +225,7 @@ def test_calls_of_all_kinds_follow_each_other_in_one_workspace(engine):
         assert counts.tolist() == np.diff(encoded.offsets).tolist()
 
 
+@pytest.mark.slow
 def test_a_small_stream_is_one_launch(launches):
     """To any memory, also with room for no more than the ids, or where others follow a grid."""
     need_largest_class()

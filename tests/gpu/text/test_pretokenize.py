@@ -128,6 +128,7 @@ def random_text(name: str, source: random.Random, num_runs: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", COVERED)
+@pytest.mark.slow
 def test_random_strings_of_classes(name: str) -> None:
     source = random.Random(name)
     for num_runs in (1, 3, 10, 30, 100, 300, 1000, 5000):
@@ -182,6 +183,7 @@ def test_long_runs_around_a_tile(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
+@pytest.mark.slow
 def test_what_is_pending_over_many_tiles(name: str) -> None:
     source = random.Random(name)
     for after in ("", "x", "\n", "\nx", "  x", "1", "!", "中", "A", "a", "'", "'s", "'l", "'lx"):
@@ -247,6 +249,7 @@ def test_bytes_that_are_no_text_do_not_change_the_texts_beside_them(name: str) -
 
 
 @pytest.mark.parametrize("name", COVERED)
+@pytest.mark.slow
 def test_kernels_with_emulated_blocks(name: str) -> None:
     source = random.Random(name)
     runs = [letters[0] * 9000 for letters in representatives(name)]

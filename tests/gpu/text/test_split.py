@@ -147,6 +147,7 @@ def test_a_run_amid_other_letters_is_split_by_windows(shift):
 
 
 @pytest.mark.parametrize("unit", ["a", "bcd", "ab"])
+@pytest.mark.slow
 def test_runs_far_from_each_other_have_the_ids_of_the_reference(unit):
     chance = random.Random(7)
     merges = doubled(unit.encode(), 5) + random_merges(chance, "xyz", 30)

@@ -9,6 +9,8 @@ import socket
 import time
 import urllib.request
 
+import pytest
+
 from service.http.backpressure import BoundedSender
 from service.operations.stream_budget import StreamBudget
 from tests.support.server_process import server_process
@@ -91,6 +93,7 @@ def metrics(server) -> bytes:
         return answer.read()
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_nothing_of_a_long_answer_is_cut_off(tmp_path):
     settings = {"WARPTOK_PRELOAD": "hyenadna", "WARPTOK_STREAM_IDLE_TIMEOUT_S": "1"}
     body = json.dumps({"vocabulary": "hyenadna", "text": "ACGT" * 2_000_000}).encode()

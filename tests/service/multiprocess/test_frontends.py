@@ -188,6 +188,7 @@ def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(se
     assert gone == {404}
 
 
+@pytest.mark.slow
 def test_a_killed_front_end_is_missed_and_started_again(server):
     before = processes(server)
 
@@ -283,6 +284,7 @@ def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
         assert server.process.wait(AT_ONCE_S) == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_what_cannot_start_ends_at_once_and_says_why():
     command = [sys.executable, "-m", "service", "serve", "--frontends", "1", "--port"]
     environment = service_environment({"WARPTOK_PRELOAD": "nothing", "WARPTOK_GRPC": "false"})
@@ -297,6 +299,7 @@ def test_what_cannot_start_ends_at_once_and_says_why():
     assert done.stderr.strip() == f"warptok: WARPTOK_PORT: 127.0.0.1:{port}: Address already in use"
 
 
+@pytest.mark.slow
 def test_no_process_outlives_its_supervisor(tmp_path):
     settings = {"WARPTOK_FRONTENDS": "1", "WARPTOK_PRELOAD": "none", "WARPTOK_GRPC": "false"}
     with server_process(tmp_path, settings, expect_exit=False) as server:

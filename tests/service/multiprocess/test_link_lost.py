@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from service.batching.work import CostKey, EncodeWork
 from service.core.errors import EngineLost
 from service.core.settings import Settings
@@ -13,6 +15,7 @@ from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 
 
+@pytest.mark.slow
 def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline(tmp_path):
     async def scenario():
         engine = FakeEngine()

@@ -255,6 +255,7 @@ def test_what_needs_the_whole_stays_whole(name, options):
     assert find_splitter(load(name), options) is None
 
 
+@pytest.mark.slow
 def test_a_chromosome_is_not_kept_in_memory(tmp_path):
     """A record of 50 MB where no text may have more than four."""
     num_bases, query = 50_000_000, {"vocabulary": "hyenadna", "window": 512, "dtype": "uint8"}

@@ -222,6 +222,7 @@ def test_a_request_that_comes_too_late_is_refused_with_a_time_to_retry(tmp_path)
 
 
 @pytest.mark.parametrize("front_ends", ["0", "1"])
+@pytest.mark.slow
 def test_a_second_signal_ends_the_lame_duck_at_once(tmp_path, front_ends):
     settings = {
         "WARPTOK_PRELOAD": "none",

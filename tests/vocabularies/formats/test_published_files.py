@@ -103,6 +103,7 @@ def test_real_rank_files_are_known_with_their_rule_offset_and_special_tokens():
     assert llama3.token_string(128009) == published.token_string(128009) == "<|eot_id|>"
 
 
+@pytest.mark.slow
 def test_merges_of_200000_ranks_are_derived_in_seconds():
     content = data_bytes(O200K)
     begin = time.process_time()

@@ -64,6 +64,7 @@ def theirs(normalizer: Any, text: str) -> ours.Aligned:
     return normalized, offsets
 
 
+@pytest.mark.slow
 def test_every_code_point_by_itself() -> None:
     text = "\n".join(map(chr, CODE_POINTS))
     assert nfc(text)[0] == NFC.normalize_str(text)

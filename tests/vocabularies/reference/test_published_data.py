@@ -86,6 +86,7 @@ def test_published_ids(name, text, ids):
     assert encode(load(name), text).ids == ids
 
 
+@pytest.mark.slow
 def test_ids_of_the_data_folder():
     known = {"gpt2", "cl100k_base", "o200k_base"}
     files = {"llama3": "llama3", "deepseek_v3": "deepseek_v3"}
@@ -127,6 +128,7 @@ def test_random_texts_have_the_ids_of_tiktoken(name, text):
 
 
 @pytest.mark.parametrize("name", TOKENIZER_JSON)
+@pytest.mark.slow
 def test_texts_have_the_ids_and_offsets_of_tokenizers(name):
     vocabulary, theirs = from_file(name), library(name)
     for text in [*TEXTS, *SEQUENCES]:
@@ -188,6 +190,7 @@ def test_a_real_text_has_the_expected_ids_from_tokenizer_json(encoding):
     [(e, n) for e in DNA for n in SMALL_SEQUENCES if "circular" not in e or "mtdna" in n]
     + [(e, READS) for e in ("dnabert2", "gena_lm_t2t_32k", "nt_v2", "dnabert1_6mer")],
 )
+@pytest.mark.slow
 def test_real_sequences_have_the_expected_ids(encoding, name):
     sequences = records(name)
     known = expected()[encoding][name]

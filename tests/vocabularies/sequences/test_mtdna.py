@@ -46,6 +46,7 @@ def test_a_vocabulary_of_any_k_is_saved_and_read_again(k: int, tmp_path: Path) -
     assert KmerVocabulary.from_pretrained(tmp_path / "new").vocabulary == built.vocabulary
 
 
+@pytest.mark.slow
 def test_more_kmers_than_a_file_may_have_are_built_and_read_in_process(tmp_path: Path) -> None:
     config = b'{"model_type": "kmer", "k": 11}'
     with pytest.raises(VocabularyError, match="1 to 4000000 k-mers"):

@@ -527,6 +527,7 @@ def test_a_template_that_does_what_it_must_not_is_refused(template):
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_template_that_never_ends_is_ended_and_the_next_chat_is_answered():
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -685,6 +686,7 @@ def test_a_configuration_as_large_as_gemmas_is_accepted():
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_template_in_a_file_of_its_own_counts_and_outlives_a_restart(tmp_path):
     (document,) = write_vocabulary(load("gpt2"), "tokenizer.json").values()
     config = {"eos_token": "<|endoftext|>", "chat_template": "old", "note": ["中" * 200, 1, 2]}

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from service.apis.grpc.server import GrpcServer
@@ -48,6 +49,7 @@ def test_a_connection_without_a_handshake_is_closed():
     run(lambda: serve(scenario, head_timeout_s=0.5))
 
 
+@pytest.mark.slow
 def test_silent_connections_are_limited_and_give_way():
     async def scenario(port: int) -> None:
         connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]

@@ -763,6 +763,7 @@ def test_verifying_compares_both_ways():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
+@pytest.mark.slow
 def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
     device = EmulatedDevice()
     gpu = GpuEngine(device, 12 << 20, 52 << 20)
