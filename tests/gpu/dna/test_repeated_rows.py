@@ -174,7 +174,7 @@ def test_the_table_has_the_last_tokens_of_the_reference(name):
 @pytest.mark.slow
 def test_last_tokens_have_a_period_behind_the_table():
     for name in NAMES:
-        assert dna_tables(load(name)).bases.repeats[:, 0].all()
+        assert dna_tables(load(name)).parts.repeats[:, 0].all()
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_a_period_counts_if_all_rotations_of_a_unit_have_it():
     merges += [(front + unit * n, unit) for front in ("C", "AC") for n in range(1, 20)]
     vocabulary = vocabulary_of("ACG", [*merges, ("G", "A")])
     check(engine_of("emulated"), vocabulary, [repeated(unit, 600, begin) for begin in range(3)])
-    assert not dna_tables(vocabulary).bases.repeats[256:, 0].all()
+    assert not dna_tables(vocabulary).parts.repeats[256:, 0].all()
 
 
 def test_long_rows_without_a_period_are_left_to_the_letters(engine, monkeypatch, outcomes):
