@@ -23,8 +23,8 @@ from service.core.settings import PREFIX, Settings
 from service.multiprocess.supervisor import STOP_S
 from service.observability.metric_definitions import FAMILIES
 from service.security.scopes import OPEN
+from tests.deploy.helm_templates import Chart
 from tests.support.data_files import ROOT
-from tests.support.helm_templates import Chart
 from tests.support.server_process import service_environment
 from tests.support.waiting import GIVEN_UP_S
 

@@ -22,10 +22,10 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.engine import HybridEngine
 from service.observability.closed_connections import REASONS
 from service.observability.metric_definitions import COUNTED, FAMILIES
+from tests.deploy.promql import firing, minutes, series_of
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT
 from tests.support.fake_gpu import FakeGpu
-from tests.support.promql import firing, minutes, series_of
 from tests.support.server_process import Server, server_process
 from tests.support.several_fake_gpus import open_together
 from tests.support.waiting import GIVEN_UP_S, run, until, wait_until

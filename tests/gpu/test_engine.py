@@ -14,7 +14,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import NotCovered, OutOfMemory
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
-from tests.support.compute_sanitizer import skip_under_compute_sanitizer
+from tests.gpu.compute_sanitizer import skip_under_compute_sanitizer
 from tests.support.data_files import data_bytes, expected, ids_digest
 from tests.support.each_device import DEVICES, limit_fused, new_device
 from tests.support.emulation.device import EmulatedDevice
