@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from service.engines.base import Residency
 from vocabularies.model.vocabulary import Vocabulary
 
+DECODE_SUFFIX = ".decode"
+"""Ends the name of the model that decodes ids of a vocabulary, in the Open Inference Protocol."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegisteredVocabulary:

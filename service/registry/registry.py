@@ -26,7 +26,7 @@ from service.core.settings import Settings
 from service.engines.base import Engine, Residency
 from service.engines.eviction import choose_evicted
 from service.engines.fault_isolation import reraise_unless_failure
-from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
+from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store, read_notes, write_notes
 from service.registry.vocabulary_view import find_known
@@ -68,6 +68,10 @@ class Registry:
             if not NAME.fullmatch(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is invalid or taken", path.name)
                 continue
+            if name.endswith(DECODE_SUFFIX):
+                logger.warning(
+                    "store: %s cannot be used under /v2: give it another name", path.name
+                )
             notes = read_notes(self.store, name)
             read = make_reader(path)
             self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
@@ -245,8 +249,15 @@ class Registry:
         if not NAME.fullmatch(name):
             message = "a name is 1 to 100 letters, digits, '.', '_' or '-', and begins with one of"
             raise InvalidRequest(message + " the first two", "/name")
+        if name.endswith(DECODE_SUFFIX):
+            meant = f"the decoder of {name.removesuffix(DECODE_SUFFIX)}"
+            message = f"under /v2 this name means {meant}; a name must not end in {DECODE_SUFFIX}"
+            raise InvalidRequest(message, "/name")
         known = self.known.get(name)
         if known is None:
+            if (other := name + DECODE_SUFFIX) in self.known:  # From an older store.
+                message = f"under /v2 the vocabulary {other} would become the decoder of {name}"
+                raise NameTaken(f"{message}; delete it first", "/name")
             if len(self.known) >= (limit := self.settings.max_vocabularies):
                 raise TooLarge(f"{limit} vocabularies are known (max_vocabularies)", "/name")
             return

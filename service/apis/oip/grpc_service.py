@@ -18,13 +18,14 @@ from service.apis.oip.infer import infer
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
 from service.apis.oip.requests import Inference, RequestedOutput
 from service.apis.oip.state import OipState
-from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
+from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, make_bytes_tensor, read_tensor
 from service.core.call import Call
 from service.core.errors import InvalidRequest, UnknownVocabulary
 from service.core.problem_details import as_service_error
 from service.operations.readiness import readiness
 from service.protos import inference_pb2 as pb
+from service.registry.entries import DECODE_SUFFIX
 from vocabularies.batch.batch import Batch
 
 NAME = "inference.GRPCInferenceService"

@@ -17,10 +17,10 @@ from typing_extensions import override
 from service.apis.oip import models
 from service.apis.oip.http_infer import Infer
 from service.apis.oip.state import OipDep
-from service.apis.oip.statistics import DECODE_SUFFIX
 from service.http.dependencies import ServiceDep
 from service.operations.readiness import readiness
 from service.operations.schemas import IgnoreExtra
+from service.registry.entries import DECODE_SUFFIX
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 

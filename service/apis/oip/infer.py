@@ -30,7 +30,6 @@ from service.apis.oip.requests import (
     row_offsets,
 )
 from service.apis.oip.state import OipState
-from service.apis.oip.statistics import DECODE_SUFFIX
 from service.apis.oip.tensors import (
     BYTES,
     Outputs,
@@ -52,7 +51,7 @@ from service.operations.operation import (
 )
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.padding import pad_rows
-from service.registry.entries import LoadedVocabulary
+from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary
 from vocabularies.batch.batch import Batch
 
 

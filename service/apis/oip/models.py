@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
+from service.apis.oip.statistics import VERSION
 from service.core.errors import UnknownVocabulary
 from service.core.version import package_version
 from service.operations.context import Service
-from service.registry.entries import RegisteredVocabulary
+from service.registry.entries import DECODE_SUFFIX, RegisteredVocabulary
 
 EXTENSIONS = [
     "binary_tensor_data",

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from service.registry.entries import DECODE_SUFFIX
+
 VERSION = "1"
-DECODE_SUFFIX = ".decode"
 
 
 @dataclass(slots=True)

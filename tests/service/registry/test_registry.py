@@ -75,6 +75,22 @@ def test_a_name_that_could_leave_the_folder_is_refused(name):
         make().put(name, FIRST, replace=False)
 
 
+def test_a_name_and_a_decoder_never_share_the_name_of_a_model(tmp_path, caplog):
+    registry = make(store_dir=tmp_path)
+    with pytest.raises(InvalidRequest, match="under /v2 this name means the decoder of gpt2"):
+        registry.put("gpt2.decode", FIRST, replace=True)
+    with pytest.raises(InvalidRequest, match=r"must not end in \.decode"):
+        registry.check_free("new.decode", None, replace=False)
+    registry.put("old", FIRST, replace=False)
+    (tmp_path / "old.vocabulary").rename(tmp_path / "old.decode.vocabulary")
+    registry = make(store_dir=tmp_path)
+    assert "old.decode.vocabulary cannot be used under /v2" in caplog.text
+    with pytest.raises(NameTaken, match=r"old\.decode would become the decoder of old; delete it"):
+        registry.put("old", FIRST, replace=False)
+    registry.delete("old.decode")
+    registry.put("old", FIRST, replace=False)
+
+
 def test_built_in_names_are_protected():
     registry = make()
     with pytest.raises(BuiltinProtected):
