@@ -32,7 +32,7 @@ PATIENT = {
 AT_ONCE_S = (
     60.0  # A stop that does not wait for requests ends within it; requests have twice as long.
 )
-SAID = re.compile(r"^warptok \S+ on (http://[^\s,]+).*\n", re.MULTILINE)
+SAID = re.compile(r"^warptok .+ on (http://[^\s,]+).*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
