@@ -98,6 +98,8 @@ class Code:
 AGAIN = "Send it again."
 FIX_REQUEST = "Mend the request at `where`."
 ADVICE = {
+    "alias_given": "Use the own name that `detail` has, or `/v1/aliases/{alias}`.",
+    "alias_protected": "Choose another name, or ask the operator to change `WARPTOK_ALIASES`.",
     "bad_head": "Send one valid `Host` and HTTP/1.1; `detail` says what is wrong.",
     "bad_body": "Send what `Content-Type` and `Content-Encoding` say.",
     "bad_json": "Send JSON; `where` has the line and column.",

@@ -23,7 +23,10 @@ BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
 MAX_INT64 = 2**63 - 1
 MAX_SAMPLES = 1_000_000
 MAX_DIGITS = 30  # No valid number here has so many.
-VOCABULARY = "a built-in vocabulary's name, or the path of a vocabulary file or folder"
+VOCABULARY = (
+    "a built-in vocabulary's name, the path of a vocabulary file or folder, or a name of the "
+    "service: of WARPTOK_STORE_DIR or WARPTOK_ALIASES"
+)
 INPUTS = (
     "files ('-' or none: stdin), gzip or not; each is a text, but for FASTA and FASTQ with a "
     "vocabulary of sequences, which are found from the first byte"

@@ -22,6 +22,8 @@ GROUPS = (
     ("vocab.txt",),
 )
 
+NO_FILE_OPTIONS = "the options of a vocabulary file do not apply to it"
+
 
 class NoSuchVocabulary(ValueError):
     """No built-in vocabulary and no file has this name."""
@@ -34,6 +36,8 @@ def open_vocabulary(
     special_tokens: Mapping[str, int] | None = None,
 ) -> Vocabulary:
     """Read the built-in vocabulary called `source`, or the file or folder with that path.
+
+    A name that is neither may be one of the service: of its store, or an alias.
 
     What the files say of ids and is not followed is written to stderr.
 
@@ -50,6 +54,10 @@ def open_vocabulary(
         paths = _of_folder(path)
     elif path.exists():
         paths = [path]
+    elif (named := _read_named(source)) is not None:
+        if pretokenizer is not None or special_tokens is not None:
+            raise NoSuchVocabulary(f"{source} is in the store; {NO_FILE_OPTIONS}")
+        return named
     else:
         raise NoSuchVocabulary(_unknown(source))
     files = {file.name: file.read_bytes() for file in paths}
@@ -57,6 +65,25 @@ def open_vocabulary(
     for note in describe_ignored(files):
         print(f"warptok: {source}: {note}", file=sys.stderr)
     return vocabulary
+
+
+def _read_named(name: str) -> Vocabulary | None:
+    """Read a vocabulary by a name that it has in the service; None: the service has none."""
+    from service.core.settings import read_settings
+    from service.registry.names import Aliases
+    from service.registry.registry import SUFFIX
+    from service.registry.vocabulary_store import make_reader
+    from service.runtime.atomic_files import Store
+
+    settings = read_settings()
+    store = Store(settings.store_dir)
+    stored = dict(store.files(SUFFIX))
+    aliases = Aliases(settings.aliases, store, settings.max_vocabularies)
+    aliases.read_store({*builtin.BUILTINS, *stored})
+    own = aliases.names.get(name, name)
+    if own in builtin.BUILTINS:
+        return builtin.load(own)
+    return make_reader(stored[own])() if own in stored else None
 
 
 def _of_folder(folder: Path) -> list[Path]:
@@ -73,9 +100,9 @@ def _of_folder(folder: Path) -> list[Path]:
 
 def _unknown(source: str) -> str:
     if "/" in source:
-        return f"{source}: no such file or folder"
+        return f"{source}: no such file or folder, nor a vocabulary of the store"
     if source in builtin.BUILTINS:
-        return f"{source} is built in; the options of a vocabulary file do not apply to it"
+        return f"{source} is built in; {NO_FILE_OPTIONS}"
     near = difflib.get_close_matches(source, builtin.BUILTINS, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`warptok vocabularies` lists them"
     return f"{source!r} is neither a built-in vocabulary nor a file; {hint}"

@@ -4,6 +4,7 @@
     ├── BadHead 400 · UnsupportedTransferCoding 501 · HostRefused 403 · OriginRefused 403
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
+    ├── AliasProtected 403 · AliasGiven 409
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
     ├── Unauthorized 401 · Forbidden 403 · RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
     ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429
@@ -98,6 +99,18 @@ class NameTaken(ServiceError):
     """The name means another digest."""
 
     status, code = 409, "name_taken"
+
+
+class AliasProtected(ServiceError):
+    """The setting `aliases` gives this name its meaning, which no request changes."""
+
+    status, code = 403, "alias_protected"
+
+
+class AliasGiven(ServiceError):
+    """The call needs a vocabulary's own name, and got an alias."""
+
+    status, code = 409, "alias_given"
 
 
 class DigestDiffers(ServiceError):

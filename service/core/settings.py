@@ -80,6 +80,12 @@ class Settings(BaseSettings):
     default_vocabulary: str = Field(
         "gpt2", description="The vocabulary of calls that cannot name one, and of the playground."
     )
+    aliases: str = Field(
+        "none",
+        description="Other names of vocabularies, as NAME=VOCABULARY with commas: "
+        "Qwen/Qwen3-8B=qwen3,gpt-4=cl100k_base; none. Requests may give more, and change none of "
+        "these.",
+    )
     preload: str = Field(
         "all",
         description="Built-in vocabularies loaded before the service is ready: all, none, or names "
@@ -228,7 +234,9 @@ class Settings(BaseSettings):
         64 * MIB, ge=1, description="Largest uploaded vocabulary, all its files together."
     )
     max_vocabularies: int = Field(
-        1_024, ge=1, description="Most vocabularies known at once, built-in ones included."
+        1_024,
+        ge=1,
+        description="Most vocabularies known at once, built-in ones included; and as many aliases.",
     )
     loaded_vocabulary_bytes: int = Field(
         4096 * MIB,

@@ -97,7 +97,8 @@ class AsgiFastPath:
                 client = scope.get("client")
                 service.closed_connections.note("slow_body", client[0] if client else "")
             # Requests of FastAPI's routes are counted by the route's template, not by the path.
-            service.observer.finish(call, getattr(scope.get("route"), "path", route), status)
+            template = getattr(scope.get("route"), "path_format", route)
+            service.observer.finish(call, template, status)
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
         """Answer a request, and return the name by which it is counted if FastAPI has no route."""

@@ -168,7 +168,7 @@ class EngineServer:
 
     async def _load_name(self, link: Link, message: Message) -> Message:
         """Load a vocabulary by its name; answer when all front ends have it."""
-        await self.service.registry.get_loaded(message.values["name"])
+        await self.service.registry.get_loaded(message.values["name"], message.values["where"])
         await self.synchronize()
         return Message("answer")
 
@@ -194,6 +194,7 @@ class EngineServer:
                 [known.name, known.source, known.licence, known.builtin, known.notes]
                 for known in registry.known.values()
             ],
+            "aliases": dict(registry.aliases),
             "failures": dict(registry.failures),
             "entries": {
                 name: [

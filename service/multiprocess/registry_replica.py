@@ -17,7 +17,7 @@ from service.multiprocess.remote_engine import RemoteEngine, read_residency
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import open_store
-from service.registry.vocabulary_view import find_known
+from service.registry.vocabulary_view import VOCABULARY, find_known
 from vocabularies import builtin
 from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
@@ -35,6 +35,7 @@ class RegistryReplica:
     def __init__(self, engine: RemoteEngine) -> None:
         self.engine = engine
         self.known: dict[str, RegisteredVocabulary] = {}
+        self.aliases: dict[str, str] = {}
         self.entries: dict[str, LoadedVocabulary] = {}
         self.failures: dict[str, str] = {}
         self.configs = TokenizerConfigs(open_store(None))
@@ -43,33 +44,33 @@ class RegistryReplica:
         self._versions: dict[str, tuple[str, int]] = {}  # Digest and number of the configuration.
         self._following = asyncio.Lock()
 
-    def find(self, name: str) -> RegisteredVocabulary:
-        """Find a vocabulary, loaded or not.
+    def find(self, name: str, where: str = VOCABULARY) -> RegisteredVocabulary:
+        """Find a vocabulary, loaded or not, by any of its names.
 
         Raises:
             UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
             EngineLost: the engine process has not sent a list yet.
         """
         if not self._has_list:
-            raise EngineLost("the engine process is being started", "/vocabulary")
-        return find_known(self.known, name)
+            raise EngineLost("the engine process is being started", where)
+        return find_known(self.known, self.aliases, name, where)
 
     def residency(self, entry: LoadedVocabulary) -> Residency:
         """Return the state of a vocabulary in the last list."""
         return entry.residency
 
-    async def get_loaded(self, name: str) -> LoadedVocabulary:
+    async def get_loaded(self, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
         """Find a vocabulary; the engine process loads it if needed.
 
         Raises:
             ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
-        if (entry := self.entries.get(name)) is None:
-            self.find(name)
-            await self.engine.call(Message("load_name", {"name": name}))
-            entry = self.entries.get(name)
+        own = self.find(name, where).name
+        if (entry := self.entries.get(own)) is None:
+            await self.engine.call(Message("load_name", {"name": own, "where": where}))
+            entry = self.entries.get(own)
         if entry is None:
-            raise NotReady(f"{name} was unloaded meanwhile", "/vocabulary")
+            raise NotReady(f"{name} was unloaded meanwhile", where)
         return entry
 
     async def follow(self, listed: dict[str, Any]) -> None:
@@ -83,6 +84,7 @@ class RegistryReplica:
                 name: RegisteredVocabulary(name, source, licence, is_builtin, None, tuple(notes))
                 for name, source, licence, is_builtin, notes in listed["known"]
             }
+            self.aliases = listed["aliases"]
             self.failures = listed["failures"]
             self._has_list = True
             loaded = listed["entries"]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 FORWARDED = re.compile(
-    r"/v1/(vocabularies|training-jobs)(/.*)?|/v1/info|/v2(?!/health/)(/.*)?", re.DOTALL
+    r"/v1/(vocabularies|aliases|training-jobs)(/.*)?|/v1/info|/v2(?!/health/)(/.*)?", re.DOTALL
 )
 UPLOAD = ("POST", "/v1/training-jobs")  # Its body may be larger than the memory.
 FORM_BYTES = 1 << 20  # The bytes of a form with several files beside the files.
@@ -69,7 +69,7 @@ class Forwarding:
             await make_error_response(scope["path"], error)(scope, receive, send)
             return
         # The metrics count requests by the template of their route, not by their path.
-        scope["route"] = SimpleNamespace(path=answer.values["route"])
+        scope["route"] = SimpleNamespace(path_format=answer.values["route"])
         get_call(scope).refusal = answer.values["refusal"]
         headers = _read_headers(answer.values["headers"])
         status = answer.values["status"]
@@ -132,7 +132,7 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
     answer = {
         "status": start["status"],
         "headers": _write_headers(start.get("headers", [])),
-        "route": getattr(scope.get("route"), "path", "unmatched"),
+        "route": getattr(scope.get("route"), "path_format", "unmatched"),
         "refusal": get_call(scope).refusal,
     }
     return Message("answer", answer, [np.frombuffer(b"".join(body), np.uint8)])

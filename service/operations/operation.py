@@ -27,6 +27,7 @@ from service.core.call import Call
 from service.core.errors import DigestDiffers, TooLarge
 from service.core.problem_details import invalid_body
 from service.operations.schemas import Strict
+from service.registry.vocabulary_view import VOCABULARY
 from vocabularies.batch.batch import MAX_UTF8, Batch, EncodeOptions, RowError, utf8_size
 from vocabularies.batch.shared_rows import SharedRows
 
@@ -194,13 +195,18 @@ def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
     return work
 
 
-async def find_entry(service: Service, name: str) -> LoadedVocabulary:
+async def find_entry(service: Service, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
     """Return the loaded vocabulary of a name; its first use loads a built-in one.
+
+    Args:
+        service: the service.
+        name: the vocabulary's own name, or an alias.
+        where: the place of the name in the request, for a refusal.
 
     Raises:
         ServiceError: there is no such vocabulary, or it cannot be loaded.
     """
-    return service.registry.entries.get(name) or await service.registry.get_loaded(name)
+    return service.registry.entries.get(name) or await service.registry.get_loaded(name, where)
 
 
 def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:

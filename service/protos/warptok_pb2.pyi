@@ -217,7 +217,7 @@ class GetVocabularyRequest(_message.Message):
     def __init__(self, vocabulary: _Optional[str] = ...) -> None: ...
 
 class Vocabulary(_message.Message):
-    __slots__ = ("name", "state", "builtin", "source", "licence", "digest", "kind", "size", "engine", "encoder", "residency", "device_bytes", "fallback_reason", "error", "notes")
+    __slots__ = ("name", "state", "builtin", "source", "licence", "digest", "kind", "size", "engine", "encoder", "residency", "device_bytes", "fallback_reason", "error", "notes", "aliases")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BUILTIN_FIELD_NUMBER: _ClassVar[int]
@@ -233,6 +233,7 @@ class Vocabulary(_message.Message):
     FALLBACK_REASON_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     builtin: bool
@@ -248,10 +249,11 @@ class Vocabulary(_message.Message):
     fallback_reason: str
     error: str
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., builtin: _Optional[bool] = ..., source: _Optional[str] = ..., licence: _Optional[str] = ..., digest: _Optional[str] = ..., kind: _Optional[str] = ..., size: _Optional[int] = ..., engine: _Optional[str] = ..., encoder: _Optional[str] = ..., residency: _Optional[_Iterable[str]] = ..., device_bytes: _Optional[int] = ..., fallback_reason: _Optional[str] = ..., error: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    aliases: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., builtin: _Optional[bool] = ..., source: _Optional[str] = ..., licence: _Optional[str] = ..., digest: _Optional[str] = ..., kind: _Optional[str] = ..., size: _Optional[int] = ..., engine: _Optional[str] = ..., encoder: _Optional[str] = ..., residency: _Optional[_Iterable[str]] = ..., device_bytes: _Optional[int] = ..., fallback_reason: _Optional[str] = ..., error: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., aliases: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutVocabularyRequest(_message.Message):
-    __slots__ = ("vocabulary", "format", "replace", "pretokenizer", "special_tokens", "id_offset", "file", "data")
+    __slots__ = ("vocabulary", "format", "replace", "pretokenizer", "special_tokens", "id_offset", "file", "data", "aliases")
     class SpecialTokensEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -267,6 +269,7 @@ class PutVocabularyRequest(_message.Message):
     ID_OFFSET_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     format: str
     replace: bool
@@ -275,7 +278,8 @@ class PutVocabularyRequest(_message.Message):
     id_offset: int
     file: str
     data: bytes
-    def __init__(self, vocabulary: _Optional[str] = ..., format: _Optional[str] = ..., replace: _Optional[bool] = ..., pretokenizer: _Optional[str] = ..., special_tokens: _Optional[_Mapping[str, int]] = ..., id_offset: _Optional[int] = ..., file: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+    aliases: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, vocabulary: _Optional[str] = ..., format: _Optional[str] = ..., replace: _Optional[bool] = ..., pretokenizer: _Optional[str] = ..., special_tokens: _Optional[_Mapping[str, int]] = ..., id_offset: _Optional[int] = ..., file: _Optional[str] = ..., data: _Optional[bytes] = ..., aliases: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutVocabularyResponse(_message.Message):
     __slots__ = ("vocabulary", "created")
@@ -292,5 +296,33 @@ class DeleteVocabularyRequest(_message.Message):
     def __init__(self, vocabulary: _Optional[str] = ...) -> None: ...
 
 class DeleteVocabularyResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PutAliasRequest(_message.Message):
+    __slots__ = ("alias", "vocabulary", "replace")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    vocabulary: str
+    replace: bool
+    def __init__(self, alias: _Optional[str] = ..., vocabulary: _Optional[str] = ..., replace: _Optional[bool] = ...) -> None: ...
+
+class PutAliasResponse(_message.Message):
+    __slots__ = ("vocabulary", "created")
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    vocabulary: str
+    created: bool
+    def __init__(self, vocabulary: _Optional[str] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class DeleteAliasRequest(_message.Message):
+    __slots__ = ("alias",)
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    def __init__(self, alias: _Optional[str] = ...) -> None: ...
+
+class DeleteAliasResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

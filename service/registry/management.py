@@ -17,6 +17,7 @@ from service.engines.base import Engine
 from service.registry.entries import LoadedVocabulary
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
+from service.registry.vocabulary_view import VOCABULARY
 from vocabularies import formats
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -38,7 +39,8 @@ def check_names(registry: Registry) -> None:
         raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
     settings = registry.settings
     pinned = [] if settings.pinned.strip() == "none" else settings.pinned.split(",")
-    named = [("DEFAULT_VOCABULARY", settings.default_vocabulary)]
+    named = [("ALIASES", alias) for alias in registry.aliases]
+    named.append(("DEFAULT_VOCABULARY", settings.default_vocabulary))
     named += [("PINNED", name.strip()) for name in pinned if name.strip()]
     for setting, name in named:
         try:
@@ -56,6 +58,7 @@ class Upload:
             has the chat template, and must list the vocabulary's own tokens.
         format: one of `formats.FORMATS`, or auto.
         pretokenizer, special_tokens, id_offset: options of formats that leave them out.
+        aliases: other names that the vocabulary gets.
     """
 
     files: dict[str, bytes]
@@ -63,6 +66,7 @@ class Upload:
     pretokenizer: str | None = None
     special_tokens: dict[str, int] | None = None
     id_offset: int = 0
+    aliases: tuple[str, ...] = ()
 
 
 class VocabularyManager:
@@ -91,6 +95,8 @@ class VocabularyManager:
             VocabularyError: the files are wrong or contradict each other, or no encoder
                 can compute it.
         """
+        for alias in upload.aliases:
+            self.registry.check_alias(alias, name, replace, "/aliases")
         files = dict(upload.files)
         config = TokenizerConfig.of_files(files, self.settings.max_template_bytes)
         vocabulary = await asyncio.to_thread(
@@ -106,7 +112,10 @@ class VocabularyManager:
             if "merges.txt" in files:
                 config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
         notes = await asyncio.to_thread(formats.describe_ignored, files, upload.format)
-        return await self.register(name, vocabulary, replace, config, notes)
+        entry, created = await self.register(name, vocabulary, replace, config, notes)
+        for alias in upload.aliases:
+            await self.put_alias(alias, entry.name, replace=replace)
+        return entry, created
 
     async def register(
         self,
@@ -148,24 +157,56 @@ class VocabularyManager:
             self._forget_later(before.vocabulary.digest)
         await self._notify_processes()
 
-    async def load(self, name: str) -> None:
+    async def put_alias(self, alias: str, name: str, *, replace: bool) -> bool:
+        """Give a vocabulary another name; return whether that is new.
+
+        Raises:
+            ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
+                are too many.
+        """
+        own, created = await asyncio.to_thread(self.registry.put_alias, alias, name, replace)
+        if created:
+            logger.info("vocabulary %s has the alias %s", own, alias)
+            await self._notify_processes()
+        return created
+
+    async def delete_alias(self, alias: str) -> None:
+        """Forget another name of a vocabulary.
+
+        Raises:
+            ServiceError: there is no such alias, or the setting has it.
+        """
+        await asyncio.to_thread(self.registry.delete_alias, alias)
+        logger.info("the alias %s is deleted", alias)
+        await self._notify_processes()
+
+    async def load(self, name: str, where: str = VOCABULARY) -> None:
         """Load a vocabulary, and bring it back to the GPU if it was evicted.
+
+        Args:
+            name: any of its names.
+            where: the place of the name in the request.
 
         Raises:
             ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
-        entry = await self.registry.get_loaded(name)
+        entry = await self.registry.get_loaded(name, where)
         await asyncio.to_thread(self.engine.load, entry.vocabulary)
         await self._notify_processes()
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, where: str = VOCABULARY) -> None:
         """Take a vocabulary off the engine; its next use loads it again.
+
+        Args:
+            name: any of its names.
+            where: the place of the name in the request.
 
         Raises:
             ServiceError: no vocabulary has this name.
         """
-        before = self.registry.entries.get(name)
-        self.registry.unload(name)
+        own = self.registry.find(name, where).name
+        before = self.registry.entries.get(own)
+        self.registry.unload(own)
         if before is not None:
             self._forget_later(before.vocabulary.digest)
         await self._notify_processes()

@@ -8,15 +8,15 @@ The engine drops the old one only when no request that was accepted before can b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import re
 import threading
 from dataclasses import replace as replace_fields
 from functools import partial
 
 from service.core.errors import (
+    AliasGiven,
     BuiltinProtected,
-    InvalidRequest,
     NameTaken,
     NotReady,
     TooLarge,
@@ -27,9 +27,10 @@ from service.engines.base import Engine, Residency
 from service.engines.eviction import choose_evicted
 from service.engines.fault_isolation import reraise_unless_failure
 from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary, RegisteredVocabulary
+from service.registry.names import Aliases, check_name, find_name_fault
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store, read_notes, write_notes
-from service.registry.vocabulary_view import find_known
+from service.registry.vocabulary_view import VOCABULARY, find_known
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical_files import add_checksum
@@ -37,12 +38,21 @@ from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SUFFIX = ".vocabulary"
 
 
 class Registry:
-    """All vocabularies of one service by name."""
+    """All vocabularies of one service by name.
+
+    Attributes:
+        entries: the loaded vocabularies by their own names.
+        known: all vocabularies by their own names.
+        failures: why vocabularies could not be loaded, by their own names.
+        aliases: the own name of a vocabulary by each of its other names.
+
+    Raises:
+        ValueError: the setting `aliases` is wrong, or the folder of uploads cannot be read.
+    """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
@@ -52,6 +62,8 @@ class Registry:
         self.failures: dict[str, str] = {}
         self.store = open_store(settings.store_dir)
         self.configs = TokenizerConfigs(self.store)
+        self._aliases = Aliases(settings.aliases, self.store, settings.max_vocabularies)
+        self.aliases = self._aliases.names
         self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
         self._loading: dict[RegisteredVocabulary, asyncio.Task[LoadedVocabulary]] = {}
         self._change = threading.Lock()
@@ -61,11 +73,12 @@ class Registry:
                 name, info.source, info.licence, True, partial(builtin.load, name)
             )
         self._read_store()
+        self._aliases.read_store(self.known)
 
     def _read_store(self) -> None:
         """Register the vocabularies of the store, without reading their files."""
         for name, path in self.store.files(SUFFIX):
-            if not NAME.fullmatch(name) or name in self.known:
+            if find_name_fault(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is invalid or taken", path.name)
                 continue
             if name.endswith(DECODE_SUFFIX):
@@ -77,7 +90,7 @@ class Registry:
             self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
 
     def names_to_preload(self) -> list[str]:
-        """List the vocabularies that are loaded before the service is ready.
+        """List the own names of the vocabularies that are loaded before the service is ready.
 
         Raises:
             UnknownVocabulary: the setting `preload` has an unknown name.
@@ -88,28 +101,30 @@ class Registry:
         if preload == "all":
             return list(self.known)
         names = [name.strip() for name in preload.split(",") if name.strip()]
-        for name in names:
-            self.find(name)
-        return names
+        return list(dict.fromkeys(self.find(name).name for name in names))
 
-    def find(self, name: str) -> RegisteredVocabulary:
-        """Find a vocabulary, loaded or not.
+    def find(self, name: str, where: str = VOCABULARY) -> RegisteredVocabulary:
+        """Find a vocabulary, loaded or not, by any of its names.
+
+        Args:
+            name: the name.
+            where: the place of the name in the request, for a refusal.
 
         Raises:
             UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
         """
-        return find_known(self.known, name)
+        return find_known(self.known, self.aliases, name, where)
 
-    async def get_loaded(self, name: str) -> LoadedVocabulary:
+    async def get_loaded(self, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
         """Find a vocabulary and load it if needed, once for all requests that wait for it.
 
         Raises:
             UnknownVocabulary: no vocabulary has this name.
             NotReady: it cannot be loaded; the message says why.
         """
-        if (entry := self.entries.get(name)) is not None:
+        known = self.find(name, where)
+        if (entry := self.entries.get(known.name)) is not None:
             return entry
-        known = self.find(name)
         task = self._loading.get(known)
         if task is None:
             task = asyncio.ensure_future(asyncio.to_thread(self.load, known))
@@ -118,9 +133,9 @@ class Registry:
         try:
             return await asyncio.shield(task)
         except VocabularyError as error:
-            if self.known.get(name) is not known:  # Deleted or replaced while it was read.
-                return await self.get_loaded(name)
-            raise NotReady(f"{name} cannot be loaded: {error}", "/vocabulary") from error
+            if self.known.get(known.name) is not known:  # Deleted or replaced while it was read.
+                return await self.get_loaded(name, where)
+            raise NotReady(f"{name} cannot be loaded: {error}", where) from error
 
     def load(self, known: RegisteredVocabulary) -> LoadedVocabulary:
         """Read a vocabulary and load it on the engine; slow, so call it in a thread.
@@ -150,7 +165,7 @@ class Registry:
     def _on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
         """Load on the engine; an error of the tokenizer library becomes a VocabularyError."""
         try:
-            return self.engine.load(vocabulary, name in self._pinned)
+            return self.engine.load(vocabulary, name in self._find_pinned())
         except VocabularyError:
             raise
         except BaseException as error:
@@ -159,6 +174,10 @@ class Registry:
             logger.log(level, "the engine broke on %s", vocabulary.digest, exc_info=error)
             message = f"the tokenizer library breaks on this vocabulary: {error}"
             raise VocabularyError.at("vocabulary", message) from error
+
+    def _find_pinned(self) -> set[str]:
+        """Return the own names of the vocabularies that stay on the GPU."""
+        return {self.aliases[name] if self._is_alias(name) else name for name in self._pinned}
 
     def put(
         self,
@@ -170,6 +189,8 @@ class Registry:
     ) -> tuple[LoadedVocabulary, bool]:
         """Register a vocabulary, its configuration and notes; slow, so call it in a thread.
 
+        An alias stands for the vocabulary that it means, if that is the same one.
+
         Returns:
             The entry, and whether anything changed (False: the name had this vocabulary before).
 
@@ -177,6 +198,7 @@ class Registry:
             ServiceError: the name is invalid, taken or built in, or there are too many names.
             VocabularyError: no encoder can compute it.
         """
+        name = self._resolve_upload(name, vocabulary)
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
             if not self.find(name).builtin:
@@ -194,6 +216,14 @@ class Registry:
             self.known[name], self.entries[name] = known, entry
         self.evict(vocabulary.digest)
         return entry, True
+
+    def _resolve_upload(self, name: str, vocabulary: Vocabulary) -> str:
+        """Return the own name of a vocabulary that is uploaded again by an alias, or the name."""
+        meant = self.known.get(self.aliases[name]) if self._is_alias(name) else None
+        with contextlib.suppress(VocabularyError):  # A damaged file is no other name's.
+            if meant is not None and self._find_digest(meant) == vocabulary.digest:
+                return meant.name
+        return name
 
     def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
         """Keep a configuration, if any, and notes of a vocabulary that the name has already."""
@@ -230,7 +260,7 @@ class Registry:
         If an accepted request still needs one of them, the engine loads it again.
         """
         digests = {name: entry.vocabulary.digest for name, entry in list(self.entries.items())}
-        kept = {newest} | {digests[name] for name in digests.keys() & self._pinned}
+        kept = {newest} | {digests[name] for name in digests.keys() & self._find_pinned()}
         max_bytes = self.settings.loaded_vocabulary_bytes
         for digest in choose_evicted(self.engine.holdings(), kept, max_bytes):
             with self._change:
@@ -246,13 +276,10 @@ class Registry:
         Raises:
             ServiceError: the name is invalid, taken or built in, or there are too many names.
         """
-        if not NAME.fullmatch(name):
-            message = "a name is 1 to 100 letters, digits, '.', '_' or '-', and begins with one of"
-            raise InvalidRequest(message + " the first two", "/name")
-        if name.endswith(DECODE_SUFFIX):
-            meant = f"the decoder of {name.removesuffix(DECODE_SUFFIX)}"
-            message = f"under /v2 this name means {meant}; a name must not end in {DECODE_SUFFIX}"
-            raise InvalidRequest(message, "/name")
+        check_name(name)
+        if self._is_alias(name):
+            message = f"{name} is an alias of {self.aliases[name]}"
+            raise NameTaken(f"{message}; replace that vocabulary, or remove the alias", "/name")
         known = self.known.get(name)
         if known is None:
             if (other := name + DECODE_SUFFIX) in self.known:  # From an older store.
@@ -267,7 +294,7 @@ class Registry:
             return
         meant = "another vocabulary"
         try:
-            meant = _read(known).digest if vocabulary is not None else meant
+            meant = self._find_digest(known) if vocabulary is not None else meant
         except VocabularyError as error:
             if self.known.get(name) is not known:  # Deleted or replaced while it was read.
                 return self.check_free(name, vocabulary, replace)
@@ -276,16 +303,21 @@ class Registry:
             raise NameTaken(f"{name} means {meant}; replace=true changes that", "/name")
 
     def delete(self, name: str) -> None:
-        """Forget a name and its file.
+        """Forget a vocabulary, its file and the aliases that requests gave it.
 
         Raises:
             UnknownVocabulary: no vocabulary has this name.
+            AliasGiven: the name is an alias.
             BuiltinProtected: the vocabulary is built in.
         """
-        known = self.find(name)
+        known = self.find(name, "/name")
+        if known.name != name:
+            message = f"{name} is an alias of {known.name}; delete that vocabulary, or the alias"
+            raise AliasGiven(message, "/name")
         if known.builtin:
             raise BuiltinProtected(f"{name} is built in and cannot be deleted", "/name")
         with self._change:
+            self._aliases.delete_of(name)
             with disk_errors():
                 self.store.remove(name + SUFFIX)
                 self.configs.put(name, None)
@@ -293,11 +325,45 @@ class Registry:
             for named in (self.known, self.entries, self.failures):
                 named.pop(name, None)
 
+    def put_alias(self, alias: str, name: str, replace: bool) -> tuple[str, bool]:
+        """Give a vocabulary another name; return its own name, and whether anything changed.
+
+        Raises:
+            ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
+                are too many.
+        """
+        with self._change:
+            own = self.find(name).name
+            self.check_alias(alias, own, replace, "/alias")
+            return own, self._aliases.put(alias, own)
+
+    def check_alias(self, alias: str, own: str, replace: bool, where: str) -> None:
+        """Check that a request may give a vocabulary, which need not be there yet, another name.
+
+        Raises:
+            ServiceError: the alias is invalid or in use, or there are too many.
+        """
+        if alias in self.known and alias != own:
+            raise NameTaken(f"{alias} is a vocabulary's own name", where)
+        self._aliases.check(alias, own, replace, where)
+
+    def delete_alias(self, alias: str) -> None:
+        """Forget another name of a vocabulary.
+
+        Raises:
+            ServiceError: there is no such alias, or the setting has it.
+        """
+        with self._change:
+            self._aliases.delete(alias)
+
+    def _is_alias(self, name: str) -> bool:
+        return name not in self.known and name in self.aliases
+
     def unload(self, name: str) -> None:
         """Take a vocabulary off the engine; its next use loads it again."""
-        self.find(name)
+        own = self.find(name).name
         with self._change:
-            self.entries.pop(name, None)
+            self.entries.pop(own, None)
 
     def forget_unused(self, digest: str) -> None:
         """Drop a vocabulary from the engine if no name has it any more."""
@@ -308,6 +374,15 @@ class Registry:
     def residency(self, entry: LoadedVocabulary) -> Residency:
         """Report how the engine holds a vocabulary now, which changes with evictions."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency
+
+    def _find_digest(self, known: RegisteredVocabulary) -> str:
+        """Return the digest of a vocabulary, which is read if it is not loaded.
+
+        Raises:
+            VocabularyError: its file is damaged.
+        """
+        entry = self.entries.get(known.name)
+        return _read(known).digest if entry is None else entry.vocabulary.digest
 
 
 def _read(known: RegisteredVocabulary) -> Vocabulary:

@@ -27,6 +27,7 @@ class VocabularyReport(BaseModel):
     """One vocabulary; fields that need it loaded are null before that."""
 
     name: str
+    aliases: list[str] = Field(default=[], description="Its other names.")
     state: str = Field(description="loaded, unloaded or failed.")
     builtin: bool
     source: str
@@ -77,7 +78,7 @@ class VerifyResponse(BaseModel):
 
 def report(registry: VocabularyView, known: RegisteredVocabulary) -> VocabularyReport:
     """Describe one vocabulary."""
-    made = _describe_name(known)
+    made = _describe_name(registry, known)
     entry = registry.entries.get(known.name)
     if entry is None:
         made.error = registry.failures.get(known.name, "")
@@ -90,14 +91,15 @@ def report(registry: VocabularyView, known: RegisteredVocabulary) -> VocabularyR
 def report_put(registry: VocabularyView, entry: LoadedVocabulary) -> VocabularyReport:
     """Describe the vocabulary that was put under a name, even if it was replaced since."""
     uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
-    made = _describe_name(registry.known.get(entry.name, uploaded))
+    made = _describe_name(registry, registry.known.get(entry.name, uploaded))
     _add_loaded(made, entry, registry.residency(entry))
     return made
 
 
-def _describe_name(known: RegisteredVocabulary) -> VocabularyReport:
+def _describe_name(registry: VocabularyView, known: RegisteredVocabulary) -> VocabularyReport:
     return VocabularyReport(
         name=known.name,
+        aliases=[alias for alias, own in list(registry.aliases.items()) if own == known.name],
         state="unloaded",
         builtin=known.builtin,
         source=known.source,

@@ -14,17 +14,23 @@ from service.engines.base import Residency
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfigs
 
+VOCABULARY = "/vocabulary"  # The place of the name in most requests.
+
 
 class VocabularyView(Protocol):
     """Finds vocabularies by name."""
 
     @property
     def known(self) -> Mapping[str, RegisteredVocabulary]:
-        """All vocabularies by name, loaded or not."""
+        """All vocabularies by their own names, loaded or not."""
 
     @property
     def entries(self) -> Mapping[str, LoadedVocabulary]:
-        """The loaded vocabularies by name."""
+        """The loaded vocabularies by their own names."""
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """The own name of a vocabulary by each of its other names."""
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -34,14 +40,18 @@ class VocabularyView(Protocol):
     def configs(self) -> TokenizerConfigs:
         """The tokenizer configurations of uploaded vocabularies."""
 
-    def find(self, name: str) -> RegisteredVocabulary:
-        """Find a vocabulary, loaded or not.
+    def find(self, name: str, where: str = VOCABULARY) -> RegisteredVocabulary:
+        """Find a vocabulary, loaded or not, by any of its names.
+
+        Args:
+            name: the name.
+            where: the place of the name in the request, for a refusal.
 
         Raises:
             ServiceError: no vocabulary has this name.
         """
 
-    async def get_loaded(self, name: str) -> LoadedVocabulary:
+    async def get_loaded(self, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
         """Find a vocabulary and load it if needed.
 
         Raises:
@@ -52,15 +62,20 @@ class VocabularyView(Protocol):
         """Report how the engine holds a vocabulary now."""
 
 
-def find_known(known: Mapping[str, RegisteredVocabulary], name: str) -> RegisteredVocabulary:
-    """Find a vocabulary by its name.
+def find_known(
+    known: Mapping[str, RegisteredVocabulary], aliases: Mapping[str, str], name: str, where: str
+) -> RegisteredVocabulary:
+    """Find a vocabulary by any of its names.
 
     Raises:
         UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
     """
-    if (found := known.get(name)) is not None:
+    own = aliases.get(name, "")
+    if (found := known.get(name) or known.get(own)) is not None:
         return found
-    folded = {each.casefold(): each for each in known}
+    if own:
+        raise UnknownVocabulary(f"this is an alias of {own}, which is not here", where)
+    folded = {each.casefold(): each for each in (*known, *aliases)}
     near = [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, cutoff=0.5)]
     hint = f"; near names are {', '.join(near)}" if near else ""
-    raise UnknownVocabulary(f"no vocabulary has this name{hint}", "/vocabulary")
+    raise UnknownVocabulary(f"no vocabulary has this name{hint}", where)

@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+SLASH = "%2F"
+
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Files by name in one folder; without a folder nothing is kept."""
+    """Files by name in one folder; without a folder nothing is kept.
+
+    A slash in a name is %2F in the name of the file.
+    """
 
     folder: Path | None
 
     def path(self, name: str) -> Path | None:
         """Get the path of a file, which need not exist; None without a folder."""
-        return None if self.folder is None else self.folder / name
+        return None if self.folder is None else self.folder / name.replace("/", SLASH)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file so that a crash leaves either the old or the new one, whole."""
@@ -29,7 +34,7 @@ class Store:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, self.folder / name)
+            os.replace(temporary, self.folder / name.replace("/", SLASH))
         except BaseException:  # Do not leave a partial file on a full disk.
             os.unlink(temporary)
             raise
@@ -37,11 +42,11 @@ class Store:
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
         if self.folder is not None:
-            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name.replace("/", SLASH)).unlink(missing_ok=True)
 
     def files(self, suffix: str) -> Iterator[tuple[str, Path]]:
         """List the files with a suffix: their names without it, and their paths."""
         if self.folder is None:
             return
         for path in sorted(self.folder.glob("*" + suffix)):
-            yield path.name.removesuffix(suffix), path
+            yield path.name.removesuffix(suffix).replace(SLASH, "/"), path

@@ -17,16 +17,17 @@ PROBES = HEALTH | {"/metrics"}
 OPEN = PROBES | {"/", "/version", "/docs", "/redoc", "/openapi.json"}
 OPEN_PREFIX = "/static-offline-docs/"  # Scripts of the documentation page.
 MANAGE = re.compile(
-    r"/v1/vocabularies/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*", re.DOTALL
+    r"/v1/(vocabularies|aliases)/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*", re.DOTALL
 )
 DECODE = re.compile(
-    r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v2/models/[^/]*\.decode/.*", re.DOTALL
+    r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v2/models/.*\.decode(/versions/[^/]*)?/infer",
+    re.DOTALL,
 )
 TRAIN = re.compile(r"/v1/training-jobs(/.*)?", re.DOTALL)
 
 OPEN_METHODS = re.compile(r"/grpc\.(health|reflection)\..*|.*/Server(Live|Ready)", re.DOTALL)
 MANAGE_METHODS = re.compile(
-    r".*/(PutVocabulary|DeleteVocabulary|RepositoryModel\w+|\w+SharedMemory\w+)", re.DOTALL
+    r".*/(Put\w+|Delete\w+|RepositoryModel\w+|\w+SharedMemory\w+)", re.DOTALL
 )
 ANY_METHODS = re.compile(
     r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model\w+)", re.DOTALL

@@ -16,7 +16,7 @@ from starlette.types import Lifespan, Receive, Scope, Send
 
 from service.apis.dialects import probes, render, tokenize
 from service.apis.dialects.template_pool import TemplatePool
-from service.apis.native import service_info, tokens
+from service.apis.native import aliases, service_info, tokens
 from service.apis.native import training_jobs as training_routes
 from service.apis.native import vocabularies as vocabulary_routes
 from service.apis.oip import http_routes
@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 ROUTES = (
     tokens,
     vocabulary_routes,
+    aliases,
     service_info,
     http_routes,
     tokenize,

@@ -35,7 +35,7 @@ PATHS: dict[str | None, str] = {
     """,
     "any": """
         GET /docs/oauth2-redirect GET /info GET /v1/info GET /v1/models GET /v1/models/{model}
-        GET /tokenizer_info GET /v1/vocabularies GET /v1/vocabularies/{name}
+        GET /tokenizer_info GET /v1/vocabularies GET /v1/vocabularies/{name} GET /v1/aliases
         GET /v2 GET /v2/models/stats GET /v2/models/{model} GET /v2/models/{model}/ready
         GET /v2/models/{model}/config GET /v2/models/{model}/stats
         GET /v2/models/{model}/versions/{version} GET /v2/models/{model}/versions/{version}/ready
@@ -60,6 +60,7 @@ PATHS: dict[str | None, str] = {
         PUT /v1/vocabularies/{name} DELETE /v1/vocabularies/{name}
         POST /v1/vocabularies/{name}/load POST /v1/vocabularies/{name}/unload
         POST /v1/vocabularies/{name}/verify
+        PUT /v1/aliases/{alias} DELETE /v1/aliases/{alias}
         POST /v2/repository/models/{model}/load POST /v2/repository/models/{model}/unload
         GET /v2/systemsharedmemory/status GET /v2/systemsharedmemory/region/{name}/status
         POST /v2/systemsharedmemory/region/{name}/register
@@ -78,7 +79,8 @@ METHODS: dict[str | None, str] = {
     "encode": "Encode EncodeBatch EncodeStream Count Windows",
     "decode": "Decode DecodeBatch",
     "manage": """
-        PutVocabulary DeleteVocabulary RepositoryModelLoad RepositoryModelUnload
+        PutVocabulary DeleteVocabulary PutAlias DeleteAlias
+        RepositoryModelLoad RepositoryModelUnload
         SystemSharedMemoryStatus SystemSharedMemoryRegister SystemSharedMemoryUnregister
         CudaSharedMemoryStatus CudaSharedMemoryRegister CudaSharedMemoryUnregister
     """,
@@ -99,7 +101,7 @@ class Clients:
 
     async def status_of(self, method: str, path: str, key: str | None) -> httpx.Response:
         headers = {} if key is None else {b"x-api-key": key.encode("latin-1")}
-        url = path.replace("{model}", "none").replace("{name}", "none")
+        url = path.replace("{model}", "none").replace("{name}", "none").replace("{alias}", "none")
         url = url.replace("{version}", "1").replace("{id}", "none")
         return await self.http.request(method, url, headers=headers, content=b"{}")
 
@@ -156,7 +158,7 @@ def routes_of(router) -> Iterator[tuple[str, str]]:
         elif isinstance(route, Mount):
             yield "GET", f"{route.path}/"
         else:
-            yield from ((method, route.path) for method in route.methods - {"HEAD"})
+            yield from ((method, route.path_format) for method in route.methods - {"HEAD"})
 
 
 async def methods_of(channel: grpc.aio.Channel) -> list[str]:

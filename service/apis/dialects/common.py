@@ -31,6 +31,7 @@ from vocabularies.model.types import Bpe
 
 NO_LIMIT = 2**31 - 1  # The length in ids of a model without a limit.
 Model = TypeVar("Model", bound="DialectBody")
+MODEL = "/model"  # The place of the name of a vocabulary.
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
@@ -64,8 +65,13 @@ class DialectRequest:
     body: dict[str, Any]
 
     async def find_entry(self, model: str | None) -> LoadedVocabulary:
-        """Find the vocabulary that `model` names, or the default one."""
-        return await find_entry(self.service, model or self.service.settings.default_vocabulary)
+        """Find the vocabulary that `model` names, or the default one.
+
+        Raises:
+            ServiceError: there is no such vocabulary, or it cannot be loaded.
+        """
+        name = model or self.service.settings.default_vocabulary
+        return await find_entry(self.service, name, MODEL)
 
 
 async def read_request(request: Request) -> DialectRequest:

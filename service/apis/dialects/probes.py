@@ -7,10 +7,11 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from service.apis.dialects.common import NO_LIMIT
+from service.apis.dialects.common import MODEL, NO_LIMIT
 from service.core.version import package_version
 from service.http.dependencies import ServiceDep
 from service.http.json_response import make_json_response
+from service.http.names_in_paths import MODEL_PATH
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])
@@ -40,10 +41,10 @@ async def list_models(service: ServiceDep) -> dict[str, Any]:
     return {"object": "list", "data": [_model(name) for name in service.registry.known]}
 
 
-@router.get("/v1/models/{model}")
+@router.get(f"/v1/models/{MODEL_PATH}")
 async def get_model(service: ServiceDep, model: str) -> Response:
     """Describe one vocabulary as OpenAI describes a model."""
-    return make_json_response(_model(service.registry.find(model).name))
+    return make_json_response(_model(service.registry.find(model, MODEL).name))
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -55,7 +56,7 @@ async def info(service: ServiceDep) -> dict[str, Any]:
     """Describe the service as TEI describes itself."""
     settings = service.settings
     name = settings.default_vocabulary
-    entry = service.registry.entries.get(name)
+    entry = service.registry.entries.get(service.registry.aliases.get(name, name))
     return {
         "model_id": name,
         "model_sha": entry.vocabulary.digest if entry is not None else None,
@@ -77,12 +78,12 @@ async def info(service: ServiceDep) -> dict[str, Any]:
 async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Response:
     """Answer with tokenizer_config.json as vLLM does, or with the vocabulary's own tokens."""
     name = model or service.settings.default_vocabulary
-    entry = await service.registry.get_loaded(name)
+    entry = await service.registry.get_loaded(name, MODEL)
     roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
     answer: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None}
     for role in ROLES:
         answer[f"{role}_token"] = token_string(roles[role]) if role in roles else None
-    config = service.registry.configs.get(name)
+    config = service.registry.configs.get(entry.name)
     if config is not None:
         answer |= {key: value for key, value in config.values.items() if key not in FILE_KEYS}
     # These files write 10^30 for no limit, which is too large for orjson.

@@ -64,6 +64,8 @@ UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "GetVocabulary": vocabularies.get_vocabulary,
     "PutVocabulary": vocabularies.put_vocabulary,
     "DeleteVocabulary": vocabularies.delete_vocabulary,
+    "PutAlias": vocabularies.put_alias,
+    "DeleteAlias": vocabularies.delete_alias,
 }
 
 

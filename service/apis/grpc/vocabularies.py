@@ -54,6 +54,7 @@ async def put_vocabulary(
         first.pretokenizer or None,
         dict(first.special_tokens) or None,
         first.id_offset,
+        tuple(dict.fromkeys(first.aliases)),
     )
     entry, created = await service.get_engine_parts().vocabularies.put(
         first.vocabulary, upload, replace=first.replace
@@ -68,3 +69,22 @@ async def delete_vocabulary(
     """Delete an uploaded vocabulary."""
     await service.get_engine_parts().vocabularies.delete(request.vocabulary)
     return pb.DeleteVocabularyResponse()
+
+
+async def put_alias(
+    service: Service, call: Call, request: pb.PutAliasRequest
+) -> pb.PutAliasResponse:
+    """Give a vocabulary another name."""
+    created = await service.get_engine_parts().vocabularies.put_alias(
+        request.alias, request.vocabulary, replace=request.replace
+    )
+    own = service.registry.find(request.alias).name
+    return pb.PutAliasResponse(vocabulary=own, created=created)
+
+
+async def delete_alias(
+    service: Service, call: Call, request: pb.DeleteAliasRequest
+) -> pb.DeleteAliasResponse:
+    """Remove another name of a vocabulary."""
+    await service.get_engine_parts().vocabularies.delete_alias(request.alias)
+    return pb.DeleteAliasResponse()

@@ -18,10 +18,12 @@ from service.core.problem_details import invalid_body
 from service.engines.cpu.verification import sample_texts, verify
 from service.http.asgi_fast_path import read_body
 from service.http.dependencies import ServiceDep
+from service.http.names_in_paths import NAME_PATH
 from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.streaming_response import check_length
 from service.registry.management import MAX_FILES, Upload
+from service.registry.names import split_aliases
 from service.registry.reports import (
     VerifyRequest,
     VerifyResponse,
@@ -38,6 +40,7 @@ router = APIRouter(
     responses=refusals(404, 422),
     dependencies=[DECLARED_ONLY],
 )
+NAME = "/name"  # The place of a name that is in the path.
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
 
 
@@ -51,6 +54,7 @@ class UploadOptions(BaseModel):
     pretokenizer: str | None
     special_tokens: str | None
     id_offset: Annotated[int, Field(ge=0)]
+    aliases: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ async def list_vocabularies(service: ServiceDep) -> VocabularyList:
     return VocabularyList(vocabularies=[report(service.registry, each) for each in vocabularies])
 
 
-@router.get("/{name}", response_model=VocabularyReport, responses=refusals(415))
+@router.get(f"/{NAME_PATH}", response_model=VocabularyReport, responses=refusals(415))
 async def get_vocabulary(
     service: ServiceDep,
     name: str,
@@ -79,14 +83,14 @@ async def get_vocabulary(
 ) -> VocabularyReport | Response:
     """Describe a vocabulary, or download it in a format."""
     if format is None:
-        return report(service.registry, service.registry.find(name))
+        return report(service.registry, service.registry.find(name, NAME))
     if format not in formats.FORMATS:
         known = ", ".join(formats.WRITABLE_FORMATS)
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
-    entry = await service.registry.get_loaded(name)
+    entry = await service.registry.get_loaded(name, NAME)
     files = await asyncio.to_thread(formats.write_vocabulary, entry.vocabulary, format)
     if len(files) > 1:
-        files = {f"{name}.zip": _zip(files)}
+        files = {f"{entry.name.rpartition('/')[2]}.zip": _zip(files)}
     [(file_name, content)] = files.items()
     headers = {"content-disposition": f'attachment; filename="{file_name}"'}
     return Response(content, media_type="application/octet-stream", headers=headers)
@@ -101,7 +105,7 @@ def _zip(files: dict[str, bytes]) -> bytes:
 
 
 @router.put(
-    "/{name}",
+    f"/{NAME_PATH}",
     status_code=201,
     responses={200: {"model": VocabularyReport}, **refusals(403, 409, 413, 507)},
 )
@@ -115,6 +119,7 @@ async def put_vocabulary(
     pretokenizer: str | None = None,
     special_tokens: Annotated[str | None, Query(description='JSON: {"<|end|>": 50256}')] = None,
     id_offset: Annotated[int, Query(ge=0)] = 0,
+    aliases: Annotated[str | None, Query(description="Other names for it, with commas.")] = None,
 ) -> VocabularyReport:
     """Upload a vocabulary: one file as the body, or several as multipart/form-data.
 
@@ -130,10 +135,18 @@ async def put_vocabulary(
         "pretokenizer": pretokenizer,
         "special_tokens": special_tokens,
         "id_offset": id_offset,
+        "aliases": aliases,
     }
     options = _merge_options(request, values, body.fields)
     specials = None if options.special_tokens is None else _special_tokens(options.special_tokens)
-    upload = Upload(body.files, options.format, options.pretokenizer, specials, options.id_offset)
+    upload = Upload(
+        body.files,
+        options.format,
+        options.pretokenizer,
+        specials,
+        options.id_offset,
+        split_aliases(options.aliases),
+    )
     manager = service.get_engine_parts().vocabularies
     entry, created = await manager.put(name, upload, replace=options.replace)
     response.status_code = 201 if created else 200
@@ -197,13 +210,13 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
     return upload
 
 
-@router.delete("/{name}", status_code=204)
+@router.delete(f"/{NAME_PATH}", status_code=204)
 async def delete_vocabulary(service: ServiceDep, name: str) -> None:
     """Delete an uploaded vocabulary; a built-in one answers 403."""
     await service.get_engine_parts().vocabularies.delete(name)
 
 
-@router.post("/{name}/verify", response_model=VerifyResponse)
+@router.post(f"/{NAME_PATH}/verify", response_model=VerifyResponse)
 async def verify_vocabulary(service: ServiceDep, request: Request, name: str) -> dict[str, Any]:
     """Compare the engine's ids with the reference's, for given texts or for samples."""
     body = await read_body(request.receive, service.settings.max_body_bytes)
@@ -211,7 +224,7 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
         options = VerifyRequest.model_validate_json(body or b"{}")
     except ValidationError as error:
         raise invalid_body(error) from error
-    entry = await service.registry.get_loaded(name)
+    entry = await service.registry.get_loaded(name, NAME)
     limit = service.settings.max_samples
     num_texts = options.samples if options.texts is None else len(options.texts)
     if num_texts > limit:
@@ -221,7 +234,7 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
         texts = sample_texts(entry.vocabulary, options.samples)
     found = await asyncio.to_thread(verify, service.engine, entry.vocabulary, texts)
     return {
-        "vocabulary": name,
+        "vocabulary": entry.name,
         "digest": entry.vocabulary.digest,
         "witness": found.witness,
         "num_texts": found.num_texts,
@@ -233,15 +246,15 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
     }
 
 
-@router.post("/{name}/load")
+@router.post(f"/{NAME_PATH}/load")
 async def load_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
     """Load a vocabulary before its first use; put it back on the GPU if it was evicted."""
-    await service.get_engine_parts().vocabularies.load(name)
-    return report(service.registry, service.registry.find(name))
+    await service.get_engine_parts().vocabularies.load(name, NAME)
+    return report(service.registry, service.registry.find(name, NAME))
 
 
-@router.post("/{name}/unload")
+@router.post(f"/{NAME_PATH}/unload")
 async def unload_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
     """Unload a vocabulary from the engine; its next use loads it again."""
-    await service.get_engine_parts().vocabularies.unload(name)
-    return report(service.registry, service.registry.find(name))
+    await service.get_engine_parts().vocabularies.unload(name, NAME)
+    return report(service.registry, service.registry.find(name, NAME))

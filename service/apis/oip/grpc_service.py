@@ -71,7 +71,7 @@ async def model_metadata(
     oip: OipState, call: Call, request: pb.ModelMetadataRequest
 ) -> pb.ModelMetadataResponse:
     """Describe the inputs and outputs of a model."""
-    models.check_version(oip.service, request.name, request.version)
+    models.check_version(oip.service, request.name, request.version, "name")
     return pb.ModelMetadataResponse(**models.metadata(request.name))
 
 
@@ -79,7 +79,7 @@ async def model_config(
     oip: OipState, call: Call, request: pb.ModelConfigRequest
 ) -> pb.ModelConfigResponse:
     """Get a model's configuration."""
-    models.check_version(oip.service, request.name, request.version)
+    models.check_version(oip.service, request.name, request.version, "name")
     return pb.ModelConfigResponse(config=pb.ModelConfig(**models.config(request.name)))
 
 
@@ -88,8 +88,10 @@ async def model_statistics(
 ) -> pb.ModelStatisticsResponse:
     """Get the statistics of a model, or of all models."""
     if request.name:
-        models.check_version(oip.service, request.name, request.version)
-    names = [request.name] if request.name else [each["name"] for each in models.index(oip.service)]
+        models.check_version(oip.service, request.name, request.version, "name")
+        names = [models.own_name(oip.service, request.name)]
+    else:
+        names = [each["name"] for each in models.index(oip.service)]
     return pb.ModelStatisticsResponse(model_stats=oip.statistics.report(names))
 
 
@@ -105,7 +107,7 @@ async def repository_load(
 ) -> pb.RepositoryModelLoadResponse:
     """Load a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    await oip.service.get_engine_parts().vocabularies.load(name)
+    await oip.service.get_engine_parts().vocabularies.load(name, "model_name")
     return pb.RepositoryModelLoadResponse()
 
 
@@ -114,7 +116,7 @@ async def repository_unload(
 ) -> pb.RepositoryModelUnloadResponse:
     """Unload a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    await oip.service.get_engine_parts().vocabularies.unload(name)
+    await oip.service.get_engine_parts().vocabularies.unload(name, "model_name")
     return pb.RepositoryModelUnloadResponse()
 
 
@@ -122,7 +124,7 @@ async def model_infer(
     oip: OipState, call: Call, request: pb.ModelInferRequest
 ) -> pb.ModelInferResponse:
     """Encode texts, or decode ids if the model's name ends with `.decode`."""
-    models.check_version(oip.service, request.model_name, request.model_version)
+    models.check_version(oip.service, request.model_name, request.model_version, "model_name")
     if len(request.inputs) > MAX_TENSORS or len(request.outputs) > MAX_TENSORS:
         raise InvalidRequest(f"more than {MAX_TENSORS} inputs or outputs", "inputs")
     inference = Inference(

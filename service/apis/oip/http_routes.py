@@ -18,6 +18,7 @@ from service.apis.oip import models
 from service.apis.oip.http_infer import Infer
 from service.apis.oip.state import OipDep
 from service.http.dependencies import ServiceDep
+from service.http.names_in_paths import MODEL_PATH
 from service.operations.readiness import readiness
 from service.operations.schemas import IgnoreExtra
 from service.registry.entries import DECODE_SUFFIX
@@ -56,7 +57,7 @@ def _model(path: str) -> Callable[[Any], Any]:
     """Declare a route of a model by both of its paths: with a version and without one."""
 
     def declare(function: Any) -> Any:
-        for prefix in ("/models/{model}", "/models/{model}/versions/{version}"):
+        for prefix in (f"/models/{MODEL_PATH}", f"/models/{MODEL_PATH}/versions/{{version}}"):
             router.add_api_route(prefix + path, function, methods=["GET"])
         return function
 
@@ -92,7 +93,7 @@ async def model_config(service: ServiceDep, model: str, version: str = "") -> di
 async def model_statistics(oip: OipDep, model: str, version: str = "") -> dict[str, Any]:
     """Get the statistics of a model."""
     models.check_version(oip.service, model, version)
-    return {"model_stats": oip.statistics.report([model])}
+    return {"model_stats": oip.statistics.report([models.own_name(oip.service, model)])}
 
 
 class InferRoute(APIRoute):
@@ -113,7 +114,7 @@ async def infer(model: str, version: str = "") -> Response:
     raise NotImplementedError  # InferRoute answers.
 
 
-for path in ("/models/{model}/infer", "/models/{model}/versions/{version}/infer"):
+for path in (f"/models/{MODEL_PATH}/infer", f"/models/{MODEL_PATH}/versions/{{version}}/infer"):
     router.add_api_route(path, infer, methods=["POST"], route_class_override=InferRoute)
 
 
@@ -130,18 +131,18 @@ async def repository_index(service: ServiceDep, request: Request) -> list[dict[s
     return models.index(service, ready_only=options.ready)
 
 
-@router.post("/repository/models/{model}/load")
+@router.post(f"/repository/models/{MODEL_PATH}/load")
 async def repository_load(service: ServiceDep, model: str) -> dict[str, str]:
     """Load a registered vocabulary; PUT /v1/vocabularies/{name} uploads and registers one."""
     name = model.removesuffix(DECODE_SUFFIX)
-    await service.get_engine_parts().vocabularies.load(name)
+    await service.get_engine_parts().vocabularies.load(name, "model")
     return {}
 
 
-@router.post("/repository/models/{model}/unload")
+@router.post(f"/repository/models/{MODEL_PATH}/unload")
 async def repository_unload(service: ServiceDep, model: str) -> dict[str, str]:
     """Unload a vocabulary; its next request loads it again."""
-    await service.get_engine_parts().vocabularies.unload(model.removesuffix(DECODE_SUFFIX))
+    await service.get_engine_parts().vocabularies.unload(model.removesuffix(DECODE_SUFFIX), "model")
     return {}
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.apis.oip.device_path import encode_shared
+from service.apis.oip.models import own_name
 from service.apis.oip.region_tensors import fetch
 from service.apis.oip.requests import (
     DecodeParameters,
@@ -62,8 +63,7 @@ async def infer(oip: OipState, request: Inference) -> list[Tensor]:
         ServiceError: the request, or a row of it, is refused.
     """
     begin = perf_counter()
-    oip.service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
-    statistics = oip.statistics.get(request.model)
+    statistics = oip.statistics.get(own_name(oip.service, request.model))
     is_decode = request.model.endswith(DECODE_SUFFIX)
     if request.call.may is not None:
         request.call.may("decode" if is_decode else "encode")
@@ -95,7 +95,7 @@ def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
 
 async def _encode(oip: OipState, request: Inference) -> InferenceResult:
     service = oip.service
-    entry = await find_entry(service, request.model)
+    entry = await find_entry(service, request.model, "model")
     parameters: EncodeParameters = parse_parameters(EncodeParameters, request)
     check_digest(entry, parameters.if_digest)
     check_dtype(entry.vocabulary, parameters.dtype)
@@ -178,7 +178,7 @@ def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
 
 
 async def _decode(service: Service, request: Inference) -> InferenceResult:
-    entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
+    entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX), "model")
     parameters: DecodeParameters = parse_parameters(DecodeParameters, request)
     check_digest(entry, parameters.if_digest)
     ids = request.inputs.get("input_ids")

@@ -72,16 +72,34 @@ def server() -> dict[str, Any]:
     return {"name": "warptok", "version": package_version(), "extensions": EXTENSIONS}
 
 
-def check_version(service: Service, model: str, version: str = "") -> RegisteredVocabulary:
+def check_version(
+    service: Service, model: str, version: str = "", where: str = "model"
+) -> RegisteredVocabulary:
     """Check the version of a model, and return the model's vocabulary.
+
+    Args:
+        service: the service.
+        model: the name of the model, which ends with `.decode` for one that decodes.
+        version: the version; "" if the request names none.
+        where: the place of the model's name in the request.
 
     Raises:
         UnknownVocabulary: there is no such model, or not in this version.
     """
-    vocabulary = service.registry.find(model.removesuffix(DECODE_SUFFIX))
+    vocabulary = service.registry.find(model.removesuffix(DECODE_SUFFIX), where)
     if version not in ("", VERSION):
         raise UnknownVocabulary(f"{model} has the version {VERSION} only, not {version}", "version")
     return vocabulary
+
+
+def own_name(service: Service, model: str) -> str:
+    """Return the one name under which a model is counted, by whatever name it is called.
+
+    Raises:
+        UnknownVocabulary: there is no such model.
+    """
+    own = check_version(service, model).name
+    return own + DECODE_SUFFIX if model.endswith(DECODE_SUFFIX) else own
 
 
 def _find_spec(model: str) -> ModelSpec:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from service.cli.doctor.finding import Finding
 from service.cli.doctor.machine import gib
 from service.core.settings import PREFIX, Settings, describe_unknown
+from service.registry.names import Aliases
 from service.registry.registry import SUFFIX
 from service.runtime.atomic_files import Store
 from service.runtime.file_limits import (
@@ -59,8 +60,16 @@ def _wrong_values() -> Iterator[Finding]:
 
 def check_vocabularies(settings: Settings) -> Iterator[Finding]:
     """Check the names of vocabularies in the settings."""
-    stored = {name for name, _ in Store(settings.store_dir).files(SUFFIX)}
+    store = Store(settings.store_dir)
+    stored = {name for name, _ in store.files(SUFFIX)}
     known = {*builtin.BUILTINS, *stored}
+    try:
+        aliases = Aliases(settings.aliases, store, settings.max_vocabularies)
+    except ValueError as error:
+        yield Finding("aliases", "error", str(error), "correct the setting")
+        return
+    aliases.read_store(known)
+    known |= {alias for alias, own in aliases.names.items() if own in known}
     preload = settings.preload.strip()
     named = [] if preload in ("all", "none") else [name.strip() for name in preload.split(",")]
     unknown = [name for name in named if name and name not in known]

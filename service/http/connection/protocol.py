@@ -367,7 +367,10 @@ class FastPathProtocol(HttpToolsProtocol):
             return False
         try:
             request: Any = parse(direct.operation.request_model, body)
-            entry = service.registry.entries.get(request.vocabulary)
+            registry, name = service.registry, request.vocabulary
+            entry = registry.entries.get(name) or registry.entries.get(
+                registry.aliases.get(name, "")
+            )
             if entry is None:
                 return False
             if request.if_digest is not None:

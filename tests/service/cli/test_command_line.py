@@ -21,6 +21,9 @@ from service.seqio.reader import BadRecords, Record, batches, read_records
 from tests.support.data_files import ROOT
 from tests.support.fake_engine import FakeEngine
 from tests.support.server_process import Server, server_process, service_environment
+from vocabularies import builtin
+from vocabularies.formats.canonical_files import add_checksum
+from vocabularies.model import canonical
 
 HELLO = [15496, 11, 995, 0]
 FASTA = b">first some words\nACGT\nACGTAC\n>second\nacgtac\n"
@@ -235,6 +238,24 @@ def test_the_table_lists_every_built_in_vocabulary(capfdbinary: Capture) -> None
     rows = [json.loads(line) for line in output(capfdbinary, "vocabularies", "--json").splitlines()]
     assert [row["name"] for row in rows] == list(BUILTINS)
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", row["digest"]) for row in rows)
+
+
+def test_a_vocabulary_of_the_service_is_found_by_any_of_its_names(
+    capfdbinary: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = add_checksum(canonical.to_bytes(builtin.load("gpn")))
+    (tmp_path / "my%2Fdna.vocabulary").write_bytes(content)
+    (tmp_path / "aliases.json").write_bytes(add_checksum(b'{"dna": "my/dna"}'))
+    monkeypatch.setenv("WARPTOK_STORE_DIR", str(tmp_path))
+    monkeypatch.setenv("WARPTOK_ALIASES", "openai/gpt-2=gpt2")
+    expected = output(capfdbinary, "encode", "-v", "gpn", "--text", "ACGT")
+    for name in ("my/dna", "dna"):
+        assert output(capfdbinary, "encode", "-v", name, "--text", "ACGT") == expected
+    assert output(capfdbinary, "count", "-v", "openai/gpt-2", "--text", "Hello, world!") == "4\n"
+    said = complaint(capfdbinary, "encode", "-v", "no/ne", "--text", "x")
+    assert "no/ne: no such file or folder, nor a vocabulary of the store" in said
+    arguments = ("encode", "-v", "my/dna", "--pretokenizer", "gpt2", "--text", "x")
+    assert "do not apply to it" in complaint(capfdbinary, *arguments)
 
 
 def test_a_near_name_is_suggested(capfdbinary: Capture) -> None:

@@ -247,6 +247,9 @@ def test_vocabularies_of_the_settings_exist(tmp_path: Path) -> None:
     assert finding.line().endswith("built in, 1 in the store; gpt2, mine preloaded")
     assert found(check(Settings(preload="mine"))).state == "error"
     assert found(check(Settings(default_vocabulary="mine"))).state == "warning"
+    named = Settings(aliases="a/b=gpt2", default_vocabulary="a/b", preload="a/b")
+    assert found(check(named)).state == "ok"
+    assert found(check(Settings(aliases="a"))).state == "error"
 
 
 def test_no_store_folder_is_made(tmp_path: Path) -> None:

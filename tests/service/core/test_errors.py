@@ -38,6 +38,8 @@ EXPECTED = {
     "name_taken": 409,
     "digest_differs": 412,
     "too_large": 413,
+    "alias_given": 409,
+    "alias_protected": 403,
     "too_many_streams": 429,
     "shared_memory_off": 403,
     "unknown_region": 404,

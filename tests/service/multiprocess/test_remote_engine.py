@@ -20,6 +20,7 @@ from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import GIVEN_UP_S, run, until
 from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model import canonical
 
 
 def answer_at_once(link: Link, message: Message, reply: Reply) -> None:
@@ -45,6 +46,35 @@ def test_the_linked_engine_is_an_engine(tmp_path):
             decoded = await asyncio.to_thread(engine.decode, vocabulary, ids, offsets, True)
             assert decoded.data[:2].tobytes() == b"ab"
             assert decoded.errors[1].code == "id_out_of_range"
+
+    run(scenario)
+
+
+def test_every_front_end_knows_names_with_slashes_and_aliases(tmp_path):
+    name, content = "Qwen/Qwen3-8B", canonical.to_bytes(byte_vocabulary(300))
+
+    async def scenario():
+        async with linked_service(tmp_path, FakeEngine()) as (_, (first, second)):
+            async with client_of(first) as client, client_of(second) as other:
+                url = f"/v1/vocabularies/{name.replace('/', '%2F')}"
+                made = await client.put(url, params={"aliases": "q"}, content=content)
+                assert made.status_code == 201, made.text
+                given = await other.put("/v1/aliases/a/b", json={"vocabulary": "q"})
+                assert given.json() == {"alias": "a/b", "vocabulary": name}
+                for each in (client, other):
+                    for called in (name, "q", "a/b"):
+                        body = {"vocabulary": called, "text": "é"}
+                        answer = (await each.post("/v1/encode", json=body)).json()
+                        assert (answer["vocabulary"], answer["ids"]) == (name, [195, 169])
+                    assert (await each.get("/v1/models/a/b")).json()["id"] == name
+                assert (await client.post(f"{url}/unload")).status_code == 200
+                body = {"model": "a/b", "prompt": "é"}
+                assert (await other.post("/tokenize", json=body)).json()["tokens"] == [195, 169]
+                assert (await client.delete("/v1/aliases/q")).status_code == 204
+                body = {"vocabulary": "q", "text": ""}
+                assert (await other.post("/v1/encode", json=body)).status_code == 404
+                counted = first.service.metrics.counts()["warptok_requests_total"]
+                assert counted["/v1/vocabularies/{name}", 201] == 1
 
     run(scenario)
 

@@ -68,7 +68,34 @@ def test_a_name_means_one_vocabulary_until_it_is_replaced():
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".x", "-x", "a/b", "../x", "a b", "é", "a" * 101, "a\n", "a\0"]
+    "name",
+    [
+        "",
+        ".x",
+        "-x",
+        "../x",
+        "a/..",
+        "a/../b",
+        "a/./b",
+        "a/.b",
+        "a//b",
+        "/a",
+        "a/",
+        "/",
+        "a\\b",
+        "a%2Fb",
+        "a%2e%2e",
+        "a b",
+        "é",
+        "a" * 101,
+        "a\n",
+        "a/b\n",
+        "a\0",
+        "a,b",
+        "a=b",
+        "a/verify",
+        "a/versions/1",
+    ],
 )
 def test_a_name_that_could_leave_the_folder_is_refused(name):
     with pytest.raises(InvalidRequest):

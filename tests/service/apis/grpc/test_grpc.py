@@ -299,6 +299,39 @@ def test_vocabularies_are_listed_put_and_deleted():
     run(scenario)
 
 
+def test_a_vocabulary_has_a_name_with_a_slash_and_aliases():
+    async def scenario():
+        async with serving() as (client, _):
+            (content,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
+            first = pb.PutVocabularyRequest(
+                vocabulary="my/dna", file="tokenizer.json", data=content, aliases=["dna"]
+            )
+            put = await client.PutVocabulary(iter([first]))
+            assert (put.vocabulary.name, [*put.vocabulary.aliases]) == ("my/dna", ["dna"])
+            request = pb.PutAliasRequest(alias="other/dna", vocabulary="dna")
+            given = await client.PutAlias(request)
+            assert (given.vocabulary, given.created) == ("my/dna", True)
+            assert not (await client.PutAlias(request)).created
+            for name in ("my/dna", "dna", "other/dna"):
+                answer = await client.EncodeBatch(batch_request(["ACGT"], name))
+                assert answer.digest == load("gpn").digest
+            got = await client.GetVocabulary(pb.GetVocabularyRequest(vocabulary="other/dna"))
+            assert (got.name, [*got.aliases]) == ("my/dna", ["dna", "other/dna"])
+            deletes = pb.DeleteVocabularyRequest(vocabulary="dna")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.DeleteVocabulary(deletes)
+            assert caught.value.code() == grpc.StatusCode.ALREADY_EXISTS
+            await client.DeleteAlias(pb.DeleteAliasRequest(alias="dna"))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.DeleteVocabulary(deletes)
+            assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+            await client.DeleteVocabulary(pb.DeleteVocabularyRequest(vocabulary="my/dna"))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await client.EncodeBatch(batch_request(["ACGT"], "other/dna"))
+
+    run(scenario)
+
+
 BAD = [
     (batch_request(["x"], "nothing"), "NOT_FOUND", "unknown_vocabulary", None),
     (batch_request(["x"], special="all"), "INVALID_ARGUMENT", "invalid_request", "options.special"),

@@ -249,7 +249,7 @@ def test_a_broken_upload_is_refused_with_its_place(content, status, code):
 def test_wrong_names_and_unknown_formats_are_refused():
     async def scenario(client, _):
         for method, path, status in [
-            ("PUT", "/v1/vocabularies/..%2Fx", 404),
+            ("PUT", "/v1/vocabularies/..%2Fx", 422),
             ("PUT", "/v1/vocabularies/.x", 422),
             ("PUT", "/v1/vocabularies/gpt2", 403),
             ("DELETE", "/v1/vocabularies/gpt2", 403),

@@ -1,0 +1,72 @@
+"""The routes of aliases, which are other names of vocabularies: list, give, remove."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+
+from service.http.dependencies import ServiceDep
+from service.http.names_in_paths import ALIAS_PATH
+from service.http.openapi import refusals
+from service.http.query_options import DECLARED_ONLY
+from service.operations import schemas
+from service.operations.schemas import Strict
+
+router = APIRouter(
+    prefix="/v1/aliases",
+    tags=["vocabularies"],
+    responses=refusals(404, 422),
+    dependencies=[DECLARED_ONLY],
+)
+
+
+class AliasRequest(Strict):
+    """What an alias is to mean."""
+
+    vocabulary: str = Field(description=schemas.VOCABULARY)
+    replace: bool = Field(False, description="The alias may mean another vocabulary so far.")
+
+
+class AliasReport(BaseModel):
+    """One alias."""
+
+    alias: str
+    vocabulary: str = Field(description="The own name of the vocabulary that it means.")
+
+
+class AliasList(BaseModel):
+    """All aliases."""
+
+    aliases: list[AliasReport]
+
+
+@router.get("")
+async def list_aliases(service: ServiceDep) -> AliasList:
+    """List all other names of vocabularies."""
+    pairs = list(service.registry.aliases.items())
+    return AliasList(aliases=[AliasReport(alias=alias, vocabulary=own) for alias, own in pairs])
+
+
+@router.put(
+    f"/{ALIAS_PATH}",
+    status_code=201,
+    responses={200: {"model": AliasReport}, **refusals(403, 409, 413, 507)},
+)
+async def put_alias(
+    service: ServiceDep, response: Response, alias: str, body: AliasRequest
+) -> AliasReport:
+    """Give a vocabulary another name, by which every call finds it.
+
+    201: it is new; 200: the vocabulary had it already; 409: it means another vocabulary (`replace`
+    changes that), or is a vocabulary's own name.
+    """
+    manager = service.get_engine_parts().vocabularies
+    created = await manager.put_alias(alias, body.vocabulary, replace=body.replace)
+    response.status_code = 201 if created else 200
+    return AliasReport(alias=alias, vocabulary=service.registry.find(alias).name)
+
+
+@router.delete(f"/{ALIAS_PATH}", status_code=204, responses=refusals(403))
+async def delete_alias(service: ServiceDep, alias: str) -> None:
+    """Remove an alias; the vocabulary stays. One of the setting `aliases` answers 403."""
+    await service.get_engine_parts().vocabularies.delete_alias(alias)

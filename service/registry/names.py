@@ -1,0 +1,220 @@
+"""The rule for names of vocabularies, and the other names that a vocabulary may have.
+
+A name is one or more words with slashes between them, as in Qwen/Qwen3-8B. No word can be `.` or
+`..`, and behind a slash no word can be one that ends a path of the API, so that a path with a name
+in it has one meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Container
+
+from service.core.errors import (
+    AliasProtected,
+    InvalidRequest,
+    NameTaken,
+    TooLarge,
+    UnknownVocabulary,
+    disk_errors,
+)
+from service.core.settings import PREFIX
+from service.registry.entries import DECODE_SUFFIX
+from service.runtime.atomic_files import Store
+from vocabularies.errors import VocabularyError
+from vocabularies.formats.canonical_files import add_checksum, strip_checksum
+
+logger = logging.getLogger(__name__)
+WORD = r"[A-Za-z0-9][A-Za-z0-9._:-]*"
+NAME = re.compile(rf"{WORD}(/{WORD})*")
+MAX_CHARACTERS = 100
+PATH_WORDS = frozenset(
+    ("config", "infer", "load", "ready", "stats", "unload", "verify", "versions")
+)
+"""Words of the API's paths that follow a name."""
+FILE = "aliases.json"
+
+
+def find_name_fault(name: str) -> str:
+    """Return why a vocabulary cannot have a name; "" if it can."""
+    if len(name) > MAX_CHARACTERS or not NAME.fullmatch(name):
+        return (
+            f"a name is 1 to {MAX_CHARACTERS} letters, digits, '.', '_', ':' or '-'; it may have "
+            "slashes inside, and begins, as behind each slash, with a letter or digit"
+        )
+    words = name.split("/")[1:]
+    if used := PATH_WORDS.intersection(words):
+        return f"'{min(used)}' behind a slash is a word of the API's paths; choose another name"
+    return ""
+
+
+def find_decoder_fault(name: str) -> str:
+    """Return why a new name is refused that ends like a decoder's; "" if it does not.
+
+    Older stores may have vocabularies of such names.
+    """
+    if not name.endswith(DECODE_SUFFIX):
+        return ""
+    meant = f"the decoder of {name.removesuffix(DECODE_SUFFIX)}"
+    return f"under /v2 this name means {meant}; a name must not end in {DECODE_SUFFIX}"
+
+
+def check_name(name: str, where: str = "/name") -> None:
+    """Raise InvalidRequest if a new vocabulary or alias cannot have a name."""
+    if fault := find_name_fault(name) or find_decoder_fault(name):
+        raise InvalidRequest(fault, where)
+
+
+def split_aliases(text: str | None) -> tuple[str, ...]:
+    """Split names with commas between them, and check each.
+
+    Raises:
+        InvalidRequest: a name is invalid.
+    """
+    names = [name.strip() for name in (text or "").split(",")]
+    found = tuple(dict.fromkeys(name for name in names if name))
+    for name in found:
+        check_name(name, "/aliases")
+    return found
+
+
+def parse_aliases(setting: str) -> dict[str, str]:
+    """Parse the setting `aliases`: the vocabulary's own name by each other name.
+
+    Raises:
+        ValueError: a part is not NAME=VOCABULARY, or a name is invalid or has two meanings.
+    """
+    found: dict[str, str] = {}
+    if setting.strip() == "none":
+        return found
+    for part in filter(None, map(str.strip, setting.split(","))):
+        alias, equals, own = map(str.strip, part.partition("="))
+        if not equals:
+            raise ValueError(f"{PREFIX}ALIASES: {part} is not NAME=VOCABULARY")
+        for name, fault in (
+            (alias, find_name_fault(alias) or find_decoder_fault(alias)),
+            (own, find_name_fault(own)),
+        ):
+            if fault:
+                raise ValueError(f"{PREFIX}ALIASES: {name}: {fault}")
+        if found.setdefault(alias, own) != own:
+            raise ValueError(f"{PREFIX}ALIASES: {alias} has two meanings")
+    for alias, own in found.items():
+        if own in found:
+            raise ValueError(f"{PREFIX}ALIASES: {own}, which {alias} means, is an alias itself")
+    return found
+
+
+class Aliases:
+    """The other names of vocabularies: those of the setting `aliases`, and those of requests.
+
+    Names of requests are kept in a file of the store.
+
+    Args:
+        setting: the setting `aliases`.
+        store: the folder of uploaded vocabularies.
+        limit: the most names that requests may give.
+
+    Attributes:
+        names: the vocabulary's own name by each other name; requests read it without a lock.
+
+    Raises:
+        ValueError: the setting is wrong.
+    """
+
+    def __init__(self, setting: str, store: Store, limit: int) -> None:
+        self._fixed = parse_aliases(setting)
+        self._store = store
+        self._limit = limit
+        self.names: dict[str, str] = dict(self._fixed)
+
+    def read_store(self, known: Container[str]) -> None:
+        """Read the names that requests gave before; leave out those that mean nothing any more.
+
+        Args:
+            known: the own names of all vocabularies.
+        """
+        for name in self._fixed:
+            if name in known:
+                logger.warning("%sALIASES: %s is a vocabulary's own name", PREFIX, name)
+        path = self._store.path(FILE)
+        if path is None or not path.exists():
+            return
+        try:
+            kept = dict(json.loads(strip_checksum(path.read_bytes())))
+        except (VocabularyError, ValueError, TypeError, OSError) as error:
+            logger.error("store: %s is not used: %s", path.name, error)
+            return
+        for alias, own in kept.items():
+            if find_name_fault(alias) or alias in known or own not in known:
+                logger.warning("store: the alias %s is not used: it has no meaning", alias)
+            else:
+                self.names.setdefault(alias, own)
+
+    def of(self, own: str) -> list[str]:
+        """List the other names of a vocabulary."""
+        return [alias for alias, meant in list(self.names.items()) if meant == own]
+
+    def check(self, alias: str, own: str, replace: bool, where: str) -> None:
+        """Check that a request may give a vocabulary another name.
+
+        Args:
+            alias: the other name.
+            own: the vocabulary's own name.
+            replace: whether the name may mean another vocabulary now.
+            where: the place of the name in the request.
+
+        Raises:
+            ServiceError: the name is invalid or in use, or there are too many.
+        """
+        check_name(alias, where)
+        meant = self.names.get(alias)
+        if meant == own:
+            return
+        if alias == own:
+            raise NameTaken(f"{alias} is the vocabulary's own name", where)
+        if alias in self._fixed:
+            raise AliasProtected(f"the setting aliases lets {alias} mean {meant}", where)
+        if meant is not None and not replace:
+            raise NameTaken(f"{alias} means {meant}; replace=true changes that", where)
+        if meant is None and len(self.names) - len(self._fixed) >= self._limit:
+            raise TooLarge(f"{self._limit} aliases are known (max_vocabularies)", where)
+
+    def put(self, alias: str, own: str) -> bool:
+        """Let a name mean a vocabulary; return whether that is new. The caller has checked it."""
+        if self.names.get(alias) == own:
+            return False
+        self._write(self.names | {alias: own})
+        self.names[alias] = own
+        return True
+
+    def delete(self, alias: str) -> None:
+        """Forget a name that a request gave.
+
+        Raises:
+            UnknownVocabulary: there is no such alias.
+            AliasProtected: the setting has it.
+        """
+        if alias in self._fixed:
+            raise AliasProtected(f"the setting aliases has {alias}", "/alias")
+        if alias not in self.names:
+            raise UnknownVocabulary("no vocabulary has this alias", "/alias")
+        self._remove([alias])
+
+    def delete_of(self, own: str) -> None:
+        """Forget the names that requests gave to a vocabulary."""
+        self._remove([alias for alias in self.of(own) if alias not in self._fixed])
+
+    def _remove(self, aliases: list[str]) -> None:
+        if not aliases:
+            return
+        self._write({name: own for name, own in self.names.items() if name not in aliases})
+        for alias in aliases:
+            del self.names[alias]
+
+    def _write(self, names: dict[str, str]) -> None:
+        kept = {name: own for name, own in names.items() if name not in self._fixed}
+        with disk_errors():
+            self._store.write(FILE, add_checksum(json.dumps(kept).encode()))
