@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "WARPTOK_"
@@ -31,7 +31,8 @@ class Settings(BaseSettings):
 
     host: str = Field(
         "127.0.0.1",
-        description="Address to listen on; 0.0.0.0 opens the service to everybody who reaches it.",
+        description="Address to listen on; 0.0.0.0 opens the service to everybody who reaches it. "
+        "none: it listens on its Unix sockets only.",
     )
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one.")
     grpc: bool = Field(True, description="Whether gRPC is answered beside HTTP.")
@@ -40,6 +41,19 @@ class Settings(BaseSettings):
         ge=0,
         le=65535,
         description="TCP port of gRPC, on the same address; 0 takes a free one.",
+    )
+    unix_socket: Path | None = Field(
+        None,
+        validate_default=True,
+        description="Path of a Unix socket on which HTTP is answered as well, without TLS.",
+    )
+    grpc_unix_socket: Path | None = Field(
+        None,
+        description="Path of a Unix socket on which gRPC is answered as well, without TLS.",
+    )
+    unix_socket_mode: Literal["600", "660", "666"] = Field(
+        "660",
+        description="Permissions of the Unix sockets: who may write to one may call the service.",
     )
     frontends: int = Field(
         0,
@@ -96,6 +110,22 @@ class Settings(BaseSettings):
         description="File of the keys that clients need: a JSON list of name, sha256, scopes and "
         "perhaps rates (`warptok key` writes it); read again when it changes. Unset, everybody may "
         "encode and decode, and vocabularies can be managed on a loopback address only.",
+    )
+    tls_certificate: Path | None = Field(
+        None,
+        description="File (PEM) of the certificate, and those that sign it, with which the ports "
+        "of HTTP and gRPC speak TLS; read again when it changes, and on SIGHUP. Unset, they speak "
+        "no TLS.",
+    )
+    tls_key: Path | None = Field(
+        None,
+        description="File (PEM) of the certificate's private key, without a password; unset, it "
+        "is in the file of the certificate.",
+    )
+    tls_client_ca: Path | None = Field(
+        None,
+        description="File (PEM) of the authorities that sign the certificates of clients; then "
+        "only clients with such a certificate can connect by TLS. Unset, clients need none.",
     )
     allowed_hosts: str = Field(
         "auto",
@@ -338,6 +368,37 @@ class Settings(BaseSettings):
                 f"{PREFIX}ENGINE=cpu uses none"
             )
         return gpus
+
+    @field_validator("tls_key", "tls_client_ca")
+    @classmethod
+    def _check_tls(cls, path: Path | None, others: ValidationInfo) -> Path | None:
+        if path is not None and others.data.get("tls_certificate") is None:
+            raise ValueError(f"needs {PREFIX}TLS_CERTIFICATE")
+        return path
+
+    @field_validator("unix_socket")
+    @classmethod
+    def _check_unix_socket(cls, path: Path | None, others: ValidationInfo) -> Path | None:
+        if path is None and others.data.get("host") == "none":
+            raise ValueError(f"must be set if {PREFIX}HOST is none")
+        return path
+
+    @field_validator("metrics_port")
+    @classmethod
+    def _check_metrics_port(cls, port: int | None, others: ValidationInfo) -> int | None:
+        if port is not None and others.data.get("host") == "none":
+            raise ValueError(f"needs an address in {PREFIX}HOST")
+        return port
+
+    @property
+    def has_ports(self) -> bool:
+        """Whether it listens on TCP ports."""
+        return self.host != "none"
+
+    @property
+    def serves_grpc(self) -> bool:
+        """Whether gRPC is answered, on a port or on a Unix socket."""
+        return self.grpc and (self.has_ports or self.grpc_unix_socket is not None)
 
     @property
     def first_gpu(self) -> int:

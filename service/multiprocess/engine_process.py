@@ -52,6 +52,8 @@ async def _serve(app: Application, listening: socket.socket, memory: LinkMemory)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, begin_draining, number)
+    if service.certificates is not None:
+        loop.add_signal_handler(signal.SIGHUP, service.certificates.reload)
     call_when_orphaned(functools.partial(begin_draining, signal.SIGINT))
     engine_server = EngineServer(app, service.settings.frontends, memory)
     service.join_processes(engine_server)
@@ -77,7 +79,7 @@ async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer
         metrics = start_metrics(
             service.metrics, service.processes, settings.host, settings.metrics_port
         )
-        grpc = await start_grpc(app.oip) if settings.grpc else None
+        grpc = await start_grpc(app.oip) if settings.serves_grpc else None
         return grpc, metrics
     except OSError:
         raise SystemExit(USAGE_ERROR) from None

@@ -18,8 +18,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
 
-import uvicorn
-
 from service.apis.oip.state import make_oip_state
 from service.batching.batcher import Batcher
 from service.core.errors import ServiceError
@@ -53,18 +51,20 @@ GATHER_TIMEOUT_S = 2.0
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
     """Answer HTTP until a signal has drained the process."""
     end_normally_on_signals()
-    FrontServer(FrontEnd(settings, link, name)).run(sockets)
+    ports = [each for each in sockets if each.family != socket.AF_UNIX]
+    unix_socket = next((each for each in sockets if each.family == socket.AF_UNIX), None)
+    FrontServer(FrontEnd(settings, link, name), unix_socket).run(ports)
 
 
 class FrontServer(Server):
     """uvicorn on sockets that the supervisor has bound."""
 
-    def __init__(self, front_end: FrontEnd) -> None:
-        super().__init__(front_end.app, front_end.service.settings, None)
+    def __init__(self, front_end: FrontEnd, unix_socket: socket.socket | None) -> None:
+        super().__init__(front_end.app, front_end.service.settings, None, unix_socket)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report it to the supervisor."""
-        await uvicorn.Server.startup(self, sockets)
+        await self.listen(sockets or [])
         call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGINT))
         print(UP, flush=True)
 

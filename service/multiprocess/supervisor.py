@@ -2,13 +2,14 @@
 
     supervisor ── holds the listening sockets and starts:
       ├─ engine    the engine, the vocabularies, gRPC            (engine_server.py)
-      └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process
+      └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process;
+                   all accept on the same Unix socket, if there is one
 
 While a front end restarts, its socket stays open here, so that connections wait instead of being
 refused. A child ends when its standard input ends, so that none outlives this process.
 
-SIGTERM and Ctrl-C are passed on to all children at once. Front ends drain first: the engine process
-answers them until the last one has disconnected.
+SIGTERM, Ctrl-C and, with TLS, SIGHUP are passed on to all children at once. Front ends drain
+first: the engine process answers them until the last one has disconnected.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from types import FrameType
 from typing import Any
 
 from service.core.settings import Settings
-from service.server.sockets import bind_shared_sockets
+from service.server.sockets import bind_shared_sockets, bind_unix_socket, remove_unix_path
 from service.server.startup import BACKLOG, find_lame_duck_s, print_address
 
 logger = logging.getLogger(__name__)
@@ -100,10 +101,14 @@ class Supervisor:
         store = settings.store_dir or folder / "store"
         engine_settings = settings.model_copy(update={"store_dir": store})
         listening = [bind_shared_sockets(settings, BACKLOG, True)]
-        port = listening[0][0].getsockname()[1]
+        port = listening[0][0].getsockname()[1] if listening[0] else None
         for _ in range(settings.frontends - 1):
             same = settings.model_copy(update={"port": port})
             listening.append(bind_shared_sockets(same, BACKLOG, False))
+        unix_socket = bind_unix_socket(settings)
+        if unix_socket is not None:
+            unix_socket.listen(BACKLOG)
+            listening = [[*each, unix_socket] for each in listening]
         self.port = port
         self.children = [Child("engine", engine_settings, [engine_socket])]
         self.children += [Child(f"front-{i}", settings, each) for i, each in enumerate(listening)]
@@ -122,6 +127,8 @@ class Supervisor:
         # Unlike the loop's own handlers, these stay until the process has ended.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop_on_loop)
+        if self.settings.tls_certificate is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._read_certificates_again)
         all_ended = asyncio.gather(*(self._keep_running(child) for child in self.children))
         all_up = asyncio.gather(*(child.up_line for child in self.children))
         both: list[asyncio.Future[Any]] = [all_ended, all_up]
@@ -143,6 +150,8 @@ class Supervisor:
             return
         self.is_stopping.set()
         self.lame_duck_s = find_lame_duck_s(self.settings, number)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.lame_duck_s, remove_unix_path, self.settings)
         self._signal(number)
         for child in self.children:
             for each in child.sockets:
@@ -150,10 +159,19 @@ class Supervisor:
 
     def _signal(self, number: int) -> None:
         for child in self.children:
-            if child.process is not None and child.process.returncode is None:
-                # A child that is being started ignores SIGINT.
-                is_ignored = number == signal.SIGINT and not child.is_up
-                child.process.send_signal(signal.SIGTERM if is_ignored else number)
+            # A child that is being started ignores SIGINT.
+            is_ignored = number == signal.SIGINT and not child.is_up
+            self._signal_child(child, signal.SIGTERM if is_ignored else number)
+
+    @staticmethod
+    def _signal_child(child: Child, number: int) -> None:
+        if child.process is not None and child.process.returncode is None:
+            child.process.send_signal(number)
+
+    def _read_certificates_again(self) -> None:
+        for child in self.children:
+            if child.is_up:  # One that is being started will read them.
+                self._signal_child(child, signal.SIGHUP)
 
     async def _wait_or_kill(self, all_ended: asyncio.Future[Any]) -> None:
         timeout_s = self.lame_duck_s + self.settings.drain_timeout_s + STOP_S

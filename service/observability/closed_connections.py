@@ -10,6 +10,7 @@ from service.observability.metrics import Metrics
 logger = logging.getLogger(__name__)
 PERIOD_S = 10.0  # Each reason is logged at most once in so many seconds.
 REASONS = {
+    "bad_handshake": "spoke no TLS, or refused a certificate or had one that is refused",
     "silent": "sent no request in time (head_timeout_s)",
     "slow_head": "sent the head of a request too slowly (head_timeout_s)",
     "slow_body": "sent the body of a request too slowly (min_body_bytes_per_s)",

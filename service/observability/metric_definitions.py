@@ -91,8 +91,8 @@ COUNTED: dict[str, Family] = {
         TRAINING_SECONDS,
     ),
     "warptok_connections_closed_total": Family(
-        "HTTP connections closed before their client did: silent, slow_head, slow_body, slow_read; "
-        "make_room and no_room for want of connections.",
+        "HTTP connections closed before their client did: silent, slow_head, slow_body, slow_read, "
+        "bad_handshake; make_room and no_room for want of connections.",
         ("reason",),
     ),
     "warptok_event_loop_lag_seconds": Family(

@@ -16,6 +16,7 @@ from service.operations.stream_budget import StreamBudget
 from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
 from service.registry.vocabulary_view import VocabularyView
+from service.security.certificates import Certificates
 from service.security.guard import Guard
 from service.security.request_heads import HeadRules
 
@@ -48,6 +49,9 @@ class Service:
         guard: checks keys, their scopes and their rates.
         observer: counts, logs and traces every answered request.
         heads: checks the head of each request.
+        unix_heads: the same on a Unix socket, where every Host is allowed: no name of a web page
+            leads there.
+        certificates: has the certificate for TLS; None: the service speaks none.
         closed_connections: counts and logs connections that the service closes early.
         streams: counts the open streams, and limits the bytes that they hold together.
         engine_parts: the parts of the process with the engine; None: another process has it.
@@ -65,6 +69,8 @@ class Service:
     guard: Guard
     observer: RequestObserver
     heads: HeadRules = field(init=False)
+    unix_heads: HeadRules = field(init=False)
+    certificates: Certificates | None = field(init=False)
     closed_connections: ClosedConnections = field(init=False)
     streams: StreamBudget = field(init=False)
     engine_parts: EngineParts | None = None
@@ -75,6 +81,8 @@ class Service:
     def __post_init__(self) -> None:
         settings = self.settings
         self.heads = HeadRules(settings)
+        self.unix_heads = HeadRules(settings.model_copy(update={"allowed_hosts": "any"}))
+        self.certificates = Certificates.from_settings(settings)
         self.closed_connections = ClosedConnections(self.metrics)
         self.streams = StreamBudget(
             settings.max_streams, settings.max_unsent_bytes, settings.max_total_unsent_bytes

@@ -2,7 +2,7 @@
 
 `memory_pool` lends the memory of large arrays again after they are released; `malloc` tells glibc
 to keep freed memory; `atomic_files` writes files that a crash leaves either old or new;
-`file_limits` divides the files that a process may open.
+`file_limits` divides the files that a process may open; `unix_sockets` prepares their paths.
 
 Called by the engines, the registry, training, and the start of every process.
 

@@ -29,7 +29,7 @@ def limit_http_connections(settings: Settings) -> int:
     """
     share = -(-settings.max_connections // max(1, settings.frontends))
     files = _count_free_files()
-    if settings.grpc and not settings.frontends:
+    if settings.serves_grpc and not settings.frontends:
         files -= files // GRPC_PARTS
     return min(share, max(MIN_CONNECTIONS, files))
 

@@ -29,8 +29,8 @@ GUARDED_EVERYWHERE: tuple[Scope, ...] = ("manage", "train")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a listening address."""
-    if host == "localhost":
+    """Return whether only this machine can reach a listening address; "none" is a Unix socket's."""
+    if host in ("localhost", "none"):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -35,7 +35,7 @@ async def running(
         closing: called, one after another, once the queue is drained.
     """
     service.batcher.start()
-    background = [*tasks, watch_loop_and_keys(service), trim_memory(service)]
+    background = [*tasks, watch_loop_and_files(service), trim_memory(service)]
     started = [asyncio.create_task(each) for each in background]
     try:
         yield
@@ -104,13 +104,15 @@ def freeze_garbage_collector() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def watch_loop_and_keys(service: Service) -> None:
-    """Measure the lag of the event loop, and read changed keys, until cancelled."""
+async def watch_loop_and_files(service: Service) -> None:
+    """Measure the lag of the event loop, read changed keys and certificates, until cancelled."""
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
         service.metrics.add_loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
         service.guard.refresh()
+        if service.certificates is not None:
+            service.certificates.refresh()
 
 
 async def trim_memory(service: Service) -> None:

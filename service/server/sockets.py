@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from service.core.settings import PREFIX, Settings
+from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 
 ACCEPT_S = 0.05  # The seconds for handshakes that have begun when a port is about to close.
 MAX_ACCEPT_S = 0.5  # The most seconds in which waiting connections are accepted after that.
@@ -76,7 +77,35 @@ def bind_shared_sockets(settings: Settings, backlog: int, is_first: bool) -> lis
     return bound
 
 
+def bind_unix_socket(settings: Settings) -> socket.socket | None:
+    """Bind the setting `unix_socket`, which does not listen yet; return None if it is unset.
+
+    Raises:
+        ValueError: the path cannot be used, or another program listens there.
+    """
+    if settings.unix_socket is None:
+        return None
+    prepare_unix_path(settings.unix_socket, "UNIX_SOCKET")
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        bound.bind(str(settings.unix_socket))
+    except OSError as error:
+        bound.close()
+        reason = error.strerror or error
+        raise ValueError(f"{PREFIX}UNIX_SOCKET: {settings.unix_socket}: {reason}") from error
+    set_unix_mode(settings.unix_socket, settings)
+    return bound
+
+
+def remove_unix_path(settings: Settings) -> None:
+    """Remove the file of the setting `unix_socket`, so that no new connection is made."""
+    if settings.unix_socket is not None:
+        settings.unix_socket.unlink(missing_ok=True)
+
+
 def _find_addresses(settings: Settings) -> list[_Address]:
+    if not settings.has_ports:
+        return []
     try:
         found = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

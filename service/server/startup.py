@@ -20,11 +20,24 @@ def find_lame_duck_s(settings: Settings, number: int) -> float:
 
 
 def print_address(
-    settings: Settings, port: int, grpc_port: int | None, metrics_port: int | None
+    settings: Settings, port: int | None, grpc_port: int | None, metrics_port: int | None
 ) -> None:
     """Print the addresses of the service."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    url = f"http://{host}:{port}"
-    also = f", gRPC on {host}:{grpc_port}" if grpc_port else ""
-    also += f", metrics on {host}:{metrics_port}" if metrics_port else ""
-    print(f"warptok {package_version()} on {url}{also} (documentation: {url}/docs)", flush=True)
+    scheme = "https" if settings.tls_certificate else "http"
+    addresses = []
+    if port is not None:
+        url = f"{scheme}://{host}:{port}"
+        addresses.append(url)
+    else:
+        url = "http://localhost"
+    if settings.unix_socket is not None:
+        addresses.append(f"unix:{settings.unix_socket}")
+    if grpc_port:
+        addresses.append(f"gRPC on {host}:{grpc_port}")
+    if settings.serves_grpc and settings.grpc_unix_socket is not None:
+        addresses.append(f"gRPC on unix:{settings.grpc_unix_socket}")
+    if metrics_port:
+        addresses.append(f"metrics on {host}:{metrics_port}")
+    joined = ", ".join(addresses)
+    print(f"warptok {package_version()} on {joined} (documentation: {url}/docs)", flush=True)

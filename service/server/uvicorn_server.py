@@ -13,6 +13,7 @@ From the ports' close to the end it takes `drain_timeout_s` at most. Ctrl-C skip
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import os
@@ -28,13 +29,19 @@ import uvicorn
 from service.core.settings import PREFIX, Settings
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import LINGER_S, make_protocol
+from service.http.connection.tls import make_tls_protocol
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.security.addresses import TrustedProxies
 from service.server.app import Application, create_app
-from service.server.sockets import accept_waiting, bind_sockets
+from service.server.sockets import (
+    accept_waiting,
+    bind_sockets,
+    bind_unix_socket,
+    remove_unix_path,
+)
 from service.server.startup import BACKLOG, USAGE_ERROR, find_lame_duck_s, print_address
 from vocabularies.batch.batch import JOINED_BY
 
@@ -60,10 +67,10 @@ def serve(settings: Settings) -> int:
     raise_file_limit()
     logger.info("strings are joined by %s", JOINED_BY)
     sys.setswitchinterval(SWITCH_S)
-    sockets = bind_sockets(settings)
+    sockets, unix_socket = bind_sockets(settings), bind_unix_socket(settings)
     app = create_app(settings)
     check_names(app.service.get_engine_parts().registry)
-    Server(app.asgi, settings, app).run(sockets)
+    Server(app.asgi, settings, app, unix_socket).run(sockets)
     return 0
 
 
@@ -90,9 +97,9 @@ async def start_grpc(oip: OipState) -> GrpcServer:
     server, settings = GrpcServer(oip), oip.service.settings
     try:
         await server.start(settings.host, settings.grpc_port)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         logger.error("%s; another port: %sGRPC_PORT, none: %sGRPC=false", error, PREFIX, PREFIX)
-        raise
+        raise OSError(str(error)) from error
     return server
 
 
@@ -103,23 +110,34 @@ class Server(uvicorn.Server):
         app: answers HTTP.
         settings: the settings of the service.
         main: the whole application; None: another process of the service has its features.
+        unix_socket: the bound Unix socket on which it answers as well; None: there is none.
     """
 
-    def __init__(self, app: AsgiFastPath, settings: Settings, main: Application | None) -> None:
+    def __init__(
+        self,
+        app: AsgiFastPath,
+        settings: Settings,
+        main: Application | None,
+        unix_socket: socket.socket | None = None,
+    ) -> None:
         self.app = app
         self.settings = settings
         self.main = main
+        self.unix_socket = unix_socket
+        self.make_plain = make_protocol(app.service)
         self.grpc: GrpcServer | None = None
         self.metrics: WSGIServer | None = None
         self.listen_until = 0.0
         proxies = TrustedProxies(settings).names
+        certificates = app.service.certificates
+        make = make_tls_protocol(self.make_plain, certificates) if certificates else self.make_plain
         super().__init__(
             uvicorn.Config(
                 app,
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http=make_protocol(app.service),  # type: ignore[arg-type]  # It calls it.
+                http=make,  # type: ignore[arg-type]  # It calls it.
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -154,13 +172,31 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, start gRPC and metrics, and print the address."""
-        await super().startup(sockets)
+        await self.listen(sockets or [])
         if self.started:
             await self._start_others()
         if self.started:
-            port = self.servers[0].sockets[0].getsockname()[1]
+            port = sockets[0].getsockname()[1] if sockets else None
             metrics_port = self.metrics.server_port if self.metrics else None
             print_address(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
+
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        """Answer HTTP on these sockets and the Unix socket; read a certificate again on SIGHUP."""
+        certificates = self.app.service.certificates
+        if certificates is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
+        await super().startup(sockets)
+        if self.started and self.unix_socket is not None:
+            make = functools.partial(
+                self.make_plain,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+            loop = asyncio.get_running_loop()
+            self.servers.append(
+                await loop.create_unix_server(make, sock=self.unix_socket, backlog=BACKLOG)
+            )
 
     async def _start_others(self) -> None:
         try:
@@ -168,7 +204,7 @@ class Server(uvicorn.Server):
             self.metrics = start_metrics(
                 service.metrics, service.processes, self.settings.host, self.settings.metrics_port
             )
-            if self.settings.grpc:
+            if self.settings.serves_grpc:
                 assert self.main is not None
                 self.grpc = await start_grpc(self.main.oip)
         except OSError:
@@ -179,11 +215,16 @@ class Server(uvicorn.Server):
         """Close the ports, and answer accepted requests within the drain time."""
         service = self.app.service
         service.draining = True
-        if self.main is not None:  # Training saves its state while requests are answered.
+        if self.main is not None:  # Otherwise the supervisor has the file.
+            remove_unix_path(self.settings)
+            # Training saves its state while requests are answered.
             self.main.training.stop_soon()
-        await accept_waiting(sockets or [])
+        listening = list(sockets or [])
+        if self.unix_socket is not None:
+            listening.append(self.unix_socket)
+        await accept_waiting(listening)
         drain = asyncio.create_task(self._drain())
-        await super().shutdown(sockets)
+        await super().shutdown(listening)
         await drain
         if self.metrics is not None:
             stop_metrics(self.metrics)

@@ -38,6 +38,7 @@ ALERTS = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
 PROFILES = ("cpu", "gpu", "render")
 ALL_VALUES: dict[str, Any] = {
     "keysSecret": "warptok-keys",
+    "tls": {"secret": "warptok-pods"},
     "store": {"size": "20Gi", "storageClassName": "files"},
     "podMonitor": True,
     "prometheusRule": True,
@@ -56,10 +57,10 @@ VALUES: dict[str, list[dict[str, Any]]] = {
     "keda": [{"store": {"existingClaim": "mine"}, "autoscaling": "keda"}],
 }
 COMPONENTS = {
-    "hpa": ("keys", "store", "monitoring", "hpa", "ingress"),
+    "hpa": ("keys", "tls", "store", "monitoring", "hpa", "ingress"),
     "keda": ("keda",),
 }
-EXTERNAL = {"model", "mine", "warptok-keys", "warptok-tls"}
+EXTERNAL = {"model", "mine", "warptok-keys", "warptok-pods", "warptok-tls"}
 """Claims and secrets that the user makes."""
 
 Resource = dict[str, Any]
@@ -176,6 +177,9 @@ def test_probes_and_metrics_ask_for_paths_that_need_no_key(resources: list[Resou
         "livenessProbe": "/livez",
         "readinessProbe": "/readyz",
     }
+    schemes = {service[name]["httpGet"].get("scheme", "HTTP") for name in paths}
+    speaks_tls = "WARPTOK_TLS_CERTIFICATE" in environment(service)
+    assert schemes == {"HTTPS" if speaks_tls else "HTTP"}
     assert {each["httpGet"]["port"] for each in service.values() if "httpGet" in each} <= {"http"}
     metrics = set(all_values(of_kind(resources, "PodMonitor"), "path"))
     assert metrics <= {"/metrics"}

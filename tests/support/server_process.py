@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ PATIENT = {
 AT_ONCE_S = (
     60.0  # A stop that does not wait for requests ends within it; requests have twice as long.
 )
-SAID = re.compile(r"^warptok .+ on (http://[^\s,]+).*\n", re.MULTILINE)
+SAID = re.compile(r"^warptok .+ on (https?://[^\s,]+).*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,13 @@ class Server:
         url: its base address, without a slash at the end.
         process: the process; its output goes to `log`.
         log: what it wrote to stdout and stderr so far.
+        context: how a client speaks TLS with it; None: it does not.
     """
 
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    context: ssl.SSLContext | None = None
 
     @property
     def port(self) -> int:
@@ -82,7 +85,8 @@ class Server:
             code = self.process.poll()
             assert code is None, f"the service ended with {code}:\n{self.log.read_text()}"
             with contextlib.suppress(OSError, urllib.error.HTTPError):
-                with urllib.request.urlopen(self.url + "/readyz", timeout=5):
+                address = self.url + "/readyz"
+                with urllib.request.urlopen(address, timeout=5, context=self.context):
                     return
             time.sleep(POLL_S)
         raise AssertionError(f"not ready after {START_TIMEOUT_S} s:\n{self.log.read_text()}")
@@ -121,6 +125,7 @@ def server_process(
     *,
     expect_exit: bool = True,
     prepare: Callable[[], object] | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> Iterator[Server]:
     """Run `python -m service serve` on a free loopback port; yield it ready, stop it with SIGTERM.
 
@@ -129,6 +134,7 @@ def server_process(
         settings: environment variables, such as {"WARPTOK_PRELOAD": "gpt2"}.
         expect_exit: False where the test itself ends the process.
         prepare: is called in the new process before the service starts.
+        context: how a client speaks TLS with it; None: it does not.
 
     Raises:
         AssertionError: the service did not start, or did not exit with 0 after SIGTERM.
@@ -147,7 +153,7 @@ def server_process(
             preexec_fn=prepare,
         )
     try:
-        server = Server(_where(process, log), process, log)
+        server = Server(_where(process, log), process, log, context)
         server.wait_ready()
         yield server
         if expect_exit:

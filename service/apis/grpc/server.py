@@ -37,6 +37,8 @@ from service.operations.readiness import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
 from service.runtime.file_limits import limit_grpc_connections
+from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
+from service.security.certificates import Certificates
 from service.security.scopes import find_key, find_method_scope
 
 logger = logging.getLogger(__name__)
@@ -105,10 +107,15 @@ class GrpcServer:
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Start to listen.
+        """Start to listen, on the setting `grpc_unix_socket` as well.
+
+        Args:
+            host: the address to listen on; "none": no port.
+            port: the TCP port; 0: a free one.
 
         Raises:
             OSError: the address cannot be used.
+            ValueError: the path of the Unix socket cannot be used.
         """
         self._server.add_generic_rpc_handlers(self._handlers())
         add_HealthServicer_to_server(self._health, self._server)
@@ -119,13 +126,25 @@ class GrpcServer:
             reflection.SERVICE_NAME,
         ]
         reflection.enable_server_reflection(names, self._server)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            self.port = self._server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+        if host != "none":
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self.port = self._listen(address, self.service.certificates)
+        settings = self.service.settings
+        if (path := settings.grpc_unix_socket) is not None:
+            prepare_unix_path(path, "GRPC_UNIX_SOCKET")
+            self._listen(f"unix:{path}", None)
+            set_unix_mode(path, settings)
         await self._server.start()
         self._watching = asyncio.create_task(self._watch_health())
+
+    def _listen(self, address: str, certificates: Certificates | None) -> int:
+        """Listen on an address, with TLS if there is a certificate; return the port."""
+        try:
+            if certificates is None:
+                return int(self._server.add_insecure_port(address))
+            return int(self._server.add_secure_port(address, make_credentials(certificates)))
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
 
     async def leave(self, grace_s: float) -> None:
         """Close the port, send GOAWAY, and wait until all calls have had time to be queued.
@@ -333,6 +352,19 @@ def _connection_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", round(1000 * settings.stream_idle_timeout_s)),
         ("grpc.keepalive_timeout_ms", round(1000 * settings.head_timeout_s)),
     ]
+
+
+def make_credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Make the credentials of a port, which take the certificate that was read last."""
+
+    def fetch() -> grpc.ServerCertificateConfiguration:
+        # gRPC calls this on a thread of its own, for each handshake.
+        current = certificates.current
+        pairs = [(current.key, current.chain)]
+        return grpc.ssl_server_certificate_configuration(pairs, current.client_ca)
+
+    needs_client = certificates.current.client_ca is not None
+    return grpc.dynamic_ssl_server_credentials(fetch(), fetch, needs_client)
 
 
 def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[str, Unary]:

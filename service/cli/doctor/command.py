@@ -25,6 +25,8 @@ SERVICE: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     configuration.check_vocabularies,
     configuration.check_store,
     configuration.check_keys,
+    configuration.check_tls,
+    configuration.check_unix_sockets,
     configuration.check_proxies,
     configuration.check_connections,
     configuration.check_ports,

@@ -24,8 +24,10 @@ from service.runtime.file_limits import (
     limit_http_connections,
     raise_file_limit,
 )
+from service.runtime.unix_sockets import find_unix_problem
 from service.security.addresses import TrustedProxies
 from service.security.api_keys import read_keys
+from service.security.certificates import Certificates
 from service.security.guard import is_loopback
 from service.server.sockets import bind_sockets
 from vocabularies import builtin
@@ -155,6 +157,36 @@ def _describe_keys(what: str, path: Path) -> Finding:
     return Finding(what, "ok", detail)
 
 
+def check_tls(settings: Settings) -> Iterator[Finding]:
+    """Check the files of the certificate, where the service speaks TLS."""
+    what = "TLS"
+    try:
+        certificates = Certificates.from_settings(settings)
+    except ValueError as error:
+        advice = "correct the setting or the file, and let this user read it"
+        yield Finding(what, "error", str(error), advice)
+        return
+    if certificates is not None:
+        clients = "clients need one as well" if settings.tls_client_ca else "clients need none"
+        yield Finding(what, "ok", f"{settings.tls_certificate}: fits its key; {clients}")
+
+
+def check_unix_sockets(settings: Settings) -> Iterator[Finding]:
+    """Check that the paths of the Unix sockets are free, and their folders exist."""
+    paths = {"UNIX_SOCKET": settings.unix_socket, "GRPC_UNIX_SOCKET": settings.grpc_unix_socket}
+    for setting, path in paths.items():
+        if path is None:
+            continue
+        problem = find_unix_problem(path)
+        if not problem and not os.access(path.parent, os.W_OK | os.X_OK):
+            problem = f"{path.parent} cannot be written"
+        if problem:
+            advice = f"correct {PREFIX}{setting}"
+            yield Finding("Unix socket", "error", f"{path}: {problem}", advice)
+        else:
+            yield Finding("Unix socket", "ok", f"{path}: free")
+
+
 def check_connections(settings: Settings) -> Iterator[Finding]:
     """Check that the files that a process may open suffice for `max_connections`.
 
@@ -166,7 +198,7 @@ def check_connections(settings: Settings) -> Iterator[Finding]:
     is_enough = http * max(1, settings.frontends) >= settings.max_connections
     each = " in each front end" if settings.frontends else ""
     detail = f"up to {http} over HTTP{each}"
-    if settings.grpc:
+    if settings.serves_grpc:
         is_enough &= grpc >= settings.max_connections
         detail += f", up to {grpc} over gRPC"
     limit = "no limit" if files == resource.RLIM_INFINITY else f"at most {files}"
@@ -203,6 +235,8 @@ class Port(NamedTuple):
 
 def check_ports(settings: Settings) -> Iterator[Finding]:
     """Check that each port of the service can be bound, and that no two are the same."""
+    if not settings.has_ports:
+        return
     ports = [Port("HTTP port", "PORT", settings.port)]
     if settings.grpc:
         ports.append(Port("gRPC port", "GRPC_PORT", settings.grpc_port))

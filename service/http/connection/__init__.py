@@ -3,7 +3,7 @@
 `protocol` answers small calls from the HTTP parser's callbacks and passes everything else to
 uvicorn; it closes connections that make no progress. `direct_call` has what such a call needs: it
 recognizes repeated heads by their bytes, and writes the answer at once. `upgrade_filter` declines
-offers of HTTP/2. `connection_limits` limits how many connections there are.
+offers of HTTP/2. `connection_limits` limits how many connections there are. `tls` encrypts them.
 
 Called by uvicorn, once for each connection.
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import select
+import socket
 import sys
 from collections.abc import Callable
 from time import perf_counter
@@ -58,6 +59,12 @@ class _Trailers(list[tuple[bytes, bytes]]):
     @override
     def append(self, field: tuple[bytes, bytes]) -> None:
         pass
+
+
+def is_unix_socket(transport: asyncio.BaseTransport) -> bool:
+    """Return whether a connection was made on a Unix socket."""
+    family = getattr(transport.get_extra_info("socket"), "family", None)
+    return family == socket.AF_UNIX
 
 
 def has_unread(transport: asyncio.BaseTransport) -> bool:
@@ -125,6 +132,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     Attributes:
         address: the address of the client; "" if it has none.
+        rules: the rules for the heads of its requests.
         exceeded: the setting that the number of connections exceeds; "": none.
         in_head: a request's head has begun and not ended.
         head_bytes: the bytes that came after the data in which that head began.
@@ -152,6 +160,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.answer_head = answer_head
         self.limits = limits
         self.address = ""
+        self.rules = service.heads
         self.exceeded = ""
         self.has_sent_head = False
         self.heads = HeadCache()
@@ -172,6 +181,8 @@ class FastPathProtocol(HttpToolsProtocol):
         self.reading = IdleTimer(self.loop, settings.head_timeout_s, self._nothing_came)
         self.writing = IdleTimer(self.loop, settings.stream_idle_timeout_s, self._nothing_read)
         self.address = self.client[0] if self.client else ""
+        if is_unix_socket(transport):
+            self.rules = self.service.unix_heads
         self.exceeded = self.limits.add(self)
         self.head_deadline = self.loop.time() + settings.head_timeout_s
         self.reading.start()
@@ -297,7 +308,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self.has_sent_head = True
             self.limits.note_head(self)
         version = self.parser.get_http_version()
-        refusal = self.service.heads.find_fault(version, self.url, self.headers)
+        refusal = self.rules.find_fault(version, self.url, self.headers)
         if refusal is None and not self.exceeded:
             direct = self._make_direct_call(version)
             if direct is not None:
