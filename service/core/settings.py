@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 PREFIX = "WARPTOK_"
 TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # No settings: only the tests read them.
 MIB = 1024 * 1024
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+/?|null", re.IGNORECASE)
 GPUS = re.compile(r"all|[1-9][0-9]{0,2}|(0|[1-9][0-9]{0,2})(,(0|[1-9][0-9]{0,2}))+", re.ASCII)
 
 
@@ -137,6 +138,12 @@ class Settings(BaseSettings):
         "none",
         description="Origins, such as https://example.org, with commas, whose web pages may change "
         "vocabularies and training jobs beside pages of the service itself; none, or any: all.",
+    )
+    cors_origins: str = Field(
+        "none",
+        description="Origins, such as https://example.org, with commas, whose web pages may call "
+        "the service and read its answers (CORS); none, or any: all. To change vocabularies and "
+        "training jobs an origin must be in allowed_origins as well.",
     )
     trusted_proxies: str = Field(
         "none",
@@ -369,6 +376,16 @@ class Settings(BaseSettings):
             )
         return gpus
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, origins: str) -> str:
+        for name in origins.split(","):
+            if name.strip() not in ("", "none", "any") and not ORIGIN.fullmatch(name.strip()):
+                raise ValueError(f"{name.strip()} is no origin, such as https://example.org")
+        if "any" in origins.split(",") and origins != "any":
+            raise ValueError("any stands alone")
+        return origins
+
     @field_validator("tls_key", "tls_client_ca")
     @classmethod
     def _check_tls(cls, path: Path | None, others: ValidationInfo) -> Path | None:
@@ -389,6 +406,11 @@ class Settings(BaseSettings):
         if port is not None and others.data.get("host") == "none":
             raise ValueError(f"needs an address in {PREFIX}HOST")
         return port
+
+    @property
+    def allows_cors(self) -> bool:
+        """Whether web pages of other origins may read answers."""
+        return self.cors_origins.strip() not in ("", "none")
 
     @property
     def has_ports(self) -> bool:

@@ -5,8 +5,8 @@ calls in front of FastAPI. `request_body` reads bodies and limits their size, `d
 unpacks them, `body_takeover` receives large ones without copies, and `body_pace` limits how slowly
 they come. `streaming_response` and `backpressure` send answers while they are made. `json_response`
 makes JSON answers, `error_responses` writes errors in the form of each protocol, and `openapi`
-describes them. `query_options` refuses unknown options; `dependencies` gives routes their service.
-`connection` works below ASGI.
+describes them. `cors` lets web pages read answers. `query_options` refuses unknown options;
+`dependencies` gives routes their service. `connection` works below ASGI.
 
 Called by the routes and the application.
 

@@ -22,9 +22,10 @@ from service.core.call import Call, get_call, read_timeout
 from service.core.context_vars import REQUEST_ID
 from service.core.errors import BodyTimeout, ServiceError, TooLarge
 from service.core.problem_details import as_service_error, problem
-from service.http.access import check_access
+from service.http.access import REFUSAL_KEY, check_access
 from service.http.body_pace import PACE_KEY, BodyPace
 from service.http.body_takeover import find_protocol
+from service.http.cors import Cors
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import RequestBody, collect
@@ -59,6 +60,8 @@ class AsgiFastPath:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self.service = service
+        settings = service.settings
+        self.cors = Cors(app, settings, service.heads) if settings.allows_cors else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -102,6 +105,10 @@ class AsgiFastPath:
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
         """Answer a request, and return the name by which it is counted if FastAPI has no route."""
+        if self.cors is not None and REFUSAL_KEY not in scope:
+            if await self.cors.answer_preflight(scope, receive, send):
+                return "preflight"
+            send = self.cors.wrap(scope, send)
         try:
             check_access(self.service, scope)
         except ServiceError as error:

@@ -133,6 +133,7 @@ class FastPathProtocol(HttpToolsProtocol):
     Attributes:
         address: the address of the client; "" if it has none.
         rules: the rules for the heads of its requests.
+        allows_cors: whether web pages of other origins may read answers.
         exceeded: the setting that the number of connections exceeds; "": none.
         in_head: a request's head has begun and not ended.
         head_bytes: the bytes that came after the data in which that head began.
@@ -161,6 +162,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.limits = limits
         self.address = ""
         self.rules = service.heads
+        self.allows_cors = service.settings.allows_cors
         self.exceeded = ""
         self.has_sent_head = False
         self.heads = HeadCache()
@@ -340,6 +342,8 @@ class FastPathProtocol(HttpToolsProtocol):
             return None
         if version != "1.1" or not self.parser.should_keep_alive():
             return None
+        if self.allows_cors and any(name == b"origin" for name, _ in self.headers):
+            return None  # A web page sends it, and the answer has fields for its browser.
         path, operation = found
         client = self._find_client(path) if self.service.guard.has_keys else ""
         if client is None:
