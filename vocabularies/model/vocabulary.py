@@ -16,7 +16,12 @@ from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.checks import find_faults
-from vocabularies.model.types import Characters, Kmers, VocabularyFields
+from vocabularies.model.types import Characters, Kmers, Upstream, VocabularyFields
+from vocabularies.preprocessing.unknown_patterns import (
+    UnknownPattern,
+    find_in_document,
+    find_in_normalizers,
+)
 
 NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's letters and white space.
 
@@ -59,6 +64,13 @@ class Vocabulary(VocabularyFields):
     def contents(self) -> Mapping[int, str]:
         """The content of each special token by its id."""
         return {token.id: token.content for token in self.special_tokens}
+
+    @cached_property
+    def unknown_patterns(self) -> tuple[UnknownPattern, ...]:
+        """The regular expressions that may take any time; engines run them in other processes."""
+        if isinstance(self.model, Upstream):
+            return tuple(find_in_document(self.model.tokenizer_json))
+        return tuple(find_in_normalizers(self.normalizers))
 
     @cached_property
     def supports_reverse_complement(self) -> bool:

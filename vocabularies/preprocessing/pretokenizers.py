@@ -19,6 +19,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, AnyStr
 
@@ -217,6 +218,19 @@ def _pieces(
 def recognize_tiktoken_pattern(pat_str: str) -> str | None:
     """Find the rule that a tiktoken pattern means; None where no rule does."""
     return _rule_of((pat_str,), "rust")
+
+
+def is_published_pattern(pattern: str) -> bool:
+    """Whether a rule has the pattern of one Split step of a tokenizer.json, in any spelling."""
+    try:
+        return fingerprint(pattern, "onig") in _published()
+    except ValueError:
+        return False
+
+
+@functools.cache
+def _published() -> frozenset[str]:
+    return frozenset(chain.from_iterable(_known("onig")))
 
 
 def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | None:
