@@ -7,8 +7,9 @@
 
 There is no artificial delay: requests that arrive in one tick of the loop go together, and while
 the runner is busy, the next batch collects. Short and long requests have a lane each, so that short
-requests never wait for one above `long_request_bytes`. Knows no HTTP, and not what a vocabulary
-means.
+requests never wait for one above `long_request_bytes`. Requests of vocabularies with unknown
+patterns, which may take any time, have a lane of their own. Knows no HTTP, and not what a
+vocabulary means.
 
 A work item is counted when it is admitted, and again when it ends: as answered, failed, cancelled,
 or by the code of its refusal.
@@ -20,7 +21,9 @@ each of n busy clients gets 1 / n of the bytes, whether it sends many small text
 ones.
 
 The queues of a lane are served in turn. In the lane of short requests, several make a batch. In the
-lane of long requests each is a batch of its own, as joining them would copy many bytes.
+lane of long requests each is a batch of its own, as joining them would copy many bytes. So it is in
+the isolated lane, where a batch that takes too long is ended; there, one vocabulary gets only some
+of the places.
 
     [1] M. Shreedhar, G. Varghese: Efficient fair queuing using deficit round-robin. 1996.
 """
@@ -29,7 +32,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +47,7 @@ from service.batching.work import (
     Completion,
     CostKey,
     DecodeWork,
+    LaneName,
     Output,
     QueueKey,
     Result,
@@ -128,8 +132,11 @@ class Admission:
 def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
     """Make the key of the queue that a work item belongs to."""
     is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
+    lane: LaneName = "long" if is_long else "short"
+    if work.vocabulary.unknown_patterns:
+        lane = "isolated"
     skip = isinstance(work, DecodeWork) and work.skip_special_tokens
-    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, is_long)
+    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, lane)
 
 
 @dataclass(slots=True)
@@ -211,23 +218,34 @@ class Lane:
     """Queues that are served in turn, and their batches that run or are prepared.
 
     Attributes:
-        is_long: whether it is the lane of long requests.
+        name: its name in the keys of its queues.
         at_once: the number of batches that run at once.
         max_batch_bytes: the limit of a batch of several requests.
+        num_prepared: the number of batches that wait beside those that run.
+        max_per_vocabulary: the most batches of one vocabulary at once; None: any number.
         queues: the keys of queues with waiting work items; the first one is served next.
         batches: the batches that run, and behind them those that are prepared.
     """
 
-    is_long: bool
+    name: LaneName
     at_once: int
     max_batch_bytes: int
+    num_prepared: int = NUM_PREPARED
+    max_per_vocabulary: int | None = None
     queues: deque[QueueKey] = field(default_factory=deque)
     batches: deque[list[AnyWork]] = field(default_factory=deque)
 
-    @property
-    def can_start(self) -> bool:
-        """Whether one more batch may be handed to the runner."""
-        return len(self.batches) < self.at_once + NUM_PREPARED
+    def find_next(self) -> QueueKey | None:
+        """Return the queue whose batch may be handed to the runner; None: there is none."""
+        if len(self.batches) >= self.at_once + self.num_prepared:
+            return None
+        if self.max_per_vocabulary is None:
+            return self.queues[0] if self.queues else None
+        running = Counter(works[0].vocabulary.digest for works in self.batches)
+        for key in self.queues:
+            if running[key.cost_key.digest] < self.max_per_vocabulary:
+                return key
+        return None
 
 
 class Batcher:
@@ -257,8 +275,14 @@ class Batcher:
         self.admission = Admission(settings, metrics, limits or Limits())
         self.long_request_bytes = settings.long_request_bytes
         self.num_streams = 0
-        self.short_lane = Lane(False, runner.short_at_once, settings.max_batch_bytes)
-        self.long_lane = Lane(True, runner.long_at_once, ONE_REQUEST_BYTES)
+        self.short_lane = Lane("short", runner.short_at_once, settings.max_batch_bytes)
+        self.long_lane = Lane("long", runner.long_at_once, ONE_REQUEST_BYTES)
+        self.isolated_lane = Lane(
+            "isolated", runner.isolated_at_once, ONE_REQUEST_BYTES, 0, runner.isolated_at_once // 2
+        )
+        self._lanes = {
+            lane.name: lane for lane in (self.short_lane, self.long_lane, self.isolated_lane)
+        }
         self._queues: dict[QueueKey, Queue] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_tick_scheduled = False
@@ -303,7 +327,7 @@ class Batcher:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Queue()
-            self._get_lane(key).queues.append(key)
+            self._lanes[key.lane].queues.append(key)
         queue.add(work)
         if not self._is_tick_scheduled:
             self._is_tick_scheduled = True
@@ -329,16 +353,14 @@ class Batcher:
         finally:
             work.unwatch()
 
-    def _get_lane(self, key: QueueKey) -> Lane:
-        return self.long_lane if key.is_long else self.short_lane
-
     def _tick(self) -> None:
         """Start all batches that may start; called once at the end of a tick of the loop."""
         self._is_tick_scheduled = False
-        for lane in (self.short_lane, self.long_lane):
-            self._run_inline(lane)
-            while lane.queues and lane.can_start:
-                self._start_next(lane)
+        for lane in self._lanes.values():
+            if lane is not self.isolated_lane:
+                self._run_inline(lane)
+            while (key := lane.find_next()) is not None:
+                self._start_next(lane, key)
         self._plan_sweep()
 
     def _run_inline(self, lane: Lane) -> None:
@@ -350,11 +372,11 @@ class Batcher:
                 self._finish(works, finished)
                 record_batch(self.metrics, self.runner.costs, works, finished)
 
-    def _start_next(self, lane: Lane) -> None:
-        """Hand the next queue's batch to the runner, unless all of its work items are dropped."""
-        if works := self._take(lane, lane.queues[0]):
+    def _start_next(self, lane: Lane, key: QueueKey) -> None:
+        """Hand a queue's next batch to the runner, unless all of its work items are dropped."""
+        if works := self._take(lane, key):
             lane.batches.append(works)
-            self.runner.run(works, lane.is_long, partial(self._finish_started, lane, works))
+            self.runner.run(works, lane.name, partial(self._finish_started, lane, works))
 
     def _take(self, lane: Lane, key: QueueKey) -> list[AnyWork]:
         """Take whole requests of a queue up to the lane's limit; an empty queue leaves the lane."""
@@ -428,13 +450,12 @@ class Batcher:
         self.admission.leave(work, outcome)
 
     def _plan_sweep(self) -> None:
-        """Schedule a sweep of the waiting requests in SWEEP_S seconds, if there are any."""
-        lanes = (self.short_lane, self.long_lane)
-        is_waiting = self._queues or any(len(lane.batches) > lane.at_once for lane in lanes)
-        if is_waiting and self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
+        """Schedule a sweep of waiting and running requests in SWEEP_S seconds, if there are any."""
+        is_busy = self._queues or any(lane.batches for lane in self._lanes.values())
+        if is_busy and self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_all)
 
-    def _sweep_waiting(self) -> None:
+    def _sweep_all(self) -> None:
         """Refuse requests whose deadline has passed, and watch for clients that disconnect."""
         self._sweep = None
         now = perf_counter()
@@ -444,12 +465,21 @@ class Batcher:
                 work.watch()
             if not queue:
                 del self._queues[key]
-                self._get_lane(key).queues.remove(key)
-        for lane in (self.short_lane, self.long_lane):
-            for works in list(lane.batches)[lane.at_once :]:
+                self._lanes[key.lane].queues.remove(key)
+        for lane in self._lanes.values():
+            batches = list(lane.batches)
+            for works in batches[: lane.at_once]:
+                self._watch_running(works, now)
+            for works in batches[lane.at_once :]:
                 for work in works:
                     self._refuse_late(work, now)
         self._plan_sweep()
+
+    def _watch_running(self, works: Sequence[AnyWork], now: float) -> None:
+        """Watch for clients that disconnect while a batch runs, unless it is a short one."""
+        for work in works:
+            if now - work.started > SWEEP_S and not work.is_done:
+                work.watch()
 
     def _refuse_late(self, work: AnyWork, now: float) -> None:
         """Refuse a work item of a prepared batch if its deadline has passed; the batch keeps it."""
@@ -474,7 +504,7 @@ class Batcher:
         while self._queues:
             self._fail(list(self._queues.popitem()[1]), stopped)
         self.runner.shutdown()
-        for lane in (self.short_lane, self.long_lane):
+        for lane in self._lanes.values():
             lane.queues.clear()
             while lane.batches:
                 self._fail(lane.batches.popleft(), stopped)

@@ -28,6 +28,7 @@ from service.batching.work import (
     DecodeWork,
     EncodeWork,
     IdRows,
+    LaneName,
     Output,
     QueueKey,
     Result,
@@ -48,6 +49,7 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 
 MAX_INLINE_S = 0.002  # The longest expected time of a batch that runs on the loop.
 GPU_LONG_AT_ONCE = 2  # The device computes the next batch while the ids of the last are copied.
+ISOLATED_AT_ONCE = 4  # They run in other processes; the threads only wait.
 MAX_MEASURED = 4_096  # Vocabularies and operations; the least recently measured are forgotten.
 MAX_GROWTH = (
     4  # The most that one measurement counts, in averages: the batch may have lost its core.
@@ -120,10 +122,14 @@ class BatchRunner(Protocol):
     def long_at_once(self) -> int:
         """The number of long requests that run at once."""
 
+    @property
+    def isolated_at_once(self) -> int:
+        """The number of requests with unknown patterns that run at once."""
+
     def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
         """Return the engine that computes this batch on the loop itself; None: call `run`."""
 
-    def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
+    def run(self, works: Sequence[AnyWork], lane: LaneName, finish: Finish) -> None:
         """Start a batch; `finish` is called later, on the loop, with its results or its error."""
 
     def use_devices(self, status: EngineStatus) -> None:
@@ -137,7 +143,7 @@ class BatchRunner(Protocol):
 
 
 class LocalRunner:
-    """Runs batches on threads of this process: one for short requests, others for long ones.
+    """Runs batches on threads of this process: one for short requests, others for the other lanes.
 
     Args:
         engine: computes the batches.
@@ -158,9 +164,11 @@ class LocalRunner:
         self.costs = CostModel()
         self.short_at_once = 1
         self.long_at_once = GPU_LONG_AT_ONCE if engine.name == "gpu" else 1
+        self.isolated_at_once = ISOLATED_AT_ONCE
         self._inline_batch_bytes = settings.inline_batch_bytes
         self._metrics = metrics
         self._place_ids = place_ids
+        self._isolated_threads = ThreadPoolExecutor(self.isolated_at_once, "engine-isolated")
         self._start_threads()
 
     def _start_threads(self) -> None:
@@ -190,11 +198,15 @@ class LocalRunner:
         expected_s = self.costs.expected_s(key.cost_key, num_bytes)
         return self.engine if expected_s <= MAX_INLINE_S else None
 
-    def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
+    def run(self, works: Sequence[AnyWork], lane: LaneName, finish: Finish) -> None:
         """Start a batch on a thread."""
         call_soon = asyncio.get_running_loop().call_soon_threadsafe
-        threads = self._long_threads if is_long else self._short_threads
-        threads.submit(lambda: call_soon(finish, self._run_works(works)))
+        threads = {
+            "short": self._short_threads,
+            "long": self._long_threads,
+            "isolated": self._isolated_threads,
+        }
+        threads[lane].submit(lambda: call_soon(finish, self._run_works(works)))
 
     def _run_works(self, works: Sequence[AnyWork]) -> BatchResults | BaseException:
         try:
@@ -208,7 +220,7 @@ class LocalRunner:
 
     def shutdown(self) -> None:
         """Start no more batches; those that run go on."""
-        for threads in (self._short_threads, self._long_threads):
+        for threads in (self._short_threads, self._long_threads, self._isolated_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,9 +249,13 @@ class CostKey(NamedTuple):
     operation: str
 
 
+LaneName = Literal["short", "long", "isolated"]
+"""Where a work item waits; "isolated" ones have unknown patterns, and may take any time."""
+
+
 class QueueKey(NamedTuple):
     """What all work items of one queue have in common, so that they can be one batch."""
 
     cost_key: CostKey
     skip_special_tokens: bool
-    is_long: bool
+    lane: LaneName

@@ -282,6 +282,14 @@ class Settings(BaseSettings):
         "are unloaded, and their next use, which takes up to three seconds, loads them again. "
         "What `frontends` have loaded for small batches may together take as much again.",
     )
+    pattern_us_per_byte: float = Field(
+        10.0,
+        gt=0,
+        description="Most microseconds of processor time for a byte of text that a vocabulary may "
+        "take whose tokenizer.json has a regular expression that the service does not know. An "
+        "upload that takes more on texts made to be slow is refused, and a request that takes "
+        "more, and a second beyond it, is ended with 504.",
+    )
     max_template_bytes: int = Field(
         4 * MIB,
         ge=1,

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.errors import DeadlinePassed
 from service.engines.base import Abandoned, Codec, Counted, Decoded, LibraryFailed
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from vocabularies.batch.batch import Batch, Encoded, RowError
@@ -97,10 +98,13 @@ def _join_rows(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]
 
 
 def reraise_unless_failure(error: BaseException) -> None:
-    """Raise an error again unless it is a failure of the engine, which a Rust panic is, too."""
+    """Raise an error again unless it is a failure of the engine, which a Rust panic is, too.
+
+    A batch that nobody needs, or that took too long, is no failure: half of it would be as bad.
+    """
     is_failure = isinstance(error, Exception) or type(error).__name__ == "PanicException"
     try:
-        if isinstance(error, Abandoned) or not is_failure:
+        if isinstance(error, Abandoned | DeadlinePassed) or not is_failure:
             raise error
     finally:
         # Otherwise the exception and its traceback refer to each other, and keep all texts and ids

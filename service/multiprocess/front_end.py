@@ -85,7 +85,7 @@ class FrontEnd:
         guard = Guard(settings.api_keys_file, settings.host)
         self.replica = RegistryReplica(self.engine)
         share = settings.loaded_vocabulary_bytes // settings.frontends
-        self.encoders = LocalEncoders(CpuEngine(), share)
+        self.encoders = LocalEncoders(CpuEngine(settings.pattern_us_per_byte), share)
         runner = RemoteRunner(self.engine, self.encoders, settings, metrics)
         self.batcher = Batcher(runner, settings, metrics, guard.limits)
         self.service = make_service(

@@ -106,7 +106,14 @@ class RegistryReplica:
         if vocabulary is None or vocabulary.digest != digest:
             answer = await self.engine.call(Message("vocabulary", {"name": name, "digest": digest}))
             content = answer.arrays[0].tobytes()
-            vocabulary = await asyncio.to_thread(read_canonical, content)
+            vocabulary = await asyncio.to_thread(_read_vocabulary, content)
             config = answer.values["config"]
             self.configs.put(name, None if config is None else TokenizerConfig(config))
         self.entries[name] = LoadedVocabulary(name, vocabulary, read_residency(residency))
+
+
+def _read_vocabulary(content: bytes) -> Vocabulary:
+    """Read a vocabulary, and find its unknown patterns, which takes long for a large file."""
+    vocabulary = read_canonical(content)
+    _ = vocabulary.unknown_patterns
+    return vocabulary

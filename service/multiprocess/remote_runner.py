@@ -38,6 +38,7 @@ from service.batching.work import (
     DecodeWork,
     EncodeWork,
     IdRows,
+    LaneName,
     QueueKey,
     TextWork,
 )
@@ -60,6 +61,7 @@ from service.runtime.memory_pool import Take
 GRACE_S = 1.0  # After the deadline, which the engine process itself enforces.
 CHECK_PERIOD_S = 0.1  # Between checks whether a request still waits for a batch.
 MAX_LONG_IN_FLIGHT = 4
+MAX_ISOLATED_IN_FLIGHT = 64  # The engine process decides which of them run.
 
 
 class RemoteRunner:
@@ -79,6 +81,7 @@ class RemoteRunner:
         self.encoders = encoders
         self.short_at_once = 1
         self.long_at_once = MAX_LONG_IN_FLIGHT - NUM_PREPARED
+        self.isolated_at_once = MAX_ISOLATED_IN_FLIGHT
         self._metrics = metrics
         # Runs batches that cannot be a message: its thread calls the engine process row by row.
         self._local = LocalRunner(engine, settings, metrics)
@@ -111,7 +114,7 @@ class RemoteRunner:
     def use_devices(self, status: EngineStatus) -> None:
         """Change nothing: the engine process has the devices."""
 
-    def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
+    def run(self, works: Sequence[AnyWork], lane: LaneName, finish: Finish) -> None:
         """Send a batch to the engine process."""
         try:
             message = _make_message(works, self.engine.memory.take)
@@ -119,13 +122,14 @@ class RemoteRunner:
             _finish_soon(finish, error)
             return
         if message is None:
-            self._local.run(works, is_long, finish)
+            self._local.run(works, lane, finish)
             return
         deadline = max([work.deadline for work in works])
         num_bytes = sum([work.num_bytes for work in works])
-        if num_bytes <= self._inline_batch_bytes and isinstance(works[0], TextWork):
+        is_small = num_bytes <= self._inline_batch_bytes and lane != "isolated"
+        if is_small and isinstance(works[0], TextWork):
             self.encoders.count_batch(cast(Sequence[TextWork[Any]], works))
-        message.values |= {"bytes": num_bytes, "is_long": is_long, "deadline": deadline}
+        message.values |= {"bytes": num_bytes, "is_long": lane == "long", "deadline": deadline}
         self._send(PendingBatch(self, works, message, deadline, finish))
 
     def _send(self, batch: PendingBatch) -> None:

@@ -24,6 +24,7 @@ from service.core.errors import (
 )
 from service.core.settings import Settings
 from service.engines.base import Engine, Residency
+from service.engines.cpu.patterns.measurement import refuse_slow_patterns
 from service.engines.eviction import choose_evicted
 from service.engines.fault_isolation import reraise_unless_failure
 from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary, RegisteredVocabulary
@@ -196,7 +197,7 @@ class Registry:
 
         Raises:
             ServiceError: the name is invalid, taken or built in, or there are too many names.
-            VocabularyError: no encoder can compute it.
+            VocabularyError: no encoder can compute it, or a regular expression is too slow.
         """
         name = self._resolve_upload(name, vocabulary)
         entry = self.entries.get(name)
@@ -208,6 +209,7 @@ class Registry:
         path = self.store.path(name + SUFFIX)
         read = (lambda: vocabulary) if path is None else make_reader(path)
         known = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
+        refuse_slow_patterns(vocabulary.unknown_patterns, self.settings.pattern_us_per_byte)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self.check_free(name, vocabulary, replace)

@@ -122,17 +122,18 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
     from service.engines.cpu.engine import CpuEngine
 
     if settings.engine == "cpu":
-        return CpuEngine()
+        return CpuEngine(settings.pattern_us_per_byte)
     if settings.engine == "auto" and importlib.util.find_spec("cupy") is None:
         logger.info("no GPU: CuPy is not installed")
-        return CpuEngine()
+        return CpuEngine(settings.pattern_us_per_byte)
     from gpu.errors import DeviceUnavailable
     from service.engines.hybrid.engine import HybridEngine
     from service.engines.hybrid.opening import check_gpus, open_cuda
 
     check_gpus(settings.gpus)
     open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take, settings.gpus)
-    engine = HybridEngine(CpuEngine(), open_gpu, settings.crossover_bytes)
+    cpu = CpuEngine(settings.pattern_us_per_byte)
+    engine = HybridEngine(cpu, open_gpu, settings.crossover_bytes)
     if settings.engine == "gpu":
         try:
             engine.vocabularies.wait_until_open()

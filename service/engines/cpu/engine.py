@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
 from service.engines.cpu.bpe.long_text import PIECE_BYTES, LongTextEncoder
-from service.engines.cpu.decode import decode_by_library, decode_rows
+from service.engines.cpu.decode import decode_rows
+from service.engines.cpu.patterns.isolated_encoder import US_PER_BYTE, choose_isolated
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
 from service.engines.encoder import ReferenceEncoder, refuse_rows
-from service.runtime.memory_pool import MemoryPool, Take
+from service.runtime.memory_pool import MemoryPool
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
     AddedIds,
@@ -54,11 +55,17 @@ class _Loaded:
 
 
 class CpuEngine(WithoutDevice):
-    """An `service.engines.base.Engine` that computes with NumPy, fastokens and tokenizers."""
+    """An `service.engines.base.Engine` that computes with NumPy, fastokens and tokenizers.
+
+    Args:
+        pattern_us_per_byte: the most microseconds of processor time that a vocabulary with unknown
+            regular expressions may take for a byte, beside a second for each call.
+    """
 
     name = "cpu"
 
-    def __init__(self) -> None:
+    def __init__(self, pattern_us_per_byte: float = US_PER_BYTE) -> None:
+        self.pattern_us_per_byte = pattern_us_per_byte
         self.memory = MemoryPool()
         self._loaded: dict[str, _Loaded] = {}
         self._locks: dict[str, threading.Lock] = {}
@@ -87,10 +94,21 @@ class CpuEngine(WithoutDevice):
         with lock:
             loaded = self._loaded.get(digest)
             if loaded is None:
-                loaded = self._loaded[digest] = _load(vocabulary, self.memory.take)
+                loaded = self._loaded[digest] = self._load(vocabulary)
         with self._lock:
             self._locks.pop(digest, None)
         return loaded
+
+    def _load(self, vocabulary: Vocabulary) -> _Loaded:
+        table = token_table(vocabulary)
+        if vocabulary.unknown_patterns:
+            chosen = choose_isolated(vocabulary, table, self.pattern_us_per_byte)
+        else:
+            chosen = choose_encoder(vocabulary, table)
+        engine = "reference" if chosen.encoder.name == ReferenceEncoder.name else "cpu"
+        residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
+        long_texts = LongTextEncoder(vocabulary, chosen.encoder, self.memory.take)
+        return _Loaded(vocabulary, table, AddedIds.of(vocabulary), chosen, long_texts, residency)
 
     def settle(self) -> None:
         """Do nothing: this engine starts nothing in the background."""
@@ -101,7 +119,8 @@ class CpuEngine(WithoutDevice):
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running on it still finish."""
-        self._loaded.pop(digest, None)
+        if (loaded := self._loaded.pop(digest, None)) is not None:
+            loaded.chosen.close()
 
     def residency(self, digest: str) -> Residency | None:
         """Report the state of a vocabulary; None if it is not loaded."""
@@ -165,24 +184,14 @@ class CpuEngine(WithoutDevice):
         loaded = self._get_or_load(vocabulary)
         if isinstance(vocabulary.model, Upstream):
             assert loaded.chosen.decode is not None
-            return decode_by_library(
-                loaded.chosen.decode, loaded.table, ids, offsets, skip_special_tokens
-            )
+            return loaded.chosen.decode(ids, offsets, skip_special_tokens)
         return decode_rows(vocabulary, loaded.table, ids, offsets, skip_special_tokens)
 
     def close(self) -> None:
         """Forget all vocabularies, and release the memory."""
-        self._loaded.clear()
+        for digest in list(self._loaded):
+            self.unload(digest)
         self.memory.close()
-
-
-def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
-    table = token_table(vocabulary)
-    chosen = choose_encoder(vocabulary, table)
-    engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
-    residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
-    long_texts = LongTextEncoder(vocabulary, chosen.encoder, take)
-    return _Loaded(vocabulary, table, AddedIds.of(vocabulary), chosen, long_texts, residency)
 
 
 def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:

@@ -6,13 +6,16 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from service.engines.base import SelfTest
+from service.engines.base import Decoded, SelfTest
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.characters import CharacterEncoder
+from service.engines.cpu.decode import decode_by_library
 from service.engines.cpu.kmers import KmerEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import reraise_unless_failure
@@ -23,12 +26,14 @@ from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import make_bpe_rules
 
+Int64s = NDArray[np.int64]
 logger = logging.getLogger(__name__)
 # Measured (2026-11) as allocated and resident memory: for 258 tokens fastokens takes 39 and 45 MiB
 # once its threads have run, and 7 MiB before; each further token takes 300 to 900 bytes, and 500 to
 # 1,200 bytes with tokenizers.
 FASTOKENS_BYTES = 40 << 20
 TOKEN_BYTES = 768
+WORKER_BYTES = 48 << 20  # A process of its own, for a vocabulary with unknown patterns.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +44,16 @@ class ChosenEncoder:
         encoder: the encoder.
         self_test: its comparison with the reference.
         fallback_reason: why no faster encoder was chosen; "" if it is the fastest.
-        decode: decodes ids to text, with or without special tokens; for Upstream models only.
+        decode: decodes rows, given ids, offsets and whether special tokens are skipped; for
+            Upstream models only.
+        close: ends what the encoder has started.
     """
 
     encoder: Encoder
     self_test: SelfTest
     fallback_reason: str = ""
-    decode: Callable[[list[int], bool], str] | None = None
+    decode: Callable[[Int64s, Int64s, bool], Decoded] | None = None
+    close: Callable[[], object] = lambda: None
 
 
 MakeEncoder = Callable[[Vocabulary, TokenTable], Encoder]
@@ -54,6 +62,7 @@ MakeEncoder = Callable[[Vocabulary, TokenTable], Encoder]
 def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
     """Estimate the memory of a loaded vocabulary, its tables and its encoder together."""
     fixed = FASTOKENS_BYTES if isinstance(encoder, FastokensEncoder) else 0
+    fixed += WORKER_BYTES if vocabulary.unknown_patterns else 0
     return fixed + TOKEN_BYTES * len(vocabulary)
 
 
@@ -113,8 +122,11 @@ def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder
         message = "the begin and end tokens are more than ids before and after the text"
         raise VocabularyError.at("post_processor", message)
 
-    def decode(ids: list[int], skip: bool) -> str:
+    def decode_row(ids: list[int], skip: bool) -> str:
         return tokenizer.decode(ids, skip_special_tokens=skip)
+
+    def decode(ids: Int64s, offsets: Int64s, skip: bool) -> Decoded:
+        return decode_by_library(decode_row, table, ids, offsets, skip)
 
     texts = make_test_texts(vocabulary)
     try:
@@ -123,7 +135,7 @@ def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder
             t for t, row in zip(texts, rows, strict=True) if _encode_as_batch(encoder, t) != row
         ]
         for row in rows:
-            decode(row, False)
+            decode_row(row, False)
     except BaseException as error:  # For example without [UNK]; a Rust panic is no Exception.
         reraise_unless_failure(error)
         message = f"the library tokenizers fails on a text: {error}"

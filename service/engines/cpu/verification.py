@@ -6,17 +6,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tokenizers import Tokenizer
-
 from service.engines.base import Codec
 from service.engines.concatenate import join_encoded
-from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
-from service.engines.fault_isolation import encode_isolated, reraise_unless_failure
-from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
-from vocabularies.formats.huggingface.writer import tokenizer_json
-from vocabularies.model.types import Bpe, Upstream
+from service.engines.cpu.patterns.isolated_witness import open_witness
+from service.engines.fault_isolation import encode_isolated
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference import tokenizer
 
 LETTERS = "ACGTNacgtn RY-\n aeé中🙂1 .'"
 MAX_TOKENS = 12
@@ -70,11 +65,11 @@ def verify(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> Verif
     If different engines compute small and large batches, both must give the reference's ids.
     """
     answers = _encode_every_way(engine, vocabulary, texts)
-    witness = _Witness(vocabulary)
     num_ids = num_equal = num_different = 0
     first: dict[str, object] | None = None
-    for row, text in enumerate(texts):
-        expected = witness.ids(text)
+    with open_witness(vocabulary) as witness:
+        all_expected = [witness.ids(text) for text in texts]
+    for row, (text, expected) in enumerate(zip(texts, all_expected, strict=True)):
         rows = [None if row in each.errors else each.row(row).tolist() for each in answers]
         actual = next((ids for ids in rows if ids != expected), expected)
         num_ids += len(expected or ())
@@ -99,43 +94,3 @@ def _encode_every_way(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str
     parts = [batch.part(row, row + 1) for row in range(len(batch))]
     alone = [encode_isolated(engine, vocabulary, part) for part in parts]
     return [join_encoded(alone), encode_isolated(engine, vocabulary, Batch([*texts] * copies))]
-
-
-class _Witness:
-    """The reference of a vocabulary, or the library that alone defines its ids, or both."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self.library: Tokenizer | None = None
-        self.name = "reference"
-        if isinstance(vocabulary.model, Upstream):
-            self.library = read_tokenizer(vocabulary.model.tokenizer_json)
-            self.name = "tokenizers"
-        elif isinstance(vocabulary.model, Bpe):
-            self.library = read_tokenizer(tokenizer_json(vocabulary))
-            self.name = "reference and tokenizers"
-
-    def ids(self, text: str) -> list[int] | None:
-        """Return the ids of a text; None: it is refused.
-
-        Raises:
-            AssertionError: the reference and the library disagree; one of them is wrong.
-        """
-        by_library = self._library_ids(text)
-        if isinstance(self.vocabulary.model, Upstream):
-            return by_library
-        try:
-            ids = tokenizer.encode(self.vocabulary, text).ids
-        except RowRefused:
-            return None
-        if by_library is not None:
-            assert by_library == ids, f"the two witnesses differ: {ids} and {by_library}"
-        return ids
-
-    def _library_ids(self, text: str) -> list[int] | None:
-        """Return the library's ids; None: there is no library, or it fails on the text."""
-        try:
-            return None if self.library is None else list(self.library.encode(text).ids)
-        except BaseException as error:
-            reraise_unless_failure(error)
-            return None

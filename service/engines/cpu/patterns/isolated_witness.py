@@ -1,0 +1,46 @@
+"""Opens the witness of a vocabulary: in a process of its own if it has unknown patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from service.engines.cpu.patterns.isolated_encoder import IsolatedEncoder
+from service.engines.cpu.patterns.messages import Message
+from service.engines.cpu.witness import Witness, describe_witness
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Vocabulary
+
+
+class IsolatedWitness:
+    """A `Witness` in another process.
+
+    Args:
+        vocabulary: the vocabulary.
+        encoder: has the process.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, encoder: IsolatedEncoder) -> None:
+        self.encoder = encoder
+        self.name = describe_witness(vocabulary)
+
+    def ids(self, text: str) -> list[int] | None:
+        """Return the ids of a text; None: it is refused.
+
+        Raises:
+            AssertionError: the reference and the library disagree; one of them is wrong.
+            DeadlinePassed: it took too long.
+        """
+        message = Message({"call": "witness", "text": text})
+        ids: list[int] | None = self.encoder.call(message, len(text.encode())).values["ids"]
+        return ids
+
+
+@contextmanager
+def open_witness(vocabulary: Vocabulary) -> Iterator[Witness | IsolatedWitness]:
+    """Make the witness of a vocabulary, for texts one by one."""
+    if not vocabulary.unknown_patterns:
+        yield Witness(vocabulary)
+        return
+    with closing(IsolatedEncoder(vocabulary, token_table(vocabulary))) as encoder:
+        yield IsolatedWitness(vocabulary, encoder)

@@ -1,0 +1,119 @@
+"""Times the unknown regular expressions of an upload on hostile texts, and refuses slow ones.
+
+Short texts come first. The slowest of the strings that they repeat make the longest texts, on which
+the time of a byte of a slow expression has grown. What this does not find, the time of each call
+bounds (`isolated_encoder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines.base import LibraryFailed
+from service.engines.cpu.patterns.hostile_texts import make_texts, make_units
+from service.engines.cpu.patterns.messages import Message
+from service.engines.cpu.patterns.worker_process import TookTooLong, WorkerProcess
+from vocabularies.errors import VocabularyError
+from vocabularies.preprocessing.unknown_patterns import UnknownPattern
+
+SHORT_SIZES = (32, 500, 4_000)  # Characters.
+LONG_SIZE = 64_000
+NUM_LONG = 8  # Strings of which the longest texts are made.
+FREE_S = 0.01  # Of each text, which may be lost to other processes.
+MARGIN_S = 0.05
+COMPILE_S = 5.0
+MAX_TOTAL_S = 3.0  # Of all texts of an upload.
+# Published, and slow only on texts that nobody writes, such as many spaces before a digit: each
+# call's own time bounds it. DeepSeek LLM and DeepSeek Coder.
+ACCEPTED = (r"\s+$",)
+SHOWN = 80  # Characters of an expression that a refusal repeats.
+
+
+def refuse_slow_patterns(patterns: Iterable[UnknownPattern], us_per_byte: float) -> None:
+    """Time regular expressions, in another process; slow, so call it in a thread.
+
+    Args:
+        patterns: the expressions.
+        us_per_byte: the most microseconds of processor time for a byte.
+
+    Raises:
+        VocabularyError: one takes more; it names the expression, its place and the time.
+    """
+    left_s = MAX_TOTAL_S
+    for pattern in patterns:
+        if pattern.pattern in ACCEPTED:
+            continue
+        worker = WorkerProcess(is_quiet=True)
+        try:
+            left_s -= _Measurement(worker, pattern, us_per_byte, left_s).run()
+        except LibraryFailed as error:
+            raise _refusal(pattern, "ends the process of the library") from error
+        finally:
+            worker.kill()
+
+
+class _Measurement:
+    """Times one expression until it is refused, or `left_s` have passed."""
+
+    def __init__(
+        self, worker: WorkerProcess, pattern: UnknownPattern, us_per_byte: float, left_s: float
+    ) -> None:
+        self.worker = worker
+        self.pattern = pattern
+        self.us_per_byte = us_per_byte
+        self.left_s = left_s
+        self.seconds = 0.0
+
+    def run(self) -> float:
+        """Time it; return the processor time that all texts have taken."""
+        pattern = self.pattern.pattern
+        try:
+            self.worker.call(Message({"call": "compile", "pattern": pattern}), COMPILE_S)
+        except TookTooLong as error:
+            message = f"took {error.seconds:.1f} s to compile"
+            raise _refusal(self.pattern, message) from error
+        except RuntimeError as error:
+            raise _refusal(self.pattern, f"is not understood by the library: {error}") from error
+        slowest: dict[str, float] = {}
+        for size in SHORT_SIZES:
+            for unit in make_units(pattern):
+                slowest[unit] = self._time_texts(unit, size)
+        for unit in sorted(slowest, key=lambda unit: -slowest[unit])[:NUM_LONG]:
+            self._time_texts(unit, LONG_SIZE)
+        return self.seconds
+
+    def _time_texts(self, unit: str, size: int) -> float:
+        """Return the most seconds for a byte of the texts that repeat a unit."""
+        most = 0.0
+        for text in make_texts(self.pattern.pattern, unit, size):
+            if self.seconds > self.left_s:
+                break
+            data = np.frombuffer(text.encode(), np.uint8)
+            most = max(most, self._time_text(data) / len(data))
+        return most
+
+    def _time_text(self, data: NDArray[np.uint8]) -> float:
+        most_s = FREE_S + self.us_per_byte * len(data) / 1e6
+        try:
+            answer = self.worker.call(Message({"call": "time"}, [data]), most_s + MARGIN_S)
+            seconds: float = answer.values["seconds"]
+            is_ended = ""
+        except TookTooLong as error:
+            seconds, is_ended = error.seconds, "more than "
+        if seconds > most_s:
+            time = f"{is_ended}{1000 * seconds:.0f} ms"
+            message = f"takes {time} for {len(data)} bytes of a text made to be slow"
+            limit = f"pattern_us_per_byte is {self.us_per_byte:g}"
+            time = f"{is_ended}{1e6 * seconds / len(data):.1f} µs a byte"
+            raise _refusal(self.pattern, f"{message}, {time}; {limit}")
+        self.seconds += seconds
+        return seconds
+
+
+def _refusal(pattern: UnknownPattern, message: str) -> VocabularyError:
+    shown = pattern.pattern
+    shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
+    return VocabularyError.at(pattern.where, f"the regular expression {shown!r} {message}")

@@ -1,0 +1,71 @@
+"""Uploads whose regular expressions are slow on some text are refused; others are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.engines.cpu.patterns.hostile_texts import make_texts, make_units
+from service.engines.cpu.patterns.measurement import refuse_slow_patterns
+from vocabularies.errors import VocabularyError
+from vocabularies.preprocessing.published_patterns import GPT2, LLAMA3, O200K
+from vocabularies.preprocessing.unknown_patterns import UnknownPattern
+
+PLACE = "pre_tokenizer.pattern.Regex"
+# Exponential, cubic and quadratic ones; with classes, groups, lookarounds and references.
+QUICKLY_FOUND = (
+    *(r"(a+)+b", r"(a|a)*b", r"(?:foo|fo|o)*x", r"(.*,){8}P", r"(x+x+)+y", r"(?i:k+|\u212a)*z"),
+    r"([a-zA-Z0-9])(([\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}(([a-z]{2,3})|(com))",
+    *(r"\w+\s*\w+\s*\w+!", r"x*y*z*x*y*z*w", r"^(\(.*\)|[^()])*$", r"(?:\s*\p{L}+)*\."),
+)
+FOUND = (
+    *(r"(?:a{1000}){1000}", r"(?:(?:a{300}){300}){300}", r"a+b", r"\p{L}+[0-9]", r"[^é]*é[^ü]*ü"),
+    *(r"(\w+)\s\1", r"(?=(a+))a*b\1", r"a{0,60000}b", r"\bfoo.*bar\b", r"(\()+((\w|\s)*)(\))+;"),
+    *(r"(?=(\d{3})+(?!\d))", r"[ \t]+\n", r"<[^>]*>"),
+)
+# Published ones, spelled so that the service does not know them, and other quick ones.
+QUICK = (
+    *(GPT2, LLAMA3.replace(r"\s+(?!\S)", r"\s+(?!(?:\S))"), O200K + "|(?:x)", r"(?:\r?\n)+"),
+    *(r"(?<=[a-z])(?=[A-Z])", r"(?:[A-Z]+|[a-z]+)", r"\A[^€]*\z", r"(a)(b)?"),
+)
+
+
+def refuse(pattern: str, us_per_byte: float = 10.0) -> str:
+    with pytest.raises(VocabularyError) as refused:
+        refuse_slow_patterns([UnknownPattern(PLACE, pattern)], us_per_byte)
+    (finding,) = refused.value.findings
+    assert finding.where == PLACE
+    return finding.message
+
+
+def test_a_refusal_has_the_pattern_the_time_and_the_limit():
+    message = refuse(r"(a+)+b")
+    assert message.startswith("the regular expression '(a+)+b' takes ")
+    assert " ms for " in message and " µs a byte" in message
+    assert message.endswith("pattern_us_per_byte is 10")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", [*QUICKLY_FOUND[1:], *FOUND])
+def test_a_slow_pattern_is_found(pattern):
+    assert "made to be slow" in refuse(pattern)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", QUICK)
+def test_a_quick_pattern_is_not_refused(pattern):
+    refuse_slow_patterns([UnknownPattern(PLACE, pattern)], 10.0)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{", "[", "\\", "(?<=a*)b(", "*"])
+def test_texts_are_made_of_anything(pattern):
+    for unit in make_units(pattern):
+        assert unit
+        assert all(make_texts(pattern, unit, 50))
+
+
+def test_what_the_library_does_not_compile_is_refused_at_its_place():
+    assert "is not understood by the library" in refuse("(a")
+
+
+def test_the_published_pattern_of_deepseek_is_accepted():
+    refuse_slow_patterns([UnknownPattern(PLACE, r"\s+$")], 10.0)
