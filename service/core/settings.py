@@ -179,7 +179,9 @@ class Settings(BaseSettings):
         "a small request.",
     )
     max_window_ids: int = Field(
-        16_777_216, ge=1, description="Most ids that the windows of one sequence may add up to."
+        16_777_216,
+        ge=1,
+        description="Most ids that the windows or the chunks of one text may add up to.",
     )
     shared_memory: bool = Field(
         False,

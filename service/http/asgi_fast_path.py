@@ -29,6 +29,7 @@ from service.http.cors import Cors
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
 from service.http.request_body import RequestBody, collect
+from service.operations.chunks import CHUNKS
 from service.operations.context import Service
 from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
@@ -47,7 +48,7 @@ DIRECT_CALLS: dict[str, Operation] = {
     "/v1/decode/batch": DECODE_BATCH,
 }
 """Calls that a connection answers itself, as their answers to small bodies are small."""
-FAST_PATH_CALLS = DIRECT_CALLS | {"/v1/windows": WINDOWS}
+FAST_PATH_CALLS = DIRECT_CALLS | {"/v1/windows": WINDOWS, "/v1/chunks": CHUNKS}
 FOLDERS = ("/", OPEN_PREFIX)
 """Paths whose slash at the end belongs to them."""
 JSON_TYPE = (b"content-type", b"application/json")

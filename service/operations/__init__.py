@@ -1,9 +1,9 @@
-"""Encode, decode, count and windows: from a checked request to its answer.
+"""Encode, decode, count, windows and chunks: from a checked request to its answer.
 
 `operation` has what all calls share: the checks, the vocabulary, the work items for the batcher.
-`encode`, `decode` and `windows` plan and render one call each. `schemas` and `query_schemas`
-describe requests; `arrays` checks arrays of ids and offsets. `context` holds what the operations of
-one service share; `stream_budget` and `readiness` belong to it.
+`encode`, `decode`, `windows` and `chunks` plan and render one call each. `schemas` and
+`query_schemas` describe requests; `arrays` checks arrays of ids and offsets. `context` holds what
+the operations of one service share; `stream_budget` and `readiness` belong to it.
 
 Called by the routes of all protocols.
 

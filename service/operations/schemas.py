@@ -201,6 +201,41 @@ class WindowsRequest(Strict):
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
+class ChunksRequest(Strict):
+    """A text that is cut into overlapping chunks of ids."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "vocabulary": "gpt2",
+                    "text": "A long text, cut into chunks.",
+                    "chunk_size": 4,
+                    "chunk_overlap": 1,
+                }
+            ]
+        }
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    text: str = Field(description="The text or sequence.")
+    chunk_size: int = Field(
+        512, ge=1, le=2**31 - 1, description="Most ids of a chunk, begin and end tokens included."
+    )
+    chunk_overlap: int = Field(
+        0, ge=0, le=2**31 - 1, description="Tokens that two neighbouring chunks share."
+    )
+    add_special_tokens: bool = Field(
+        True, description="Put the vocabulary's own begin and end tokens around each chunk."
+    )
+    special: Special = Field("match", description=SPECIAL)
+    offset_unit: Unit = Field(
+        "codepoints", description="The unit of the begin and the end of each chunk in the text."
+    )
+    return_texts: bool = Field(False, description="Answer the text of each chunk as well.")
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
 class Truncated(BaseModel):
     """What truncation did to a row."""
 
@@ -289,6 +324,22 @@ class WindowsResponse(BaseModel):
     position_ids: list[list[int]] = Field(description="Base at which each token begins.")
     starts: list[int] = Field(description="First token of each window.")
     num_tokens: int = Field(description="Tokens of the whole sequence.")
+    engine: Literal["gpu", "cpu", "reference"]
+
+
+class ChunksResponse(BaseModel):
+    """Chunks of one text, in order."""
+
+    vocabulary: str
+    digest: str
+    ids: list[list[int]] = Field(description="The ids of each chunk.")
+    offsets: list[tuple[int, int]] = Field(
+        description="Begin and end of each chunk in the text. A character whose tokens are in two "
+        "chunks is in both."
+    )
+    starts: list[int] = Field(description="First token of each chunk.")
+    texts: list[str] = Field(default=[], description="Only when requested.")
+    num_tokens: int = Field(description="Tokens of the whole text.")
     engine: Literal["gpu", "cpu", "reference"]
 
 

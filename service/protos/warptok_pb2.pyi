@@ -200,6 +200,42 @@ class WindowsResponse(_message.Message):
     starts: bytes
     def __init__(self, input_ids: _Optional[bytes] = ..., attention_mask: _Optional[bytes] = ..., position_ids: _Optional[bytes] = ..., channel: _Optional[bytes] = ..., num_windows: _Optional[int] = ..., width: _Optional[int] = ..., starts: _Optional[bytes] = ...) -> None: ...
 
+class ChunksRequest(_message.Message):
+    __slots__ = ("vocabulary", "text", "chunk_size", "chunk_overlap", "add_special_tokens", "special", "if_digest")
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_SIZE_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    vocabulary: str
+    text: bytes
+    chunk_size: int
+    chunk_overlap: int
+    add_special_tokens: bool
+    special: str
+    if_digest: str
+    def __init__(self, vocabulary: _Optional[str] = ..., text: _Optional[bytes] = ..., chunk_size: _Optional[int] = ..., chunk_overlap: _Optional[int] = ..., add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., if_digest: _Optional[str] = ...) -> None: ...
+
+class ChunksResponse(_message.Message):
+    __slots__ = ("ids", "offsets", "spans", "starts", "num_tokens", "engine", "digest")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    offsets: bytes
+    spans: bytes
+    starts: bytes
+    num_tokens: int
+    engine: str
+    digest: str
+    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., starts: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+
 class ListVocabulariesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -44,7 +44,7 @@ PATHS: dict[str | None, str] = {
     """,
     "encode": """
         POST /v1/encode POST /v1/encode/batch POST /v1/encode/fasta POST /v1/count POST /v1/windows
-        POST /tokenize POST /v1/tokenize POST /v1/completions/render
+        POST /v1/chunks POST /tokenize POST /v1/tokenize POST /v1/completions/render
         POST /v1/chat/completions/render POST /v1/messages/count_tokens
         POST /v1/responses/input_tokens POST /v2/models/{model}/infer
         POST /v2/models/{model}/versions/{version}/infer
@@ -76,7 +76,7 @@ METHODS: dict[str | None, str] = {
         ListVocabularies GetVocabulary ServerMetadata ModelReady ModelMetadata ModelConfig
         ModelStatistics RepositoryIndex ModelInfer ModelStreamInfer
     """,
-    "encode": "Encode EncodeBatch EncodeStream Count Windows",
+    "encode": "Encode EncodeBatch EncodeStream Count Windows Chunks",
     "decode": "Decode DecodeBatch",
     "manage": """
         PutVocabulary DeleteVocabulary PutAlias DeleteAlias

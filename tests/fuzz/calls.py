@@ -43,6 +43,8 @@ def calls() -> Iterator[Message]:
     windows = pb.WindowsRequest(vocabulary="mtdna6", sequence=DNA.encode(), window=8, stride=3)
     windows.channel, windows.circular = channel, True
     yield _call(OWN + "Windows", windows)
+    chunks = pb.ChunksRequest(vocabulary="gpt2", text=b"One two three four", chunk_size=3)
+    yield _call(OWN + "Chunks", chunks)
     yield _call(OWN + "ListVocabularies", pb.ListVocabulariesRequest())
     yield _call(OWN + "GetVocabulary", pb.GetVocabularyRequest(vocabulary="gpn"))
     file = pb.PutVocabularyRequest(vocabulary="mine", replace=True, file="tokenizer.json")

@@ -87,7 +87,7 @@ def post_process(content: Content, added: AddedIds, options: EncodeOptions) -> E
         if added.max_piece_tokens is None:
             return _post_process_one(content, added, spans)
     sizes = np.diff(content.offsets)
-    kept_sizes = _kept_sizes(sizes, added, options.max_length)
+    kept_sizes = count_kept(sizes, added, options.max_length)
     errors = content.errors | _too_small(content, added, options.max_length)
     cut_rows = kept_sizes != sizes
     num_tokens = kept = None
@@ -120,7 +120,7 @@ def post_processed_lengths(
         added = NO_ADDED_IDS
     errors = content.errors | _too_small(content, added, options.max_length)
     sizes = np.diff(content.offsets)
-    lengths = _total(_kept_sizes(sizes, added, options.max_length), added)
+    lengths = _total(count_kept(sizes, added, options.max_length), added)
     lengths[list(errors)] = 0
     return lengths, errors
 
@@ -140,8 +140,14 @@ def _too_small(content: Content, added: AddedIds, max_length: int | None) -> dic
     return {row: error for row in rows if row not in content.errors}
 
 
-def _kept_sizes(sizes: Int64s, added: AddedIds, max_length: int | None) -> Int64s:
-    """Count the ids of its own that each row keeps."""
+def count_kept(sizes: Int64s, added: AddedIds, max_length: int | None) -> Int64s:
+    """Count the ids of its own that each row keeps.
+
+    Args:
+        sizes: the numbers of ids that the rows have.
+        added: the ids around them.
+        max_length: the most ids of a row with them; None: no limit.
+    """
     if max_length is None:
         return sizes
     most, size = max_length - len(added), added.max_piece_tokens

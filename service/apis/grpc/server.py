@@ -62,6 +62,7 @@ UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "Decode": tokenizer.decode,
     "DecodeBatch": tokenizer.decode_batch,
     "Windows": tokenizer.windows,
+    "Chunks": tokenizer.chunks,
     "ListVocabularies": vocabularies.list_vocabularies,
     "GetVocabulary": vocabularies.get_vocabulary,
     "PutVocabulary": vocabularies.put_vocabulary,

@@ -30,6 +30,7 @@ from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.core.problem_details import invalid_body
 from service.engines.base import Decoded
 from service.http.streaming_response import run_part
+from service.operations.chunks import plan_chunks
 from service.operations.context import Service
 from service.operations.encode import check_dtype
 from service.operations.operation import (
@@ -39,7 +40,7 @@ from service.operations.operation import (
     make_bulk_work,
     make_decode_work,
 )
-from service.operations.schemas import WindowsRequest
+from service.operations.schemas import ChunksRequest, WindowsRequest
 from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
 from service.registry.entries import LoadedVocabulary
@@ -174,26 +175,20 @@ async def decode_batch(
 async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> pb.WindowsResponse:
     """Cut the tokens of one sequence into overlapping windows."""
     entry = await find_entry(service, request.vocabulary)
+    sequence = _decode_text(request.sequence, "sequence")
     try:
-        sequence = request.sequence.decode()
-        values = _channel(request.channel, len(sequence))
         windows_request = WindowsRequest(
             vocabulary=request.vocabulary,
             sequence=sequence,
             window=request.window,
             stride=request.stride,
             circular=request.circular if request.HasField("circular") else None,
-            channel=values,
+            channel=_channel(request.channel, len(sequence)),
             add_cls=request.add_cls,
             reverse_complement=request.reverse_complement,
         )
     except ValidationError as error:
         raise invalid_body(error) from error
-    except UnicodeDecodeError as error:
-        message = f"the sequence is not UTF-8: {error.reason}"
-        raise RowRefused(
-            RowError("not_utf8", message, f"byte {error.start}"), "sequence"
-        ) from error
     work, cut = plan_windows(service, call, entry, windows_request)
     made = cut(await service.batcher.run(work))
     return pb.WindowsResponse(
@@ -205,6 +200,49 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
         width=made.input_ids.shape[1],
         starts=made.starts.tobytes(),
     )
+
+
+async def chunks(service: Service, call: Call, request: pb.ChunksRequest) -> pb.ChunksResponse:
+    """Cut one text into overlapping chunks of ids."""
+    entry = await find_entry(service, request.vocabulary)
+    check_digest(entry, request.if_digest or None)
+    given: dict[str, Any] = {"text": _decode_text(request.text, "text")}
+    if request.chunk_size:
+        given["chunk_size"] = request.chunk_size
+    if request.HasField("add_special_tokens"):
+        given["add_special_tokens"] = request.add_special_tokens
+    if request.special:
+        given["special"] = request.special
+    overlap = request.chunk_overlap
+    try:
+        asked = ChunksRequest(vocabulary=request.vocabulary, chunk_overlap=overlap, **given)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    work, cut = plan_chunks(service, call, entry, asked)
+    result = await service.batcher.run(work)
+    made = cut(result)
+    return pb.ChunksResponse(
+        ids=made.ids.astype(np.int32, copy=False).tobytes(),
+        offsets=made.offsets.tobytes(),
+        spans=made.spans.tobytes(),
+        starts=made.starts.tobytes(),
+        num_tokens=made.num_tokens,
+        engine=result.engine,
+        digest=entry.vocabulary.digest,
+    )
+
+
+def _decode_text(text: bytes, where: str) -> str:
+    """Decode a text.
+
+    Raises:
+        RowRefused: it is not UTF-8.
+    """
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        message = f"the {where} is not UTF-8: {error.reason}"
+        raise RowRefused(RowError("not_utf8", message, f"byte {error.start}"), where) from error
 
 
 def _channel(data: bytes, num_bases: int) -> list[float] | None:

@@ -164,6 +164,17 @@ async def windows(service: ServiceDep, request: Request) -> Response:
     return _answer_bulk(service, request)
 
 
+@_post(
+    "/v1/chunks",
+    "Overlapping chunks of the ids of one text, with their places",
+    schemas.ChunksRequest,
+    schemas.ChunksResponse,
+)
+async def chunks(service: ServiceDep, request: Request) -> Response:
+    """Cut one text, in a JSON body, into chunks of at most so many ids."""
+    return _answer_bulk(service, request)
+
+
 @router.post(
     "/v1/encode/fasta",
     summary="The ids of the records of a FASTA or FASTQ file, or windows over them",

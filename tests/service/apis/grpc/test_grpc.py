@@ -248,6 +248,38 @@ def test_windows():
     run(scenario)
 
 
+def test_chunks():
+    async def scenario():
+        async with serving() as (client, _):
+            text = "Hello, world! Hello, world!"
+            request = pb.ChunksRequest(
+                vocabulary="gpt2", text=text.encode(), chunk_size=3, chunk_overlap=1
+            )
+            answer = await client.Chunks(request)
+            row = expected([text], "gpt2")[0]
+            offsets = np.frombuffer(answer.offsets, np.int64).tolist()
+            ids = np.frombuffer(answer.ids, np.int32).tolist()
+            rows = [ids[begin:end] for begin, end in pairwise(offsets)]
+            starts = np.frombuffer(answer.starts, np.int64).tolist()
+            assert rows == [row[start : start + 3] for start in starts]
+            assert starts == [0, 2, 4, 6][: len(starts)]
+            spans = np.frombuffer(answer.spans, np.int64).reshape(-1, 2).tolist()
+            assert (spans[0][0], spans[-1][1]) == (0, len(text))
+            assert (answer.num_tokens, answer.engine) == (len(row), "cpu")
+            for change, field in (
+                ({"chunk_overlap": 3}, "chunk_overlap"),
+                ({"text": b"\xff"}, "text: byte 0"),
+                ({"special": "all"}, "special"),
+            ):
+                wrong = {"vocabulary": "gpt2", "text": b"a", "chunk_size": 3} | change
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await client.Chunks(pb.ChunksRequest(**wrong))
+                violations = details(caught.value)["BadRequest"].field_violations
+                assert violations[0].field == field
+
+    run(scenario)
+
+
 WINDOWS = {"vocabulary": "mtdna6", "sequence": b"GATCACAGGTCTATCACCCT", "window": 8, "stride": 4}
 WRONG_WINDOWS = [
     ({"window": 0}, "window"),

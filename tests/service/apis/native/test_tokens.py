@@ -33,6 +33,7 @@ MODELS = {
     "/v1/decode": (schemas.DecodeRequest, schemas.DecodeResponse),
     "/v1/decode/batch": (schemas.DecodeBatchRequest, schemas.DecodeBatchResponse),
     "/v1/windows": (schemas.WindowsRequest, schemas.WindowsResponse),
+    "/v1/chunks": (schemas.ChunksRequest, schemas.ChunksResponse),
 }
 GOOD = [
     ("/v1/encode", {"vocabulary": V, "text": "hé"}),
