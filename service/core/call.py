@@ -32,6 +32,8 @@ REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}", re.ASCII)
 """The ids that are accepted from clients; other bytes could forge lines of a log."""
 SCOPE_KEY = "warptok.call"
 MAX_DIGITS = 18
+CLIENT_CLOSED = 499
+"""The status of a request whose client left; nginx uses it, and no client receives it."""
 Scope = Literal["any", "encode", "decode", "manage", "train"]
 """The scope that a request's key must have; "any": a key with any scope."""
 
@@ -76,6 +78,10 @@ class Call:
         receive: the ASGI callable that reports a disconnected client.
         may: raises ServiceError if the client's key lacks a scope; None: its path was checked.
         times: the times of its stages.
+        key: the name of the client's key; "" if it has none.
+        address: the IP address of the client; "" if it is not known.
+        vocabulary: the name of the vocabulary that it uses; "" if it uses none.
+        num_bytes: the size of its work items in the queue.
         refusal: the code with which it was refused; "" if it was not.
         is_gone: whether its client has disconnected.
     """
@@ -91,6 +97,10 @@ class Call:
     receive: Callable[[], Awaitable[Any]] | None = None
     may: Callable[[Scope], object] | None = None
     times: Times = field(default_factory=Times)
+    key: str = ""
+    address: str = ""
+    vocabulary: str = ""
+    num_bytes: int = 0
     refusal: str = ""
     is_gone: bool = False
 

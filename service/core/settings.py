@@ -356,6 +356,18 @@ class Settings(BaseSettings):
         description="A log line for each request over HTTP and gRPC; costs about as much time as a "
         "small request.",
     )
+    client_addresses: Literal["none", "truncated", "whole"] = Field(
+        "truncated",
+        description="What log lines and spans have of a client's IP address: none; truncated: its "
+        "network, 24 bits of IPv4 or 48 of IPv6, which tells sites apart and hardly people; whole.",
+    )
+    max_metric_names: int = Field(
+        20,
+        ge=0,
+        le=1000,
+        description="Most vocabularies, and most keys, that metrics count by name, those with the "
+        "most requests; the rest counts together as other. Too large makes /metrics long.",
+    )
     server_timing: bool = Field(
         False,
         description="Whether answers say with the header Server-Timing how long the request was "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 
@@ -11,3 +13,14 @@ def package_version() -> str:
         return version("warptok")
     except PackageNotFoundError:
         return "0 (not installed)"
+
+
+def library_versions(names: Iterable[str]) -> list[str]:
+    """Return the version of Python, and of each library; "" if it is not installed."""
+    versions = [platform.python_version()]
+    for name in names:
+        try:
+            versions.append(version(name))
+        except PackageNotFoundError:
+            versions.append("")
+    return versions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.core.call import get_call
 from service.core.context_vars import CLIENT
 from service.core.errors import InvalidRequest, ServiceError
 from service.operations.context import Service
@@ -38,6 +39,7 @@ def check_access(service: Service, scope: Scope) -> None:
     needed_scope = find_path_scope(scope["method"], path)
     if needed_scope is not None:
         service.heads.check_origin(scope["method"], needed_scope, scope["headers"])
-        client = service.guard.check(find_key(scope["headers"]), needed_scope)
-        service.guard.limits.admit(client)
-        CLIENT.set(client)
+        key = service.guard.check(find_key(scope["headers"]), needed_scope)
+        get_call(scope).key = key
+        service.guard.limits.admit(key)
+        CLIENT.set(key)

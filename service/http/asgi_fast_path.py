@@ -70,6 +70,7 @@ class AsgiFastPath:
             await self.app(scope, receive, send)
             return
         service, call, status = self.service, get_call(scope), 500
+        call.address = scope["client"][0] if scope.get("client") else ""
         service.metrics.count_received()
         REQUEST_ID.set(call.request_id.decode())
 
@@ -98,8 +99,7 @@ class AsgiFastPath:
             raise
         finally:
             if call.refusal == BodyTimeout.code:
-                client = scope.get("client")
-                service.closed_connections.note("slow_body", client[0] if client else "")
+                service.closed_connections.note("slow_body", call.address)
             # Requests of FastAPI's routes are counted by the route's template, not by the path.
             template = getattr(scope.get("route"), "path_format", route)
             service.observer.finish(call, template, status)

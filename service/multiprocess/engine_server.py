@@ -65,6 +65,7 @@ class EngineServer:
         self.all_disconnected = asyncio.Event()
         self.all_disconnected.set()
         self._waiting_bytes: dict[Link, int] = {}
+        self._used: dict[Link, list[str]] = {}
         self._unnamed: dict[str, Vocabulary] = {}
         self._configs: dict[str, _NumberedConfig] = {}
         self._last_list: dict[str, Any] = {}
@@ -89,6 +90,8 @@ class EngineServer:
             call.add_done_callback(_log_failure)
         elif message.kind == "load":
             self._waiting_bytes[link] = message.values["waiting"]
+            self._used[link] = message.values["vocabularies"]
+            self._note_used()
             self._charge(message.values["usage"], link)
         elif message.kind == "batch":
             self._run_batch(message, reply)
@@ -99,11 +102,17 @@ class EngineServer:
         """Remove the link of a connection that has ended."""
         name = self.links.pop(link, "")
         self._waiting_bytes.pop(link, None)
+        self._used.pop(link, None)
+        self._note_used()
         if not self.links:
             self.all_disconnected.set()
         if name and not self.service.draining:
             logger.warning("%s has disconnected; %d are connected", name, len(self.links))
             self._send_status()
+
+    def _note_used(self) -> None:
+        """Let the metrics describe the vocabularies that front ends use most."""
+        self.service.metrics.used_elsewhere = frozenset().union(*self._used.values())
 
     def _run_batch(self, message: Message, reply: Reply) -> None:
         """Submit a front end's batch to the batcher of this process."""

@@ -81,7 +81,7 @@ class FrontEnd:
     def __init__(self, settings: Settings, link: Path, name: str) -> None:
         self.name = name
         self.engine = RemoteEngine(link, self._handle, Message("hello", {"name": name}))
-        metrics = Metrics(package_version(), settings.max_batch_bytes)
+        metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
         guard = Guard(settings.api_keys_file, settings.host)
         self.replica = RegistryReplica(self.engine)
         share = settings.loaded_vocabulary_bytes // settings.frontends
@@ -98,7 +98,9 @@ class FrontEnd:
         )
         self.service.join_processes(self)
         self.templates = make_template_pool(settings)
-        metrics.gauges.vocabularies = list  # The engine process has their metrics.
+        # The engine process has the metrics of vocabularies.
+        metrics.gauges.vocabularies = list
+        metrics.gauges.vocabulary_states = dict
         app = make_fastapi(
             self.service,
             make_oip_state(self.service, WithoutDevice()),
@@ -147,15 +149,21 @@ class FrontEnd:
         return Message("answer")
 
     async def _keep_reporting(self) -> None:
-        """Report waiting bytes and usage, for the limits of other processes, until cancelled."""
-        reported = 0
+        """Report waiting bytes, usage and used vocabularies to the engine process, until cancelled.
+
+        It needs them for the limits of other processes, and for the metrics of vocabularies.
+        """
+        reported: tuple[Link, int, list[str]] | None = None
         while True:
             await asyncio.sleep(REPORT_PERIOD_S)
-            waiting = self.batcher.queue_bytes
             usage = self.service.guard.limits.take_usage()
-            if self.engine.link is not None and (usage or reported != waiting):
-                reported = waiting
-                self.engine.link.notify(Message("load", {"waiting": waiting, "usage": usage}))
+            used = self.service.metrics.usage.vocabularies
+            waiting, names = self.batcher.queue_bytes, sorted(used.names)
+            link = self.engine.link
+            if link is not None and (usage or reported != (link, waiting, names)):
+                reported = link, waiting, names
+                values = {"waiting": waiting, "usage": usage, "vocabularies": names}
+                link.notify(Message("load", values))
 
     def reasons(self) -> list[str]:
         """List why the service is not ready, as the engine process says, or as it is silent."""

@@ -70,7 +70,10 @@ class Forwarding:
             return
         # The metrics count requests by the template of their route, not by their path.
         scope["route"] = SimpleNamespace(path_format=answer.values["route"])
-        get_call(scope).refusal = answer.values["refusal"]
+        call = get_call(scope)
+        call.refusal = answer.values["refusal"]
+        call.vocabulary = answer.values["vocabulary"]
+        call.num_bytes = answer.values["num_bytes"]
         headers = _read_headers(answer.values["headers"])
         status = answer.values["status"]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -129,11 +132,14 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
 
     REQUEST_ID.set(get_call(scope).request_id.decode())
     await app(scope, receive, send)
+    call = get_call(scope)
     answer = {
         "status": start["status"],
         "headers": _write_headers(start.get("headers", [])),
         "route": getattr(scope.get("route"), "path_format", "unmatched"),
-        "refusal": get_call(scope).refusal,
+        "refusal": call.refusal,
+        "vocabulary": call.vocabulary,
+        "num_bytes": call.num_bytes,
     }
     return Message("answer", answer, [np.frombuffer(b"".join(body), np.uint8)])
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from service.observability.metrics import Metrics
+from service.security.addresses import format_address
 
 logger = logging.getLogger(__name__)
 PERIOD_S = 10.0  # Each reason is logged at most once in so many seconds.
@@ -25,10 +26,12 @@ class ClosedConnections:
 
     Args:
         metrics: counts the connections.
+        client_addresses: the setting of this name.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, client_addresses: str) -> None:
         self._metrics = metrics
+        self._client_addresses = client_addresses
         self._unlogged: dict[str, int] = {}
         self._address = ""
 
@@ -55,7 +58,7 @@ class ClosedConnections:
         logger.warning(
             "%d connections closed, the last of %s: %s",
             number,
-            self._address or "a client without an address",
+            format_address(self._address, self._client_addresses) or "a client",
             REASONS[reason],
         )
         self._unlogged[reason] = 0

@@ -52,6 +52,24 @@ COUNTED: dict[str, Family] = {
     "warptok_request_duration_seconds": Family(
         "Time from the head of a request to the end of its answer.", ("route",), SECONDS
     ),
+    "warptok_vocabulary_request_duration_seconds": Family(
+        "The same by vocabulary: of the most used ones (max_metric_names), and of the others "
+        "together as other.",
+        ("vocabulary",),
+        SECONDS,
+    ),
+    "warptok_vocabulary_bytes_total": Family(
+        "Size of the requests of a vocabulary: bytes of texts, 4 for an id, 16 for a row.",
+        ("vocabulary",),
+    ),
+    "warptok_key_requests_total": Family(
+        "Requests by the key of the client: of the most used ones (max_metric_names), and of the "
+        "others together as other; with the status 499 where the client left.",
+        ("key", "status"),
+    ),
+    "warptok_key_bytes_total": Family(
+        "Size of the requests of a key, as bytes_per_s limits it.", ("key",)
+    ),
     "warptok_stage_duration_seconds": Family(
         "Time in each stage: parse, queue and serialize of a request, encode of a batch; the "
         "other stages of sampled batches on the GPU.",
@@ -101,6 +119,7 @@ COUNTED: dict[str, Family] = {
 }
 """Counters and histograms by name."""
 
+LIBRARIES = ("fastokens", "tokenizers", "numpy")
 VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
 READ: dict[str, Family] = {
     "warptok_queue_bytes": Family("Bytes waiting or being encoded."),
@@ -113,6 +132,8 @@ READ: dict[str, Family] = {
         "Most open HTTP connections: max_connections, or fewer if the process may not open enough "
         "files."
     ),
+    "warptok_store_free_bytes": Family("Free bytes of the disk that store_dir is on."),
+    "warptok_store_size_bytes": Family("All bytes of that disk."),
     "warptok_crossover_bytes": Family("Smallest size of a batch that is meant for the GPU."),
     "warptok_device_memory_bytes": Family(
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
@@ -126,7 +147,12 @@ READ: dict[str, Family] = {
     "warptok_page_locked_bytes": Family(
         "Page-locked memory of this machine that the GPU reads and writes directly.", ("device",)
     ),
-    "warptok_vocabulary_info": Family("A vocabulary that has a name; always 1.", VOCABULARY),
+    "warptok_vocabulary_info": Family(
+        "A vocabulary that is one of the most used, or failed, or differed in its self-test; "
+        "always 1.",
+        VOCABULARY,
+    ),
+    "warptok_vocabularies": Family("Vocabularies that have a name, by state.", ("state",)),
     "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
     "warptok_self_test_texts": Family(
         "Texts of a vocabulary's self-test, compared with the reference.", ("name",)
@@ -135,7 +161,10 @@ READ: dict[str, Family] = {
     "warptok_training_jobs": Family(
         "Training jobs that have not ended: queued, running, interrupted.", ("state",)
     ),
-    "warptok_build_info": Family("Version of the service; always 1.", ("version",)),
+    "warptok_build_info": Family(
+        "Versions of the service, of Python and of libraries; always 1.",
+        ("version", "python", *LIBRARIES),
+    ),
 }
 """Gauges by name; their values are read when /metrics is requested."""
 

@@ -3,16 +3,15 @@
 Counting is in the path of every small request, so it only changes plain Python numbers; a collector
 makes samples of them when /metrics is read.
 
-Labels are fixed words (route templates, codes, stages) and names of vocabularies, so their number
-is bounded whatever clients send.
+Labels are fixed words (route templates, codes, stages) and names of the most used vocabularies and
+keys (usage.py), so their number is bounded whatever clients send.
 """
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -23,41 +22,22 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from service.core.call import CLIENT_CLOSED
+from service.core.version import library_versions
 from service.engines.base import EngineStatus
-from service.observability.metric_definitions import ALWAYS, COUNTED, OUTCOMES, READ, VOCABULARY
+from service.observability.histogram import Histogram
+from service.observability.metric_definitions import (
+    ALWAYS,
+    COUNTED,
+    LIBRARIES,
+    OUTCOMES,
+    READ,
+    VOCABULARY,
+)
+from service.observability.usage import Usage
 
 Labels = tuple[str | int, ...]
 """Label values, in the order of the metric's label names."""
-
-
-@dataclass(slots=True)
-class Histogram:
-    """The number of values up to each bound and above the last one, and the sum of all values."""
-
-    bounds: tuple[float, ...]
-    counts: list[int] = field(init=False)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def __iadd__(self, other: Histogram) -> Histogram:
-        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
-        self.total += other.total
-        return self
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return bounds and cumulative counts in the form of Prometheus."""
-        rows, running = [], 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            running += count
-            rows.append(("+Inf" if bound == float("inf") else str(float(bound)), float(running)))
-        return rows
 
 
 class ByLabels(dict[Labels, Any]):
@@ -120,6 +100,10 @@ class Gauges:
     Attributes:
         connections: gives the number of open HTTP connections, and their limit.
         queue: gives the bytes and rows that wait or are being encoded.
+        store: gives the free and all bytes of the disk of the store; None: there is no store here.
+        vocabularies: gives the values of the vocabularies that have some; `Metrics.used_names` says
+            which are used.
+        vocabulary_states: gives the number of vocabularies in each state.
         stage_seconds: takes the seconds of newly timed batches in each stage on a device.
         training_jobs: gives the number of jobs by state.
     """
@@ -129,7 +113,9 @@ class Gauges:
     queue_limit_bytes: int = 0
     num_streams: Callable[[], int] = lambda: 0
     ready: Callable[[], bool] = lambda: False
+    store: Callable[[], tuple[int, int] | None] = lambda: None
     vocabularies: Callable[[], list[VocabularySample]] = list
+    vocabulary_states: Callable[[], Mapping[str, int]] = dict
     engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
     stage_seconds: Callable[[], Mapping[str, list[float]]] = dict
     training_jobs: Callable[[], Mapping[str, int]] = dict
@@ -140,18 +126,20 @@ class Metrics(Collector):
 
     Attributes:
         gauges: functions that read the values of gauges.
+        usage: counts answered requests by route, vocabulary and key.
+        used_elsewhere: the most used vocabularies of other processes.
         parse_seconds, queue_seconds, serialize_seconds: histograms of these stages of requests.
         encode_seconds: histogram of the time of batches in an engine.
     """
 
-    def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
-        self.version = version
+    def __init__(self, version: str, max_batch_bytes: int = 1, max_names: int = 20) -> None:
+        self.versions = (version, *library_versions(LIBRARIES))
         self.max_batch_bytes = max_batch_bytes
         self.gauges = Gauges()
+        self.usage = Usage(max_names)
+        self.used_elsewhere: frozenset[str] = frozenset()
         self._taking = threading.Lock()
         self._counts = counts = make_counts()
-        self._requests = counts["warptok_requests_total"]
-        self._durations = counts["warptok_request_duration_seconds"]
         self._stages = counts["warptok_stage_duration_seconds"]
         self.parse_seconds = self._stages["parse",]
         self.queue_seconds = self._stages["queue",]
@@ -182,10 +170,9 @@ class Metrics(Collector):
         """Count a request of which the head was read."""
         self._received[()] += 1
 
-    def count_answer(self, route: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        self._requests[route, status] += 1
-        self._durations[route,].add(seconds)
+    def used_names(self) -> frozenset[str]:
+        """Return the most used vocabularies of all processes."""
+        return self.used_elsewhere | self.usage.vocabularies.names
 
     def add_stage_time(self, name: str, seconds: float) -> None:
         """Add the time of a stage of a batch; those of requests have attributes of their own."""
@@ -227,8 +214,9 @@ class Metrics(Collector):
         """Count a request that was refused."""
         self._counts["warptok_requests_rejected_total"][reason,] += 1
 
-    def count_cancelled(self) -> None:
-        """Count a client that left."""
+    def count_cancelled(self, key: str = "") -> None:
+        """Count a client that left, and that has perhaps a key."""
+        self.usage.count_gone(key)
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
     def count_closed_connection(self, reason: str) -> None:
@@ -260,6 +248,7 @@ class Metrics(Collector):
                     histogram.add(seconds)
         counts, status = make_counts(), self.gauges.engine()
         counts += self._counts
+        self._add_usage(counts)
         for reason, number in status.fallbacks.items():
             counts["warptok_fallbacks_total"][reason,] += number
         for device, activity in status.activity.items():
@@ -267,6 +256,21 @@ class Metrics(Collector):
             counts["warptok_device_bytes_total"][device,] += activity.num_bytes
             counts["warptok_device_failures_total"][device,] += activity.num_failures
         return counts
+
+    def _add_usage(self, counts: Counts) -> None:
+        """Add the answered requests by route, by vocabulary and by key."""
+        for labels, answers in self.usage.items():
+            number = answers.num_requests
+            counts["warptok_requests_total"][labels.route, labels.status] += number
+            counts["warptok_request_duration_seconds"][labels.route,] += answers.durations
+            if name := labels.vocabulary:
+                counts["warptok_vocabulary_request_duration_seconds"][name,] += answers.durations
+                counts["warptok_vocabulary_bytes_total"][name,] += answers.num_bytes
+            if key := labels.key:
+                counts["warptok_key_requests_total"][key, labels.status] += number
+                counts["warptok_key_bytes_total"][key,] += answers.num_bytes
+        for key, number in self.usage.gone().items():
+            counts["warptok_key_requests_total"][key, CLIENT_CLOSED] += number
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -289,8 +293,12 @@ class Metrics(Collector):
             "warptok_streams": [((), gauges.num_streams())],
             "warptok_ready": [((), float(gauges.ready()))],
             "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],
-            "warptok_build_info": [((self.version,), 1)],
+            "warptok_build_info": [(self.versions, 1)],
+            "warptok_vocabularies": [((s,), n) for s, n in gauges.vocabulary_states().items()],
         }
+        if (store := gauges.store()) is not None:
+            values["warptok_store_free_bytes"] = [((), store[0])]
+            values["warptok_store_size_bytes"] = [((), store[1])]
         if gauges.connections is not None:
             num_open, limit = gauges.connections()
             values["warptok_connections"] = [((), num_open)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from time import perf_counter
 
-from service.core.call import Call
+from service.core.call import CLIENT_CLOSED, Call
 from service.observability.logging import fields
 from service.observability.metrics import Metrics
 from service.observability.tracing import Tracer
+from service.security.addresses import format_address
 
 logger = logging.getLogger(__name__)
-CLIENT_CLOSED = 499  # The status that nginx uses; no client receives it.
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -22,15 +22,24 @@ class RequestObserver:
         metrics: counts the requests.
         tracer: makes their spans; None: tracing is off.
         access_log: whether each request has a log line.
+        client_addresses: the setting of this name, for log lines.
         server_timing: whether answers have a Server-Timing header.
     """
 
     def __init__(
-        self, metrics: Metrics, tracer: Tracer | None, *, access_log: bool, server_timing: bool
+        self,
+        metrics: Metrics,
+        tracer: Tracer | None,
+        *,
+        access_log: bool,
+        client_addresses: str,
+        server_timing: bool,
     ) -> None:
         self.metrics = metrics
+        self._count = metrics.usage.count
         self.tracer = tracer
         self.access_log = access_log
+        self.client_addresses = client_addresses
         self.server_timing = server_timing
 
     def answer_headers(self, call: Call) -> Headers:
@@ -59,9 +68,9 @@ class RequestObserver:
             self.add_serialize_time(call, times.head - times.finished)
         if call.is_gone:
             status = CLIENT_CLOSED
-            metrics.count_cancelled()
+            metrics.count_cancelled(call.key)
         else:
-            metrics.count_answer(route, status, seconds)
+            self._count(route, status, seconds, call.num_bytes, call.key, call.vocabulary)
         if call.refusal:
             metrics.count_rejected(call.refusal)
         if self.tracer is not None:
@@ -75,6 +84,10 @@ class RequestObserver:
             "status": status,
             "ms": round(seconds * 1000, 3),
             "refusal": call.refusal,
+            "key": call.key,
+            "address": format_address(call.address, self.client_addresses),
+            "vocabulary": call.vocabulary,
+            "bytes": call.num_bytes or "",
             "request_id": call.request_id.decode(),
         }
         logger.info("answered", extra=fields(**{k: v for k, v in values.items() if v != ""}))

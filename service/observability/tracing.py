@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from service.core.version import package_version
+from service.security.addresses import format_address
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -47,7 +48,7 @@ def make_tracer(settings: Settings) -> Tracer | None:
     own = Resource({"service.name": "warptok", "service.version": package_version()})
     provider = TracerProvider(resource=own.merge(OTELResourceDetector().detect()))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return Tracer(provider)
+    return Tracer(provider, settings.client_addresses)
 
 
 class Tracer:
@@ -55,13 +56,15 @@ class Tracer:
 
     Args:
         provider: has the sampler and the exporter.
+        client_addresses: the setting of this name.
     """
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, client_addresses: str) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._provider = provider
+        self._client_addresses = client_addresses
         self._tracer = provider.get_tracer("warptok", package_version())
         self._extract = TraceContextTextMapPropagator().extract
         self._kind = SpanKind.SERVER
@@ -81,6 +84,7 @@ class Tracer:
         if not span.is_recording():
             return
         span.set_attributes(_attributes(call, route, status))
+        span.set_attributes(self._client_attributes(call))
         if status >= FIRST_ERROR:
             span.set_status(self._error)
         inside = self._inside(span)
@@ -88,6 +92,15 @@ class Tracer:
             child = self._tracer.start_span(stage, inside, start_time=origin + int(begin * 1e9))
             child.end(origin + int(end * 1e9))
         span.end(origin + int(now * 1e9))
+
+    def _client_attributes(self, call: Call) -> dict[str, str]:
+        """Make the attributes that say who sends a request, and for which vocabulary."""
+        named = {
+            "client.address": format_address(call.address, self._client_addresses),
+            "warptok.key": call.key,
+            "warptok.vocabulary": call.vocabulary,
+        }
+        return {name: value for name, value in named.items() if value}
 
     def close(self) -> None:
         """Send the remaining spans."""

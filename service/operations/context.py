@@ -83,7 +83,7 @@ class Service:
         self.heads = HeadRules(settings)
         self.unix_heads = HeadRules(settings.model_copy(update={"allowed_hosts": "any"}))
         self.certificates = Certificates.from_settings(settings)
-        self.closed_connections = ClosedConnections(self.metrics)
+        self.closed_connections = ClosedConnections(self.metrics, settings.client_addresses)
         self.streams = StreamBudget(
             settings.max_streams, settings.max_unsent_bytes, settings.max_total_unsent_bytes
         )

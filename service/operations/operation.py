@@ -68,7 +68,7 @@ async def answer(service: Service, operation: Operation, body: bytes, call: Call
     """
     call.times.read = perf_counter()
     request: Any = parse(operation.request_model, body)
-    entry = await find_entry(service, request.vocabulary)
+    entry = await find_entry(service, call, request.vocabulary)
     check_digest(entry, request.if_digest)
     work, render = operation.plan(service, call, entry, request)
     result = await service.batcher.run(work)
@@ -182,10 +182,13 @@ def make_decode_work(
 def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
     """Add the deadline, the connection and the times of a call to its work item; return it.
 
+    The size of the work item is added to that of the call.
+
     The time since the body was read is counted as the time of parsing.
     """
     work.deadline = find_deadline(service, call)
     work.receive = call.receive
+    call.num_bytes += work.num_bytes
     work.times = times = call.times
     if times.read:
         seconds = work.submitted - times.read
@@ -195,18 +198,31 @@ def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
     return work
 
 
-async def find_entry(service: Service, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
-    """Return the loaded vocabulary of a name; its first use loads a built-in one.
+async def find_entry(
+    service: Service, call: Call, name: str, where: str = VOCABULARY
+) -> LoadedVocabulary:
+    """Return the loaded vocabulary of a name, and note its own name in the call.
+
+    The first use of a vocabulary loads it.
 
     Args:
         service: the service.
+        call: the request's head.
         name: the vocabulary's own name, or an alias.
         where: the place of the name in the request, for a refusal.
 
     Raises:
         ServiceError: there is no such vocabulary, or it cannot be loaded.
     """
-    return service.registry.entries.get(name) or await service.registry.get_loaded(name, where)
+    registry = service.registry
+    entry = registry.entries.get(name)
+    if entry is None:
+        own = registry.aliases.get(name, name)
+        if own in registry.known:  # No text of a client's own becomes a label.
+            call.vocabulary = own
+        return await registry.get_loaded(name, where)
+    call.vocabulary = name
+    return entry
 
 
 def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:

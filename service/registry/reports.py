@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -127,27 +128,47 @@ def _add_loaded(report: VocabularyReport, entry: LoadedVocabulary, residency: Re
     )
 
 
-def samples(registry: VocabularyView) -> list[VocabularySample]:
-    """List every vocabulary for the metrics."""
-    rows = []
-    for name in list(registry.known):
-        entry = registry.entries.get(name)
-        if entry is None:
-            state = "failed" if name in registry.failures else "unloaded"
-            rows.append(VocabularySample(name, "", "", state, "", "", 0, 0))
-            continue
-        vocabulary, residency = entry.vocabulary, registry.residency(entry)
-        rows.append(
-            VocabularySample(
-                name,
-                vocabulary.digest,
-                vocabulary.kind,
-                "loaded",
-                residency.engine,
-                residency.encoder,
-                residency.self_test.num_texts,
-                residency.self_test.num_different,
-                residency.device_bytes,
-            )
-        )
-    return rows
+def samples(registry: VocabularyView, used: frozenset[str], limit: int) -> list[VocabularySample]:
+    """Describe vocabularies for the metrics: used ones, and those that alerts are about.
+
+    Args:
+        registry: the vocabularies.
+        used: the names of those that requests use.
+        limit: the most of those that failed, and of those that differed in their self-tests.
+    """
+    differing = (
+        name
+        for name, entry in list(registry.entries.items())
+        if registry.residency(entry).self_test.num_different
+    )
+    names = used | {*islice(list(registry.failures), limit), *islice(differing, limit)}
+    return [_sample(registry, name) for name in sorted(names) if name in registry.known]
+
+
+def _sample(registry: VocabularyView, name: str) -> VocabularySample:
+    entry = registry.entries.get(name)
+    if entry is None:
+        state = "failed" if name in registry.failures else "unloaded"
+        return VocabularySample(name, "", "", state, "", "", 0, 0)
+    vocabulary, residency = entry.vocabulary, registry.residency(entry)
+    return VocabularySample(
+        name,
+        vocabulary.digest,
+        vocabulary.kind,
+        "loaded",
+        residency.engine,
+        residency.encoder,
+        residency.self_test.num_texts,
+        residency.self_test.num_different,
+        residency.device_bytes,
+    )
+
+
+def count_states(registry: VocabularyView) -> dict[str, int]:
+    """Count the vocabularies in each state."""
+    loaded, failed = len(registry.entries), len(registry.failures)
+    return {
+        "loaded": loaded,
+        "failed": failed,
+        "unloaded": max(0, len(registry.known) - loaded - failed),
+    }

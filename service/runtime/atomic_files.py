@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,16 @@ class Store:
     def path(self, name: str) -> Path | None:
         """Get the path of a file, which need not exist; None without a folder."""
         return None if self.folder is None else self.folder / name.replace("/", SLASH)
+
+    def disk_bytes(self) -> tuple[int, int] | None:
+        """Return the free and all bytes of the disk; None without a folder, or if it is gone."""
+        if self.folder is None:
+            return None
+        try:
+            disk = shutil.disk_usage(self.folder)
+        except OSError:
+            return None
+        return disk.free, disk.total
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file so that a crash leaves either the old or the new one, whole."""

@@ -1,12 +1,16 @@
-"""Sets of IP addresses, and the group of addresses that one client may have."""
+"""Reads, groups and truncates the IP addresses of clients."""
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
 
 from service.core.settings import PREFIX, Settings
 
 IPV6_BITS = 64  # One client usually has all addresses with the same first bits.
+LOGGED_BITS = {4: 24, 6: 48}  # Of a truncated address: the network of a site, with many people.
+FORWARDED_FOR = b"x-forwarded-for"
 
 
 class TrustedProxies:
@@ -35,6 +39,46 @@ class TrustedProxies:
         except ValueError:
             return False
         return any(address in network for network in self._networks)
+
+    def find_client(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
+        """Return the address of a request's client.
+
+        Args:
+            peer: the address at the other end of the connection.
+            headers: the headers of the request; if the peer is a trusted proxy, the client is the
+                last address in X-Forwarded-For that is none.
+        """
+        if peer not in self:
+            return peer
+        forwarded = b",".join(value for name, value in headers if name == FORWARDED_FOR)
+        hosts = [strip_port(host.strip()) for host in forwarded.decode("latin-1").split(",")]
+        return next((host for host in reversed(hosts) if host not in self), hosts[0]) or peer
+
+
+def strip_port(host: str) -> str:
+    """Strip the port of 192.0.2.1:80, and port and brackets of [2001:db8::1]:80."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0] if host.count(":") == 1 else host
+
+
+@lru_cache(1024)
+def format_address(host: str, rule: str) -> str:
+    """Return what logs and spans have of an address; "" for nothing, or if it is no address.
+
+    Args:
+        host: the address.
+        rule: the setting `client_addresses`.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if rule == "truncated":
+        return str(ipaddress.ip_network((address, LOGGED_BITS[address.version]), strict=False))
+    return str(address) if rule == "whole" else ""
 
 
 def split_names(setting: str) -> list[str]:

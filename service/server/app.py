@@ -24,7 +24,7 @@ from service.apis.oip.state import OipState, make_oip_state
 from service.batching.batcher import Batcher
 from service.batching.runner import LocalRunner, PlaceIds
 from service.batching.work import GONE
-from service.core.call import get_call
+from service.core.call import CLIENT_CLOSED, get_call
 from service.core.errors import ServiceError
 from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
@@ -34,13 +34,13 @@ from service.http.error_responses import make_error_response
 from service.http.openapi import with_refusals
 from service.http.streaming_response import BrokenStream
 from service.observability.metrics import Gauges, Metrics
-from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
+from service.observability.request_observer import RequestObserver
 from service.observability.tracing import make_tracer
 from service.operations.context import EngineParts, Service
 from service.operations.readiness import readiness
 from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
-from service.registry.reports import samples
+from service.registry.reports import count_states, samples
 from service.registry.vocabulary_view import VocabularyView
 from service.runtime.memory_pool import Take
 from service.security.guard import Guard
@@ -154,7 +154,7 @@ def create_app(
         place_ids: copies ids into memory that front ends read; None: they may lie anywhere.
     """
     engine = engine or make_engine(settings)
-    metrics = Metrics(package_version(), settings.max_batch_bytes)
+    metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
     registry = Registry(engine, settings)
     guard = Guard(settings.api_keys_file, settings.host)
     runner = LocalRunner(engine, settings, metrics, place_ids)
@@ -166,6 +166,7 @@ def create_app(
     vocabularies.after_delete.append(oip.statistics.forget)
     templates = make_template_pool(settings)
     training = TrainingJobs(settings, metrics, vocabularies.register)
+    metrics.gauges.store = registry.store.disk_bytes
     metrics.gauges.training_jobs = training.store.states
     metrics.gauges.stage_seconds = engine.take_stage_seconds
     app: Application
@@ -192,6 +193,7 @@ def make_service(
         metrics,
         make_tracer(settings),
         access_log=settings.access_log,
+        client_addresses=settings.client_addresses,
         server_timing=settings.server_timing,
     )
     service = Service(settings, engine, registry, batcher, metrics, guard, observer)
@@ -200,7 +202,8 @@ def make_service(
         queue_limit_bytes=settings.max_queue_bytes,
         num_streams=lambda: batcher.num_streams,
         ready=lambda: not readiness(service),
-        vocabularies=functools.partial(samples, registry),
+        vocabularies=lambda: samples(registry, metrics.used_names(), settings.max_metric_names),
+        vocabulary_states=functools.partial(count_states, registry),
         engine=engine.status,
     )
     return service

@@ -219,7 +219,7 @@ class ArrowStream(StreamedResponse):
 
     @override
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        entry = await find_entry(self.service, self.query.vocabulary)
+        entry = await find_entry(self.service, self.call, self.query.vocabulary)
         check_digest(entry, self.query.if_digest)
         check_dtype(entry.vocabulary, self.query.dtype)
         self.vocabulary = entry.vocabulary

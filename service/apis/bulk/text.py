@@ -73,7 +73,7 @@ class BulkText(StreamedResponse):
         service, call, query = self.service, self.call, self.query
         setting, limit = _smaller_limit(service.settings)
         check_length(call.content_length, limit, setting)
-        entry = await find_entry(service, query.vocabulary)
+        entry = await find_entry(service, call, query.vocabulary)
         check_digest(entry, query.if_digest)
         check_dtype(entry.vocabulary, query.dtype)
         idle_s = service.settings.stream_idle_timeout_s

@@ -71,7 +71,7 @@ class DialectRequest:
             ServiceError: there is no such vocabulary, or it cannot be loaded.
         """
         name = model or self.service.settings.default_vocabulary
-        return await find_entry(self.service, name, MODEL)
+        return await find_entry(self.service, self.call, name, MODEL)
 
 
 async def read_request(request: Request) -> DialectRequest:

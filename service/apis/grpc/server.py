@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -26,18 +27,18 @@ from service.apis.grpc.conversions import TextsRequest
 from service.apis.grpc.status import abort
 from service.apis.oip import grpc_service
 from service.apis.oip.state import OipState
-from service.core.call import Call, read_call
+from service.core.call import CLIENT_CLOSED, Call, read_call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import BadBody, DeadlinePassed, make_body_timeout
 from service.core.problem_details import as_service_error
 from service.core.settings import Settings
-from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.operations.readiness import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
 from service.runtime.file_limits import limit_grpc_connections
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
+from service.security.addresses import TrustedProxies, strip_port
 from service.security.certificates import Certificates
 from service.security.scopes import find_key, find_method_scope
 
@@ -102,6 +103,7 @@ class GrpcServer:
                 *_connection_options(self.service.settings),
             ]
         )
+        self._proxies = TrustedProxies(self.service.settings)
         self._health = HealthServicer()
         self._watching: asyncio.Task[None] | None = None
         self._released: asyncio.Event | None = None
@@ -303,6 +305,7 @@ class GrpcServer:
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
         call = read_call(pairs)
         call.timeout_s = context.time_remaining()
+        call.address = self._proxies.find_client(_peer_address(context.peer()), pairs)
         REQUEST_ID.set(call.request_id.decode())
         self.service.metrics.count_received()
         try:
@@ -331,9 +334,9 @@ class GrpcServer:
         guard, needed_scope = self.service.guard, find_method_scope(path)
         call.may = partial(guard.check, key)
         if needed_scope is not None:
-            client = guard.check(key, needed_scope)
-            guard.limits.admit(client)
-            CLIENT.set(client)
+            call.key = guard.check(key, needed_scope)
+            guard.limits.admit(call.key)
+            CLIENT.set(call.key)
 
     def _message(self, call: Call, response: Any) -> bytes:
         """Serialize an answer, and note the time that it took."""
@@ -383,6 +386,12 @@ def _parse(parse: Parse, data: bytes) -> Any:
         return parse(data)
     except DecodeError as error:
         raise BadBody("the bytes are no message of this method", "message") from error
+
+
+def _peer_address(peer: str) -> str:
+    """Return the address in gRPC's name of a client: ipv4:192.0.2.1:80, ipv6:%5B::1%5D:80."""
+    kind, _, rest = unquote(peer).partition(":")
+    return strip_port(rest) if kind in ("ipv4", "ipv6") else ""
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -51,7 +51,7 @@ READ_AHEAD = 2  # Answers of a stream that are computed or wait to be sent.
 
 async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.EncodeResponse:
     """Encode one text."""
-    entry, dtype = await _vocabulary(service, request.vocabulary, request.options)
+    entry, dtype = await _vocabulary(service, call, request.vocabulary, request.options)
     text = request.text
     _check_bytes(service, len(text), "text")
     batch = _one_row(text)
@@ -75,7 +75,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
 async def encode_batch(service: Service, call: Call, request: TextsRequest) -> bytes:
     """Encode many texts."""
     message = request.message
-    entry, dtype = await _vocabulary(service, message.vocabulary, message.options)
+    entry, dtype = await _vocabulary(service, call, message.vocabulary, message.options)
     work = _batch_work(service, call, entry, request, message.options, dtype)
     return _batch_response(entry, await service.batcher.run(work), dtype)
 
@@ -116,7 +116,7 @@ async def _read_stream(
         async for request in requests:
             if entry is None:
                 first = request.message
-                entry, dtype = await _vocabulary(service, first.vocabulary, first.options)
+                entry, dtype = await _vocabulary(service, call, first.vocabulary, first.options)
             work = _batch_work(service, call, entry, request, first.options, dtype)
             await running.put(asyncio.create_task(_answer_part(service, entry, work, dtype)))
     finally:
@@ -132,7 +132,7 @@ async def _answer_part(
 async def count(service: Service, call: Call, request: TextsRequest) -> pb.CountResponse:
     """Count the ids of each text."""
     message = request.message
-    entry, _ = await _vocabulary(service, message.vocabulary, message.options)
+    entry, _ = await _vocabulary(service, call, message.vocabulary, message.options)
     batch = _checked_batch(service, request)
     work = make_bulk_work(service, call, CountWork, entry, batch, read_options(message.options))
     result = await service.batcher.run(work)
@@ -174,7 +174,7 @@ async def decode_batch(
 
 async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> pb.WindowsResponse:
     """Cut the tokens of one sequence into overlapping windows."""
-    entry = await find_entry(service, request.vocabulary)
+    entry = await find_entry(service, call, request.vocabulary)
     sequence = _decode_text(request.sequence, "sequence")
     try:
         windows_request = WindowsRequest(
@@ -204,7 +204,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
 
 async def chunks(service: Service, call: Call, request: pb.ChunksRequest) -> pb.ChunksResponse:
     """Cut one text into overlapping chunks of ids."""
-    entry = await find_entry(service, request.vocabulary)
+    entry = await find_entry(service, call, request.vocabulary)
     check_digest(entry, request.if_digest or None)
     given: dict[str, Any] = {"text": _decode_text(request.text, "text")}
     if request.chunk_size:
@@ -261,10 +261,10 @@ def _channel(data: bytes, num_bases: int) -> list[float] | None:
 
 
 async def _vocabulary(
-    service: Service, name: str, options: pb.Options
+    service: Service, call: Call, name: str, options: pb.Options
 ) -> tuple[LoadedVocabulary, type[np.integer[Any]]]:
     """Return the vocabulary of a request and the dtype of the ids, checked against its options."""
-    entry, dtype = await find_entry(service, name), read_dtype(options)
+    entry, dtype = await find_entry(service, call, name), read_dtype(options)
     check_digest(entry, options.if_digest or None)
     check_dtype(entry.vocabulary, np.dtype(dtype).name)
     return entry, dtype
@@ -344,7 +344,7 @@ def _select_rows(result: Result[Encoded], dtype: type[np.integer[Any]]) -> _Rows
 async def _decode(
     service: Service, call: Call, name: str, rows: IdRows, skip: bool
 ) -> Result[Decoded]:
-    entry = await find_entry(service, name)
+    entry = await find_entry(service, call, name)
     return await service.batcher.run(make_decode_work(service, call, entry, rows, skip))
 
 

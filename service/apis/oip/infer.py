@@ -95,7 +95,7 @@ def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
 
 async def _encode(oip: OipState, request: Inference) -> InferenceResult:
     service = oip.service
-    entry = await find_entry(service, request.model, "model")
+    entry = await find_entry(service, request.call, request.model, "model")
     parameters: EncodeParameters = parse_parameters(EncodeParameters, request)
     check_digest(entry, parameters.if_digest)
     check_dtype(entry.vocabulary, parameters.dtype)
@@ -178,7 +178,9 @@ def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
 
 
 async def _decode(service: Service, request: Inference) -> InferenceResult:
-    entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX), "model")
+    entry = await find_entry(
+        service, request.call, request.model.removesuffix(DECODE_SUFFIX), "model"
+    )
     parameters: DecodeParameters = parse_parameters(DecodeParameters, request)
     check_digest(entry, parameters.if_digest)
     ids = request.inputs.get("input_ids")

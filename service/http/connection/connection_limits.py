@@ -41,6 +41,7 @@ class ConnectionLimits:
 
     Attributes:
         limit: the most connections that are no surplus.
+        proxies: the addresses of the setting `trusted_proxies`.
     """
 
     def __init__(self, settings: Settings, closed: ClosedConnections) -> None:
@@ -49,7 +50,7 @@ class ConnectionLimits:
         if self.limit * num_processes < settings.max_connections:
             logger.warning("files for %d HTTP connections only (ulimit -n)", self.limit)
         self._limit_per_address = -(-settings.max_connections_per_address // num_processes)
-        self._proxies = TrustedProxies(settings)
+        self.proxies = TrustedProxies(settings)
         self._closed = closed
         self._ordinary: set[Closable] = set()
         self._silent: dict[Closable, None] = {}  # In their order; a part of the ordinary ones.
@@ -79,7 +80,7 @@ class ConnectionLimits:
 
     def _find_exceeded(self, address: str) -> str:
         """Count a connection for its address; return the setting that it exceeds, or ""."""
-        if address and address not in self._proxies:
+        if address and address not in self.proxies:
             group = group_address(address)
             number = self._by_group[group] = self._by_group.get(group, 0) + 1
             if number > self._limit_per_address:
@@ -105,7 +106,7 @@ class ConnectionLimits:
     def remove(self, connection: Closable) -> None:
         """Remove a connection that has ended."""
         self._forget(connection)
-        if not connection.address or connection.address in self._proxies:
+        if not connection.address or connection.address in self.proxies:
             return
         group = group_address(connection.address)
         self._by_group[group] -= 1

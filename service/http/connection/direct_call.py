@@ -23,11 +23,10 @@ from typing import cast
 from uvicorn.server import ServerState
 
 from service.batching.work import AnyResult
-from service.core.call import Call
+from service.core.call import CLIENT_CLOSED, Call
 from service.core.context_vars import REQUEST_ID
 from service.core.problem_details import as_service_error, problem
 from service.http.asgi_fast_path import JSON_TYPE
-from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.operations.operation import Operation, Render
 
@@ -51,7 +50,6 @@ class DirectCall:
         path: the path of the request.
         operation: the call's operation.
         call: the head of the request.
-        client: the name of the client's key; "" if the service has no keys.
         writer: writes the answer.
 
     Attributes:
@@ -62,7 +60,6 @@ class DirectCall:
     __slots__ = (
         "body",
         "call",
-        "client",
         "disconnected",
         "is_done",
         "keep_alive",
@@ -74,13 +71,10 @@ class DirectCall:
         "writer",
     )
 
-    def __init__(
-        self, path: str, operation: Operation, call: Call, client: str, writer: ResponseWriter
-    ) -> None:
+    def __init__(self, path: str, operation: Operation, call: Call, writer: ResponseWriter) -> None:
         self.path = path
         self.operation = operation
         self.call = call
-        self.client = client
         self.writer = writer
         self.body = bytearray()
         self.more_body = True
@@ -293,5 +287,7 @@ class HeadCache:
             media_type=first.call.media_type,
             content_length=num_bytes,
             timeout_ms=first.call.timeout_ms,
+            key=first.call.key,
+            address=first.call.address,
         )
-        return DirectCall(first.path, first.operation, call, first.client, first.writer)
+        return DirectCall(first.path, first.operation, call, first.writer)

@@ -131,7 +131,8 @@ class FastPathProtocol(HttpToolsProtocol):
         limits: the limits on connections, shared by all of them.
 
     Attributes:
-        address: the address of the client; "" if it has none.
+        address: the address at the other end; "" if it has none.
+        is_proxied: the address is that of a trusted proxy.
         rules: the rules for the heads of its requests.
         allows_cors: whether web pages of other origins may read answers.
         exceeded: the setting that the number of connections exceeds; "": none.
@@ -163,6 +164,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.address = ""
         self.rules = service.heads
         self.allows_cors = service.settings.allows_cors
+        self.is_proxied = False
         self.exceeded = ""
         self.has_sent_head = False
         self.heads = HeadCache()
@@ -185,6 +187,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.address = self.client[0] if self.client else ""
         if is_unix_socket(transport):
             self.rules = self.service.unix_heads
+        self.is_proxied = self.address in self.limits.proxies
         self.exceeded = self.limits.add(self)
         self.head_deadline = self.loop.time() + settings.head_timeout_s
         self.reading.start()
@@ -345,17 +348,21 @@ class FastPathProtocol(HttpToolsProtocol):
         if self.allows_cors and any(name == b"origin" for name, _ in self.headers):
             return None  # A web page sends it, and the answer has fields for its browser.
         path, operation = found
-        client = self._find_client(path) if self.service.guard.has_keys else ""
-        if client is None:
+        key = self._find_key(path) if self.service.guard.has_keys else ""
+        if key is None:
             return None
         call = read_call(self.headers)
+        call.key = key
+        call.address = self.address
+        if self.is_proxied:
+            call.address = self.limits.proxies.find_client(self.address, self.headers)
         if call.encoding is None and 0 < call.content_length <= MAX_DIRECT_BYTES:
             if call.media_type == JSON:
-                return DirectCall(path, operation, call, client, self.writer)
+                return DirectCall(path, operation, call, self.writer)
         self.scope[SCOPE_KEY] = call  # type: ignore[literal-required]
         return None
 
-    def _find_client(self, path: str) -> str | None:
+    def _find_key(self, path: str) -> str | None:
         """Return the name of the client's key; None if it may not call the path."""
         needed_scope = find_path_scope("POST", path)
         try:
@@ -388,19 +395,20 @@ class FastPathProtocol(HttpToolsProtocol):
             )
             if entry is None:
                 return False
+            call.vocabulary = entry.name
             if request.if_digest is not None:
                 check_digest(entry, request.if_digest)
             if call.timeout_ms is not None:
                 read_timeout(call)
-            CLIENT.set(direct.client)
+            CLIENT.set(call.key)
             work, direct.render = direct.operation.plan(service, call, entry, request)
         except ServiceError:
             return False
         service.metrics.count_received()
         work.future = direct
         try:
-            if direct.client:  # Only keys have rates.
-                service.guard.limits.admit(direct.client)
+            if call.key:  # Only keys have rates.
+                service.guard.limits.admit(call.key)
             service.batcher.submit(work)
         except ServiceError as error:
             direct.set_exception(error)

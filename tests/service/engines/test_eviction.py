@@ -84,7 +84,9 @@ def test_an_upload_evicts_vocabularies_and_their_next_use_loads_them(tmp_path, c
         assert registry.entries.keys() == {"first", "third"}
         assert engine.loaded == {FIRST.digest, THIRD.digest}
         assert "evicted second" in caplog.text
-        state = {sample.name: sample.state for sample in samples(registry)}
+        state = {
+            sample.name: sample.state for sample in samples(registry, frozenset({"second"}), 20)
+        }
         assert state["second"] == "unloaded"
         assert (await registry.get_loaded("second")).vocabulary.digest == SECOND.digest
         assert registry.entries.keys() == {"first", "second"}

@@ -17,9 +17,9 @@ from tests.support.data_files import ROOT
 
 def filled() -> Metrics:
     metrics = Metrics("1.2.3", max_batch_bytes=1000)
-    metrics.count_answer("/v1/encode", 200, 0.003)
-    metrics.count_answer("/v1/encode", 200, 0.5)
-    metrics.count_answer("/v1/encode", 422, 100.0)
+    metrics.usage.count("/v1/encode", 200, 0.003, 40, "alice", "gpt2")
+    metrics.usage.count("/v1/encode", 200, 0.5, 60, "", "gpt2")
+    metrics.usage.count("/v1/encode", 422, 100.0, 0, "", "")
     metrics.add_stage_time("queue", 0.001)
     metrics.count_batch("cpu", "encode", 3, 700, 150, 0.002)
     metrics.count_batch("cpu", "encode", 1, 50, 10, 0.004)
@@ -34,7 +34,9 @@ def filled() -> Metrics:
         queue_limit_bytes=100,
         num_streams=lambda: 2,
         ready=lambda: True,
+        store=lambda: (1000, 5000),
         vocabularies=lambda: [sample],
+        vocabulary_states=lambda: {"loaded": 17},
         training_jobs=lambda: {"running": 1, "finished": 3},
     )
     return metrics
@@ -98,7 +100,13 @@ def test_counts_come_out_as_they_went_in():
     assert got["warptok_training_duration_seconds_sum", (("outcome", "finished"),)] == 90
     assert got["warptok_ready", ()] == 1
     assert got["warptok_self_test_different", (("name", "gpt2"),)] == 1
-    assert got["warptok_build_info", (("version", "1.2.3"),)] == 1
+    (build,) = (dict(labels) for name, labels in got if name == "warptok_build_info")
+    assert build["version"] == "1.2.3" and build["python"] and build["fastokens"]
+    assert got["warptok_key_requests_total", (("key", "alice"), ("status", "200"))] == 1
+    assert got["warptok_vocabulary_bytes_total", (("vocabulary", "gpt2"),)] == 100
+    assert got["warptok_vocabularies", (("state", "loaded"),)] == 17
+    assert got["warptok_store_free_bytes", ()] == 1000
+    assert got["warptok_store_size_bytes", ()] == 5000
 
 
 def test_every_documented_metric_is_written_and_nothing_else_of_ours():
@@ -131,7 +139,7 @@ def test_counting_a_request_costs_next_to_nothing():
         return thread_time() - begin
 
     def count() -> None:
-        metrics.count_answer("/v1/encode", 200, 0.001)
+        metrics.usage.count("/v1/encode", 200, 0.001, 40, "alice", "gpt2")
 
     # Beside what this machine takes for a little Python, not in microseconds of another one.
     yardstick_s = min(seconds(lambda: dict.fromkeys(names)) for _ in range(3))

@@ -19,6 +19,7 @@ from service.core.settings import Settings
 from service.http.streaming_response import BrokenStream
 from service.observability.logging import JsonLines, TextLines, configure, fields
 from service.protos import inference_pb2, warptok_pb2
+from service.security.api_keys import add_key
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import answer, client_at, listening, request
 from tests.support.fake_engine import FakeEngine
@@ -203,6 +204,58 @@ def test_no_api_logs_an_input_and_each_request_has_its_line(caplog):
         assert answered[f"good-{i}"]["status"] == 200
         assert answered[f"bad-{i}"]["route"] == answered[f"good-{i}"]["route"]
         assert answered[f"unknown-{i}"]["refusal"] == "unknown_vocabulary"
+        assert "vocabulary" not in answered[f"unknown-{i}"]
+        assert answered[f"good-{i}"]["vocabulary"] == answered[f"bad-{i}"]["vocabulary"] == V
+        assert answered[f"good-{i}"]["bytes"] >= len(TEXT)
+        assert answered[f"good-{i}"]["address"] == "127.0.0.0/24"
+
+
+@pytest.mark.parametrize("rule", ["none", "truncated", "whole"])
+def test_lines_and_metrics_say_whose_request_it_was(tmp_path, caplog, rule):
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "keys.json"
+    secrets = {name: add_key(path, name, ("encode",)) for name in ("alice", "bob")}
+    settings = {"api_keys_file": path, "trusted_proxies": "127.0.0.1", "client_addresses": rule}
+
+    async def scenario():
+        async with listening(FakeEngine(), access_log=True, **settings) as (app, port):
+            server = GrpcServer(app.oip)
+            await server.start("127.0.0.1", 0)
+            body = {"vocabulary": V, "text": TEXT}
+            async with (
+                client_at(port) as client,
+                grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+            ):
+                for number, secret in enumerate(secrets.values(), start=1):
+                    headers = {"x-api-key": secret, "x-forwarded-for": f"203.0.113.{number}"}
+                    for path in ("/v1/encode", "/v1/encode", "/v1/encode?"):
+                        got = await client.post(path, json=body, headers=headers)
+                        assert got.status_code == 200
+                    got = await client.post("/v1/decode", json={}, headers=headers)
+                    assert got.status_code == 403
+                    method = channel.unary_unary(
+                        "/warptok.v1.Tokenizer/Encode", lambda each: each.SerializeToString()
+                    )
+                    message = warptok_pb2.EncodeRequest(vocabulary=V, text=TEXT.encode())
+                    await method(message, metadata=tuple(headers.items()))
+            await until_finished(app.service, 10)
+            await server.stop(0)
+            for name in secrets:
+                found = counted(app.service, "warptok_key_requests_total")
+                assert found[f'key="{name}",status="200"'] == 4
+            found = counted(app.service, "warptok_vocabulary_request_duration_seconds_count")
+            assert found == {f'vocabulary="{V}"': 8}
+
+    run(scenario)
+    lines = [each.fields for each in caplog.records if each.message == "answered"]
+    for number, name in enumerate(secrets, start=1):
+        own = [line for line in lines if line.get("key") == name]
+        assert len(own) == 4
+        whole, truncated = f"203.0.113.{number}", "203.0.113.0/24"
+        shown = {"none": None, "truncated": truncated, "whole": whole}[rule]
+        assert {line.get("address") for line in own} == {shown}
+    refused = [line for line in lines if line["status"] == 403]
+    assert len(refused) == 2 and "key" not in refused[0]
 
 
 def test_a_log_line_is_one_line_with_its_fields_in_both_formats():

@@ -43,7 +43,7 @@ def traceparent(sampled: str = "01") -> str:
 def traced(service: Any) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    service.observer.tracer = Tracer(provider)
+    service.observer.tracer = Tracer(provider, "truncated")
     return exporter
 
 
@@ -81,6 +81,8 @@ def test_every_way_in_continues_the_clients_trace():
                     whole = check(await take(exporter), "/v1/encode")
                     assert whole.attributes["http.response.status_code"] == 200
                     assert whole.attributes["warptok.request_id"] == "mine"
+                    assert whole.attributes["warptok.vocabulary"] == V
+                    assert whole.attributes["client.address"] == "127.0.0.0/24"
                     assert whole.context.trace_state.get("a") == "b"
                 refused = {"vocabulary": "nothing", "text": "x"}
                 await client.post("/v1/encode", json=refused, headers=headers)
@@ -123,7 +125,7 @@ def test_stages_whose_sums_overlap_lie_inside_of_their_request(times):
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace = {"traceparent": traceparent()}
-    Tracer(provider).record(Call(trace=trace, times=times), "/v1/encode", 200)
+    Tracer(provider, "truncated").record(Call(trace=trace, times=times), "/v1/encode", 200)
     check(list(exporter.get_finished_spans()), "/v1/encode")
 
 

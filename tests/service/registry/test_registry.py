@@ -20,8 +20,10 @@ from service.core.errors import (
     UnknownVocabulary,
 )
 from service.core.settings import Settings
+from service.engines.base import SelfTest
 from service.registry.management import check_names
 from service.registry.registry import Registry
+from service.registry.reports import count_states, samples
 from service.registry.tokenizer_config import TokenizerConfig
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.waiting import run
@@ -157,6 +159,28 @@ def test_uploads_survive_a_restart_and_a_deletion_too(tmp_path):
     assert "gone" not in again.known
     assert asyncio.run(again.get_loaded("kept")).vocabulary.digest == SECOND.digest
     assert [path.name for path in tmp_path.iterdir()] == ["kept.vocabulary"]
+
+
+def test_metrics_describe_vocabularies_that_are_used_or_that_an_alert_is_about():
+    registry = make()
+    for name in ("used", "unused", "differs", "bad-1", "bad-2"):
+        registry.put(name, FIRST if name != "differs" else SECOND, replace=False)
+    test = SelfTest("reference", 40, 1, "a text")
+    differing = dataclasses.replace(registry.engine.residency(SECOND.digest), self_test=test)
+    residency = registry.engine.residency
+    registry.engine.residency = lambda d: differing if d == SECOND.digest else residency(d)
+    for name in ("bad-1", "bad-2"):
+        del registry.entries[name]
+        registry.failures[name] = "damaged"
+    found = {each.name: each for each in samples(registry, frozenset({"used", "deleted"}), 1)}
+    assert found.keys() == {"used", "differs", "bad-1"}  # One failed one at most.
+    assert (found["used"].state, found["bad-1"].state) == ("loaded", "failed")
+    assert found["differs"].num_different == 1
+    assert count_states(registry) == {
+        "loaded": 3,
+        "failed": 2,
+        "unloaded": len(builtin.BUILTINS),
+    }
 
 
 def test_a_damaged_file_is_reported_and_the_others_work(tmp_path, caplog):

@@ -52,7 +52,7 @@ class Opened:
 
 def opened(**settings: object) -> Opened:
     made = Settings(**{"max_connections": 4, "max_connections_per_address": 3} | settings)
-    return Opened(ConnectionLimits(made, ClosedConnections(Metrics("0"))))
+    return Opened(ConnectionLimits(made, ClosedConnections(Metrics("0"), "whole")))
 
 
 async def scenario_of_limits() -> None:

@@ -69,7 +69,7 @@ def test_a_connection_without_a_byte_ends(caplog):
     with caplog.at_level(logging.WARNING):
         run(scenario)
     lines = [each for each in caplog.messages if "head_timeout_s" in each]
-    assert len(lines) == 1 and "127.0.0.1" in lines[0]
+    assert len(lines) == 1 and "127.0.0.0/24" in lines[0]
 
 
 @pytest.mark.parametrize(
