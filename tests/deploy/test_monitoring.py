@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.engine import HybridEngine
 from service.observability.closed_connections import REASONS
 from service.observability.metric_definitions import COUNTED, FAMILIES
+from service.security.api_keys import add_key
 from tests.deploy.promql import firing, minutes, series_of
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT
@@ -32,7 +34,8 @@ from tests.support.waiting import GIVEN_UP_S, run, until, wait_until
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/warptok.json").read_text())
-PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}
+VARIABLES = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
 RULES = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
 STORIES = yaml.safe_load((DEPLOY / "alerts_test.yml").read_text())["tests"]
 SHOWN = {title: [each["expr"] for each in panel["targets"]] for title, panel in PANELS.items()}
@@ -47,7 +50,7 @@ OTHERS = {
     "process_open_fds",
     "process_max_fds",
 }
-NOT_SHOWN = {"warptok_self_test_texts", "warptok_build_info"}
+NOT_SHOWN = {"warptok_self_test_texts"}
 SELECTOR = re.compile(r"\b((?:warptok|process|python)_\w+|up)\b(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 GROUPING = re.compile(r"\bby \(([^)]*)\)")
@@ -87,6 +90,33 @@ def test_every_metric_and_label_in_rules_and_dashboard_exists(expression: str) -
 def test_every_metric_is_on_the_dashboard_or_known_not_to_be() -> None:
     shown = {family_of(name) for exprs in SHOWN.values() for e in exprs for name, _ in selectors(e)}
     assert set(FAMILIES) - shown == NOT_SHOWN
+
+
+def test_the_variables_are_labels_that_there_are_and_each_panel_obeys_them() -> None:
+    assert list(VARIABLES) == ["datasource", "instance", "vocabulary", "key"]
+    for name, variable in list(VARIABLES.items())[1:]:
+        metric, label = re.fullmatch(r"label_values\((\S+), (\w+)\)", variable["query"]).groups()
+        family = family_of(selectors(metric)[0][0])
+        assert label == name and label in {*FAMILIES[family].labels, "instance"}
+    for title, shown in SHOWN.items():
+        assert PANELS[title]["datasource"]["uid"] == "${datasource}"
+        for expression in shown:
+            for name, matchers in selectors(expression):
+                wanted = {("instance", "=~", "$instance")}
+                for label in set(FAMILIES[family_of(name)].labels if name in FAMILIES else ()):
+                    if label in VARIABLES:
+                        wanted.add((label, "=~", f"${label}"))
+                assert wanted <= set(matchers), (title, name)
+
+
+def test_no_panel_covers_another() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        columns = range(place["x"], place["x"] + place["w"])
+        own = {(x, y) for x in columns for y in range(place["y"], place["y"] + place["h"])}
+        assert place["x"] + place["w"] <= 24 and not own & taken, panel["title"]
+        taken |= own
 
 
 def test_every_reason_that_an_alert_waits_for_can_come() -> None:
@@ -157,10 +187,11 @@ class BusyGpu(FakeGpu):
         return super().encode(vocabulary, batch)
 
 
-async def put_load(url: str) -> None:
+async def put_load(url: str, key: str) -> None:
     """A little of everything, errors included."""
     body = {"vocabulary": "gpt2", "text": "Hello, world!"}
-    async with httpx.AsyncClient(base_url=url, timeout=GIVEN_UP_S) as client:
+    headers = {"x-api-key": key}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=GIVEN_UP_S) as client:
         while (await client.get("/readyz")).status_code != 200:
             await asyncio.sleep(0.02)
         for _ in range(3):
@@ -186,7 +217,10 @@ def have_data(expressions: list[str], samples: list[tuple[str, dict[str, str], f
             found = [
                 value
                 for each, labels, value in samples
-                if each == name and all(matches(labels.get(n, ""), o, v) for n, o, v in matchers)
+                if each == name
+                and all(
+                    matches(labels.get(n, ""), o, re.sub(r"\$\w+", ".*", v)) for n, o, v in matchers
+                )
             ]
             if not found or ("rate(" in expression and not any(found)):
                 return False
@@ -199,15 +233,19 @@ def matches(value: str, operator: str, wanted: str) -> bool:
     return (value == wanted) == (operator == "=")
 
 
-def test_every_panel_has_data_over_real_load() -> None:
+def test_every_panel_has_data_over_real_load(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    key = add_key(keys, "alice", ("encode",))
+    settings = {"preload": "gpt2", "api_keys_file": keys, "store_dir": tmp_path / "store"}
+
     async def scenario() -> None:
         cpu = CpuEngine()
         gpus = open_together(BusyGpu(cpu), BusyGpu(cpu))
         engine = HybridEngine(cpu, gpus, crossover_bytes=600)
         engine.gate = threading.Event()  # type: ignore[attr-defined]  # As a fake engine has.
-        async with listening(engine, preload="gpt2") as (app, port):
+        async with listening(engine, **settings) as (app, port):
             url = f"http://127.0.0.1:{port}"
-            await put_load(url)
+            await put_load(url, key)
             counts = app.service.metrics.counts  # The lag of the loop is looked at now and then.
             await until(lambda: counts()["warptok_event_loop_lag_seconds"][()].total)
             async with httpx.AsyncClient(base_url=url, timeout=GIVEN_UP_S) as client:
@@ -257,6 +295,15 @@ def test_metrics_of_all_processes_have_a_port_of_their_own(apart: Server) -> Non
         answered = [row for row in samples() if row[0] == "warptok_requests_total"]
         return sum(v for _, labels, v in answered if labels["route"] == "/v1/encode")
 
+    def num_of_vocabulary() -> float:
+        name = "warptok_vocabulary_request_duration_seconds_count"
+        found = [row for row in samples() if row[0] == name and row[1]["vocabulary"] == "gpt2"]
+        return sum(value for _, _, value in found)
+
+    def described() -> set[tuple[str, str]]:
+        found = [labels for name, labels, _ in samples() if name == "warptok_vocabulary_info"]
+        return {(labels["name"], labels["process"]) for labels in found}
+
     def told() -> dict[str, dict[str, Any]]:
         *lines, _ = apart.log.read_text().split("\n")  # The last has not ended.
         made = [json.loads(line) for line in lines if line[:1] == "{"]
@@ -265,10 +312,12 @@ def test_metrics_of_all_processes_have_a_port_of_their_own(apart: Server) -> Non
     # Both come a moment after the answer.
     wait_until(lambda: num_answered() >= 20, "counting")
     wait_until(lambda: {f"mine-{i}" for i in range(20)} <= told().keys(), "a line for each")
-    assert num_answered() == 20
+    assert num_answered() == num_of_vocabulary() == 20
+    wait_until(lambda: described() == {("gpt2", "engine")}, "the engine process to know its use")
     assert {labels["process"] for _, labels, _ in samples()} == {"engine", "front-0", "front-1"}
     lines = told()
     for number in range(20):
         assert lines[f"mine-{number}"]["status"] == 200
+        assert lines[f"mine-{number}"]["vocabulary"] == "gpt2"
         assert lines[f"mine-{number}"]["process"].startswith("front-")
     assert "canary" not in apart.log.read_text()
