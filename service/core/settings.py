@@ -301,6 +301,11 @@ class Settings(BaseSettings):
     chat_template_timeout_ms: int = Field(
         1_000, ge=1, description="Longest time that a chat template may take for one chat."
     )
+    estimate_media: bool = Field(
+        False,
+        description="Whether the routes that only count the ids of a chat estimate its images and "
+        "documents, and say so in the answer, instead of refusing them.",
+    )
     max_training_jobs: int = Field(
         8,
         ge=1,

@@ -6,6 +6,7 @@ routes that count.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -23,6 +24,7 @@ from service.apis.dialects.common import (
     parse_body,
     read_request,
 )
+from service.apis.dialects.media_estimate import MediaEstimate
 from service.core.errors import InvalidRequest
 from service.http.json_response import make_json_response
 from service.operations import schemas
@@ -241,9 +243,13 @@ async def count_messages(http_request: Request) -> Response:
     system = request.body.pop("system", None)
     body = parse_body(AnthropicBody, request)
     entry = await request.find_entry(body.model)
+    estimate = MediaEstimate()
+    if request.service.settings.estimate_media:
+        body.messages = await asyncio.to_thread(estimate.remove_from, body.messages)
     body.messages = convert_anthropic(body.messages, system)
     body.tools = convert_tools(body.tools, ("custom", "function"))
-    return make_json_response({"input_tokens": await _count(request, entry, body)})
+    num_tokens = await _count(request, entry, body) + estimate.tokens
+    return make_json_response({"input_tokens": num_tokens, **estimate.describe()})
 
 
 async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
@@ -271,8 +277,11 @@ async def count_responses(http_request: Request) -> Response:
         encoded = await encode_texts(
             request, entry, [body.input], add_special_tokens=True, where="/input"
         )
-        return _make_count_response(request, entry, body, len(encoded.rows[0]))
+        return _make_count_response(request, entry, body, len(encoded.rows[0]), MediaEstimate())
     items = [{"role": "user", "content": body.input}] if is_text else body.input
+    estimate = MediaEstimate()
+    if request.service.settings.estimate_media:
+        items = await asyncio.to_thread(estimate.remove_from, items)
     messages = convert_responses(items)
     if body.instructions:
         messages = [{"role": "system", "content": body.instructions}, *messages]
@@ -281,11 +290,16 @@ async def count_responses(http_request: Request) -> Response:
         request.body["reasoning_effort"] = body.reasoning.effort
     chat = parse_body(ChatBody, request)
     chat.tools = convert_tools(chat.tools)
-    return _make_count_response(request, entry, body, await _count(request, entry, chat))
+    num_tokens = await _count(request, entry, chat) + estimate.tokens
+    return _make_count_response(request, entry, body, num_tokens, estimate)
 
 
 def _make_count_response(
-    request: DialectRequest, entry: LoadedVocabulary, body: ResponsesBody, num_tokens: int
+    request: DialectRequest,
+    entry: LoadedVocabulary,
+    body: ResponsesBody,
+    num_tokens: int,
+    estimate: MediaEstimate,
 ) -> Response:
     """Make the answer.
 
@@ -296,4 +310,5 @@ def _make_count_response(
     if body.truncation == "auto" and num_tokens > length:
         message = f"{num_tokens} ids, and the model's length is {length}; no item is dropped here"
         raise InvalidRequest(message, "/truncation")
-    return make_json_response({"object": "response.input_tokens", "input_tokens": num_tokens})
+    answer = {"object": "response.input_tokens", "input_tokens": num_tokens}
+    return make_json_response({**answer, **estimate.describe()})
