@@ -183,7 +183,13 @@ def test_the_dashboard_reads_the_datasource_that_is_provisioned() -> None:
         (DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text()
     )
     [source] = provisioned["datasources"]
-    assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}
+    chosen = DASHBOARD["templating"]["list"][0]
+    assert (chosen["name"], chosen["type"], chosen["query"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+    )
+    assert chosen["current"] == {"text": source["name"], "value": source["uid"]}
 
 
 def test_every_make_target_is_one_that_make_knows() -> None:
