@@ -114,7 +114,10 @@ COUNTED: dict[str, Family] = {
         ("reason",),
     ),
     "warptok_event_loop_lag_seconds": Family(
-        "Delay of the event loop's timer, measured four times a second.", (), SECONDS
+        "Delay of the event loop's timer, measured four times a second; of one that stands still, "
+        "whenever metrics_port is read.",
+        (),
+        SECONDS,
     ),
 }
 """Counters and histograms by name."""

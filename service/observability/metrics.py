@@ -12,6 +12,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
+from time import perf_counter
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -36,6 +38,7 @@ from service.observability.metric_definitions import (
 )
 from service.observability.usage import Usage
 
+STANDSTILL_S = 5.0  # An event loop that is so late stands still; each reading counts it.
 Labels = tuple[str | int, ...]
 """Label values, in the order of the metric's label names."""
 
@@ -155,6 +158,7 @@ class Metrics(Collector):
         self._batch_bytes = counts["warptok_batch_bytes"][()]
         self._batch_fill = counts["warptok_batch_fill_ratio"][()]
         self._lag = counts["warptok_event_loop_lag_seconds"][()]
+        self._timer_at = inf
         for name, all_labels in ALWAYS.items():
             for labels in all_labels:
                 counts[name][labels] = 0
@@ -227,9 +231,16 @@ class Metrics(Collector):
         """Count a training job that ended."""
         self._training[outcome].add(seconds)
 
-    def add_loop_lag(self, seconds: float) -> None:
-        """Note how late the event loop came to a timer."""
+    def add_loop_lag(self, seconds: float, next_at: float = inf) -> None:
+        """Note how late the event loop came to a timer, and the perf_counter time of the next."""
         self._lag.add(seconds)
+        self._timer_at = next_at
+
+    def _add_standstill(self) -> None:
+        """Note how late the timer is already; another thread than the loop's sees it stand."""
+        seconds = perf_counter() - self._timer_at
+        if seconds > STANDSTILL_S:
+            self._lag.add(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Write all metrics, as OpenMetrics if accepted; return the text and its content type."""
@@ -274,6 +285,7 @@ class Metrics(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
+        self._add_standstill()
         counts = self.counts()
         for name, rows in counts.items():
             yield _make_counter(name, rows)

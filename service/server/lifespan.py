@@ -109,7 +109,8 @@ async def watch_loop_and_files(service: Service) -> None:
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
-        service.metrics.add_loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
+        now = perf_counter()
+        service.metrics.add_loop_lag(max(0.0, now - begin - LAG_PERIOD_S), now + LAG_PERIOD_S)
         service.guard.refresh()
         if service.certificates is not None:
             service.certificates.refresh()

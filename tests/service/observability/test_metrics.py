@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from time import thread_time
+from time import perf_counter, thread_time
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -69,6 +69,17 @@ def test_the_times_of_stages_on_a_device_stay_counted():
         got = samples(metrics)
         assert got["warptok_stage_duration_seconds_sum", (("stage", "merge"),)] == 0.5
         assert got["warptok_stage_duration_seconds_count", (("stage", "fused"),)] == 0
+
+
+def test_a_loop_that_stands_still_is_late_at_each_reading():
+    metrics = Metrics("1.0")
+    metrics.add_loop_lag(0.001, perf_counter() + 0.25)
+    assert samples(metrics)["warptok_event_loop_lag_seconds_count", ()] == 1
+    metrics.add_loop_lag(0.001, perf_counter() - 60)
+    samples(metrics)
+    got = samples(metrics)
+    assert got["warptok_event_loop_lag_seconds_count", ()] == 4
+    assert got["warptok_event_loop_lag_seconds_bucket", (("le", "30.0"),)] == 2
 
 
 def test_counts_come_out_as_they_went_in():
