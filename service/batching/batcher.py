@@ -69,6 +69,7 @@ MAX_CLIENT_TO_FREE = 4
 ANSWERED = "answered"
 CANCELLED = "cancelled"
 FAILED = "failed"
+IN_QUEUE = "the deadline passed in the queue"
 QUANTUM = 65_536  # Bytes; above most requests, so that a client is mostly served one in a round.
 NUM_PREPARED = 1  # Batches that wait beside those that run, so that the runner is never idle.
 ONE_REQUEST_BYTES = 1  # The limit of a batch that is one request, whatever its size.
@@ -397,7 +398,7 @@ class Batcher:
         is_done = work.future is not None and work.future.done()
         if now < work.deadline and not is_done:
             return False
-        self._settle(work, DeadlinePassed("the deadline passed in the queue"))
+        self._settle(work, DeadlinePassed(IN_QUEUE))
         return True
 
     def _finish_started(
@@ -469,23 +470,24 @@ class Batcher:
         for lane in self._lanes.values():
             batches = list(lane.batches)
             for works in batches[: lane.at_once]:
-                self._watch_running(works, now)
+                self._sweep_running(works, now)
             for works in batches[lane.at_once :]:
                 for work in works:
-                    self._refuse_late(work, now)
+                    self._refuse_late(work, now >= work.deadline, IN_QUEUE)
         self._plan_sweep()
 
-    def _watch_running(self, works: Sequence[AnyWork], now: float) -> None:
-        """Watch for clients that disconnect while a batch runs, unless it is a short one."""
+    def _sweep_running(self, works: Sequence[AnyWork], now: float) -> None:
+        """Refuse the late requests of a running batch; watch the clients of one that takes long."""
         for work in works:
+            self._refuse_late(work, now >= work.ends_at, "the deadline passed before the ids came")
             if now - work.started > SWEEP_S and not work.is_done:
                 work.watch()
 
-    def _refuse_late(self, work: AnyWork, now: float) -> None:
-        """Refuse a work item of a prepared batch if its deadline has passed; the batch keeps it."""
-        if now >= work.deadline and work.future is not None and not work.future.done():
+    def _refuse_late(self, work: AnyWork, is_late: bool, message: str) -> None:
+        """Refuse a work item of a batch if it is late; it stays in the batch."""
+        if is_late and work.future is not None and not work.future.done():
             work.refusal = DeadlinePassed.code
-            work.future.set_exception(DeadlinePassed("the deadline passed in the queue"))
+            work.future.set_exception(DeadlinePassed(message))
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new requests, finish accepted ones within the grace time, refuse the rest.

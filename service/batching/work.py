@@ -83,7 +83,8 @@ class WorkItem(Generic[Output]):
         operation: its name in metrics.
         rows: the rows of the request; each subclass says of which type.
         num_bytes: its size in the queue: the bytes of texts, 4 for an id, and 16 for a row.
-        deadline: the perf_counter time after which nobody waits for the answer.
+        deadline: the perf_counter time until which it may wait in the queue.
+        ends_at: the perf_counter time after which its client waits for no answer.
         receive: the ASGI callable that reports a disconnected client; None: there is none.
         submitted: the perf_counter time at which the work item was made.
         started: the perf_counter time at which its batch was put together.
@@ -104,6 +105,7 @@ class WorkItem(Generic[Output]):
     rows: Sized
     num_bytes: int = field(default=0, kw_only=True)
     deadline: float = field(default=float("inf"), kw_only=True)
+    ends_at: float = field(default=float("inf"), kw_only=True)
     receive: Callable[[], Awaitable[Any]] | None = field(default=None, kw_only=True)
     submitted: float = field(default_factory=perf_counter, kw_only=True)
     started: float = field(default=0.0, kw_only=True)

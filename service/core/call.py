@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from random import getrandbits
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -74,7 +75,7 @@ class Call:
         content_length: the announced bytes of the body; 0 if they are not known.
         encoding: Content-Encoding of the body; None: it is not compressed.
         timeout_ms: the header X-Request-Timeout-Ms, unparsed.
-        timeout_s: the client's timeout; None: the service's own holds.
+        ends_at: the perf_counter time after which the client waits for no answer.
         receive: the ASGI callable that reports a disconnected client.
         may: raises ServiceError if the client's key lacks a scope; None: its path was checked.
         times: the times of its stages.
@@ -93,7 +94,7 @@ class Call:
     content_length: int = 0
     encoding: str | None = None
     timeout_ms: bytes | None = None
-    timeout_s: float | None = None
+    ends_at: float = inf
     receive: Callable[[], Awaitable[Any]] | None = None
     may: Callable[[Scope], object] | None = None
     times: Times = field(default_factory=Times)
@@ -146,7 +147,7 @@ def parse_size(value: bytes) -> int | None:
 
 
 def read_timeout(call: Call) -> None:
-    """Set the call's timeout from the header X-Request-Timeout-Ms, if it has one.
+    """Set the end of a call from the header X-Request-Timeout-Ms, if it has one.
 
     Raises:
         InvalidRequest: it is not a positive whole number.
@@ -156,4 +157,4 @@ def read_timeout(call: Call) -> None:
         return
     if not value.isdigit() or len(value) > 15 or int(value) == 0:
         raise InvalidRequest("must be a positive number of milliseconds", "X-Request-Timeout-Ms")
-    call.timeout_s = int(value) / 1000
+    call.ends_at = call.times.begin + int(value) / 1000

@@ -297,3 +297,13 @@ def disk_errors() -> Iterator[None]:
 def make_body_timeout(idle_s: float | None) -> BodyTimeout:
     """Make the refusal of a request of which no byte came for `idle_s` seconds."""
     return BodyTimeout(f"nothing came for {idle_s} s (stream_idle_timeout_s)")
+
+
+def make_late_refusal(event: str) -> DeadlinePassed:
+    """Make the refusal of a request whose client's time ended before an event.
+
+    The connection is closed, as the body may not have been read.
+    """
+    refusal = DeadlinePassed(f"the deadline passed before {event}")
+    refusal.headers = ((b"connection", b"close"),)
+    return refusal

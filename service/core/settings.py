@@ -266,8 +266,8 @@ class Settings(BaseSettings):
     request_timeout_ms: int = Field(
         30_000,
         ge=1,
-        description="Longest time in the queue before a request is refused with 504; a client asks "
-        "for less with X-Request-Timeout-Ms.",
+        description="Longest time in the queue, or for a chat's template, before a request is "
+        "refused with 504; a client limits its whole request with X-Request-Timeout-Ms.",
     )
     max_vocabulary_bytes: int = Field(
         64 * MIB, ge=1, description="Largest uploaded vocabulary, all its files together."

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from service.batching.work import ClientGone
 from service.core.call import Call, get_call, read_timeout
 from service.core.context_vars import REQUEST_ID
-from service.core.errors import BodyTimeout, ServiceError, TooLarge
+from service.core.errors import BodyTimeout, ServiceError, TooLarge, make_late_refusal
 from service.core.problem_details import as_service_error, problem
 from service.http.access import REFUSAL_KEY, check_access
 from service.http.body_pace import PACE_KEY, BodyPace
@@ -52,6 +54,7 @@ FAST_PATH_CALLS = DIRECT_CALLS | {"/v1/windows": WINDOWS, "/v1/chunks": CHUNKS}
 FOLDERS = ("/", OPEN_PREFIX)
 """Paths whose slash at the end belongs to them."""
 JSON_TYPE = (b"content-type", b"application/json")
+GRACE_S = 0.2  # For those that refuse late requests themselves.
 WHOLE_BYTES = 65_536  # An answer of up to this size is sent whole, with its length.
 
 
@@ -88,12 +91,15 @@ class AsgiFastPath:
             await send(message)
 
         route = "unmatched"
-        pace = scope[PACE_KEY] = BodyPace(service.settings)
+        pace = scope[PACE_KEY] = BodyPace(service.settings, call)
         receive = _limit_wait(receive, pace)
         if scope["path"].endswith("/") and scope["path"] not in FOLDERS:
             scope["path"] = scope["path"][:-1]  # Both forms are answered alike.
         try:
-            route = await self._answer(scope, call, receive, send_and_note)
+            if call.timeout_ms is None:
+                route = await self._answer(scope, call, receive, send_and_note)
+            else:
+                route = await self._answer_in_time(scope, call, receive, send_and_note)
         except BaseException:
             status = 500
             raise
@@ -103,6 +109,32 @@ class AsgiFastPath:
             # Requests of FastAPI's routes are counted by the route's template, not by the path.
             template = getattr(scope.get("route"), "path_format", route)
             service.observer.finish(call, template, status)
+
+    async def _answer_in_time(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
+        """Answer a request as `_answer` does; refuse it if no answer has begun in its time.
+
+        The body's reader and the batcher refuse late requests themselves, with a better reason;
+        this is for all other waits, such as that for a vocabulary to be loaded.
+        """
+        with suppress(ServiceError):  # A wrong header is refused where it is read again.
+            read_timeout(call)
+
+        async def send_and_stay(message: Any) -> None:
+            limit.reschedule(None)
+            await send(message)
+
+        try:
+            loop_s = asyncio.get_running_loop().time() - perf_counter()
+            end_s = None if call.ends_at == inf else call.ends_at + GRACE_S + loop_s
+            async with asyncio.timeout_at(end_s) as limit:
+                return await self._answer(scope, call, receive, send_and_stay)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            refusal = make_late_refusal("the answer began")
+            call.refusal = refusal.code
+            await make_error_response(scope["path"], refusal)(scope, receive, send)
+            return "late"
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
         """Answer a request, and return the name by which it is counted if FastAPI has no route."""
@@ -156,7 +188,7 @@ def _limit_wait(receive: Receive, pace: BodyPace) -> Receive:
             return await receive()
         begin = perf_counter()
         try:
-            async with asyncio.timeout(pace.credit_s):
+            async with asyncio.timeout(pace.wait_s):
                 message = await receive()
         except TimeoutError as error:
             raise pace.make_refusal() from error

@@ -3,15 +3,20 @@
 A body has a credit of `stream_idle_timeout_s`. It shrinks while the service waits for the client,
 grows with each byte that comes, and is full again when a part of the answer is sent, so that a
 client may wait for an answer in the middle of its body. Time in which nobody waits does not count.
+A client that names a time for its request (X-Request-Timeout-Ms) has no longer for its body.
 """
 
 from __future__ import annotations
 
-from service.core.errors import BodyTimeout
+from time import perf_counter
+
+from service.core.call import Call
+from service.core.errors import BodyTimeout, ServiceError, make_late_refusal
 from service.core.settings import Settings
 
 PACE_KEY = "warptok.body_pace"
 """The key of an ASGI scope under which the pace of its body is."""
+EARLY_S = 0.001  # A timer may run out so much earlier.
 SMALLEST_SHARE = 0.01  # Below this share of the full credit a body is too slow.
 
 
@@ -20,22 +25,33 @@ class BodyPace:
 
     Args:
         settings: has the full credit in seconds, and the bytes that are worth one second.
+        call: has the time at which the request ends.
 
     Attributes:
-        credit_s: the most seconds to wait for the next bytes.
+        credit_s: the credit that is left.
     """
 
-    __slots__ = ("_full_s", "_rate", "credit_s")
+    __slots__ = ("_call", "_full_s", "_rate", "credit_s")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, call: Call) -> None:
         self._full_s = settings.stream_idle_timeout_s
         self._rate = settings.min_body_bytes_per_s
+        self._call = call
         self.credit_s = self._full_s
 
     @property
+    def wait_s(self) -> float:
+        """The most seconds to wait for the next bytes."""
+        return max(0.0, min(self.credit_s, self._call.ends_at - perf_counter()))
+
+    @property
     def is_too_slow(self) -> bool:
-        """Whether the credit is used up."""
-        return self.credit_s <= SMALLEST_SHARE * self._full_s
+        """Whether the credit is used up, or the request has ended."""
+        return self.credit_s <= SMALLEST_SHARE * self._full_s or self._is_late
+
+    @property
+    def _is_late(self) -> bool:
+        return perf_counter() > self._call.ends_at - EARLY_S
 
     def add(self, num_bytes: int, waited_s: float) -> None:
         """Note that `num_bytes` came after a wait."""
@@ -46,8 +62,10 @@ class BodyPace:
         """Fill the credit."""
         self.credit_s = self._full_s
 
-    def make_refusal(self) -> BodyTimeout:
+    def make_refusal(self) -> ServiceError:
         """Make the refusal of a body that is too slow."""
+        if self._is_late:
+            return make_late_refusal("the body had come")
         return BodyTimeout(
             f"nothing came for {self._full_s} s (stream_idle_timeout_s), or less than "
             f"{self._rate} bytes in a second (min_body_bytes_per_s)"

@@ -112,7 +112,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
                 self._waiter = loop.create_future()
                 self._http.flow.resume_reading()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if pace is None else pace.credit_s):
+                    async with asyncio.timeout(None if pace is None else pace.wait_s):
                         await self._waiter
                 if pace is not None:
                     pace.add(self._size - size_before, loop.time() - begin)

@@ -187,6 +187,7 @@ def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
     The time since the body was read is counted as the time of parsing.
     """
     work.deadline = find_deadline(service, call)
+    work.ends_at = call.ends_at
     work.receive = call.receive
     call.num_bytes += work.num_bytes
     work.times = times = call.times
@@ -233,9 +234,8 @@ def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:
 
 
 def find_deadline(service: Service, call: Call) -> float:
-    """Return the perf_counter time at which a request times out."""
-    limit = service.settings.request_timeout_ms / 1000
-    return perf_counter() + (limit if call.timeout_s is None else min(call.timeout_s, limit))
+    """Return the perf_counter time after which a request waits no longer."""
+    return min(perf_counter() + service.settings.request_timeout_ms / 1000, call.ends_at)
 
 
 def check_rows(service: Service, num_rows: int, pointer: str) -> None:

@@ -84,9 +84,9 @@ def workers(server) -> list[int]:
     return [worker for parent in parents for worker in find_children(parent, "patterns.worker")]
 
 
-async def post(server, body) -> httpx.Response:
+async def post(server, body, headers=None) -> httpx.Response:
     async with httpx.AsyncClient(base_url=server.url, timeout=GIVEN_UP_S) as client:
-        return await client.post("/v1/encode", json=body)
+        return await client.post("/v1/encode", json=body, headers=headers)
 
 
 def read_clock(worker: int) -> float:
@@ -115,6 +115,20 @@ def test_a_client_that_goes_away_frees_the_core(server):
         writer.close()
         await until(lambda: worker not in workers(server))
         assert (await post(server, PROMPT)).json()["ids"] == [2]
+
+    run_loop(scenario)
+
+
+@pytest.mark.slow
+def test_a_deadline_of_the_client_frees_the_core(server):
+    async def scenario():
+        assert (await post(server, PROMPT)).json()["ids"] == [2]
+        (worker,) = workers(server)
+        begin = time.monotonic()
+        late = await post(server, HANGING, {"x-request-timeout-ms": "1000"})
+        assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
+        assert 0.9 < time.monotonic() - begin < 30
+        await until(lambda: worker not in workers(server))
 
     run_loop(scenario)
 

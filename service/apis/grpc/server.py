@@ -304,7 +304,8 @@ class GrpcServer:
         metadata = context.invocation_metadata() or ()
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
         call = read_call(pairs)
-        call.timeout_s = context.time_remaining()
+        if (remaining_s := context.time_remaining()) is not None:
+            call.ends_at = perf_counter() + remaining_s
         call.address = self._proxies.find_client(_peer_address(context.peer()), pairs)
         REQUEST_ID.set(call.request_id.decode())
         self.service.metrics.count_received()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ async def stream_infer(
     """Answer each request in order, with a result or an error; an error does not end the stream."""
     async for request in requests:
         try:
-            response = await model_infer(oip, replace(call, timeout_s=None), request)
+            response = await model_infer(oip, replace(call, ends_at=inf), request)
         except Exception as error:
             refusal = as_service_error(error)
             oip.service.metrics.count_rejected(refusal.code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
         if len(digits) > 15:
             raise InvalidRequest("is too large", "parameters/timeout")
         if seconds := int(timeout_us) / 1e6:  # Clients send 0 for no timeout.
-            request.call.timeout_s = seconds
+            request.call.ends_at = perf_counter() + seconds
     try:
         return model.model_validate({"vocabulary": request.model, **given})
     except ValidationError as error:

@@ -20,6 +20,7 @@ DirectCall like its own cycles. A test compares the answers of all paths byte by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import select
 import socket
@@ -31,9 +32,9 @@ from typing import Any
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.core.call import SCOPE_KEY, read_call, read_timeout
+from service.core.call import SCOPE_KEY, Call, read_call, read_timeout
 from service.core.context_vars import CLIENT
-from service.core.errors import ServiceError, TooManyConnections
+from service.core.errors import BodyTimeout, ServiceError, TooManyConnections
 from service.http.access import REFUSAL_KEY
 from service.http.asgi_fast_path import DIRECT_CALLS
 from service.http.body_pace import BodyPace
@@ -289,11 +290,21 @@ class FastPathProtocol(HttpToolsProtocol):
         elif self._awaits_body():
             now = self.loop.time()
             if self.pace is None:
-                self.pace = BodyPace(self.service.settings)
+                self.pace = BodyPace(self.service.settings, self._start_body())
             else:
                 self.pace.add(num_bytes, now - self.fed_at)
             self.fed_at = now
-            self.reading.start(0.0 if self.pace.is_too_slow else self.pace.credit_s)
+            self.reading.start(0.0 if self.pace.is_too_slow else self.pace.wait_s)
+
+    def _start_body(self) -> Call:
+        """Return the call whose body is awaited; a wrong timeout is refused behind the body."""
+        cycle: Any = self.cycle
+        if type(cycle) is not DirectCall:
+            return Call()
+        call: Call = cycle.call
+        with contextlib.suppress(ServiceError):
+            read_timeout(call)
+        return call
 
     @override
     def on_message_begin(self) -> None:
@@ -457,11 +468,13 @@ class FastPathProtocol(HttpToolsProtocol):
     def _refuse_body(self) -> None:
         """Refuse a direct call of which the body comes too slowly, and close the connection."""
         cycle: Any = self.cycle
-        self.service.closed_connections.note("slow_body", self.address)
+        assert self.pace is not None
+        refusal = self.pace.make_refusal()
+        if isinstance(refusal, BodyTimeout):
+            self.service.closed_connections.note("slow_body", self.address)
         if type(cycle) is DirectCall and not cycle.response_complete:
             self.service.metrics.count_received()
-            assert self.pace is not None
-            cycle.set_exception(self.pace.make_refusal())
+            cycle.set_exception(refusal)
         self.transport.close()
         self._limit_last_write()
 

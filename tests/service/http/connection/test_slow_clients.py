@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from service.core.call import Call
 from service.core.settings import Settings
 from service.http.body_pace import BodyPace
 from service.operations.context import Service
@@ -193,7 +194,7 @@ def test_slow_read(closes):
 
 def test_the_credit_of_a_body_shrinks_with_waits_and_grows_with_bytes():
     settings = Settings(stream_idle_timeout_s=60, min_body_bytes_per_s=100)
-    pace = BodyPace(settings)
+    pace = BodyPace(settings, Call())
     for _ in range(5):
         pace.add(1, 10)
     assert not pace.is_too_slow
@@ -202,7 +203,7 @@ def test_the_credit_of_a_body_shrinks_with_waits_and_grows_with_bytes():
     pace.renew()
     pace.add(1_000_000, 59)
     assert pace.credit_s == 60
-    free = BodyPace(Settings(min_body_bytes_per_s=0, stream_idle_timeout_s=60))
+    free = BodyPace(Settings(min_body_bytes_per_s=0, stream_idle_timeout_s=60), Call())
     for _ in range(100):
         free.add(1, 59)
     assert not free.is_too_slow
