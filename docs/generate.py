@@ -102,6 +102,7 @@ ADVICE = {
     "alias_protected": "Choose another name, or ask the operator to change `WARPTOK_ALIASES`.",
     "bad_head": "Send one valid `Host` and HTTP/1.1; `detail` says what is wrong.",
     "bad_body": "Send what `Content-Type` and `Content-Encoding` say.",
+    "lone_surrogate": 'Do not cut a text inside a character, or send `"surrogates": "replace"`.',
     "bad_json": "Send JSON; `where` has the line and column.",
     "body_timeout": "Send the body without pauses, on a new connection.",
     "builtin_protected": "Choose another name.",

@@ -77,6 +77,12 @@ class BadJson(ServiceError):
     status, code = 400, "bad_json"
 
 
+class LoneSurrogate(ServiceError):
+    """A string has half a surrogate pair, which is no character."""
+
+    status, code = 400, "lone_surrogate"
+
+
 class BadBody(ServiceError):
     """The body is not what its content type or encoding says."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from service.batching.work import (
     AnyWork,
@@ -25,6 +25,7 @@ from service.batching.work import (
 )
 from service.core.call import Call
 from service.core.errors import DigestDiffers, TooLarge
+from service.core.json_bodies import parse_json
 from service.core.problem_details import invalid_body
 from service.operations.schemas import Strict
 from service.registry.vocabulary_view import VOCABULARY
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from service.registry.entries import LoadedVocabulary
 
 AnswerPieces = Iterable[bytes]
-Request = TypeVar("Request", bound=Strict)
+Request = TypeVar("Request", bound=BaseModel)
 Render = Callable[[Any], AnswerPieces]
 Texts = TypeVar("Texts", EncodeWork, CountWork)
 AnyItem = TypeVar("AnyItem", bound=WorkItem[Any])
@@ -83,11 +84,15 @@ def parse(model: type[Request], body: bytes) -> Request:
     Raises:
         ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
     """
-    try:
-        request: Request = model.__pydantic_validator__.validate_json(body)
-    except ValidationError as error:
-        raise invalid_body(error) from error
-    return request
+
+    def validate(body: bytes) -> Request:
+        try:
+            request: Request = model.__pydantic_validator__.validate_json(body)
+        except ValidationError as error:
+            raise invalid_body(error) from error
+        return request
+
+    return parse_json(validate, body)
 
 
 def make_work(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.core.json_bodies import Surrogates
 from vocabularies.batch.batch import EncodeOptions
 
 Special = Literal["match", "plain", "refuse"]
@@ -38,6 +39,10 @@ REVERSE = (
 CIRCULAR = "k-mer vocabularies: the sequence wraps; null: as the vocabulary says."
 DTYPE = "Width of ids in binary answers; refused where the vocabulary does not fit."
 IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."
+SURROGATES = (
+    "Half a surrogate pair in a string, as of a text that was cut inside an emoji: 'refuse' "
+    "answers 400 naming the place, 'replace' encodes U+FFFD for it."
+)
 VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
 
 
@@ -71,6 +76,7 @@ class EncodeRequest(Strict):
     reverse_complement: bool = Field(False, description=REVERSE)
     circular: bool | None = Field(None, description=CIRCULAR)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
+    surrogates: Surrogates = Field("refuse", description=SURROGATES)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
     def options(self) -> EncodeOptions:
@@ -97,6 +103,7 @@ class TextListRequest(Strict):
     truncation_side: Side | list[Side] = Field("right", description=TRUNCATION)
     reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
     circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
+    surrogates: Surrogates = Field("refuse", description=SURROGATES)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
@@ -233,6 +240,7 @@ class ChunksRequest(Strict):
         "codepoints", description="The unit of the begin and the end of each chunk in the text."
     )
     return_texts: bool = Field(False, description="Answer the text of each chunk as well.")
+    surrogates: Surrogates = Field("refuse", description=SURROGATES)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 

@@ -18,6 +18,7 @@ from service.apis.dialects.template_pool import TemplatePool
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call, get_call, read_timeout
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
+from service.core.json_bodies import Surrogates, parse_json
 from service.core.problem_details import invalid_body
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length
@@ -46,6 +47,7 @@ class DialectBody(IgnoreExtra):
     refused_fields: ClassVar[dict[str, str]] = {}
 
     model: str | None = None
+    surrogates: Surrogates = "refuse"
 
 
 @dataclass(slots=True)
@@ -88,15 +90,19 @@ async def read_request(request: Request) -> DialectRequest:
     sent = RequestBody(request.receive, call.encoding, limit, request.scope)
     raw = bytes(await collect(sent, call.content_length))
     call.times.read = perf_counter()
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BadJson(f"the body is not JSON: {error.msg}", f"line {error.lineno}") from error
+    body = parse_json(_load, raw)
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object", "body")
     call.receive = request.receive
     read_timeout(call)
     return DialectRequest(service, state.templates, call, body)
+
+
+def _load(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadJson(f"the body is not JSON: {error.msg}", f"line {error.lineno}") from error
 
 
 def parse_body(model: type[Model], request: DialectRequest) -> Model:

@@ -22,6 +22,7 @@ from service.http.names_in_paths import NAME_PATH
 from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.streaming_response import check_length
+from service.operations.operation import parse
 from service.registry.management import MAX_FILES, Upload
 from service.registry.names import split_aliases
 from service.registry.reports import (
@@ -220,10 +221,7 @@ async def delete_vocabulary(service: ServiceDep, name: str) -> None:
 async def verify_vocabulary(service: ServiceDep, request: Request, name: str) -> dict[str, Any]:
     """Compare the engine's ids with the reference's, for given texts or for samples."""
     body = await read_body(request.receive, service.settings.max_body_bytes)
-    try:
-        options = VerifyRequest.model_validate_json(body or b"{}")
-    except ValidationError as error:
-        raise invalid_body(error) from error
+    options = parse(VerifyRequest, body or b"{}")
     entry = await service.registry.get_loaded(name, NAME)
     limit = service.settings.max_samples
     num_texts = options.samples if options.texts is None else len(options.texts)

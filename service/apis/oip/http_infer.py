@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.types import Receive, Scope, Send
 
 from service.apis.oip.infer import infer
@@ -25,11 +25,11 @@ from service.apis.oip.tensors import BYTES, Tensor, read_rows, read_tensor
 from service.batching.work import ClientGone
 from service.core.call import get_call, parse_size, read_timeout
 from service.core.errors import InvalidRequest
-from service.core.problem_details import invalid_body
 from service.http.asgi_fast_path import read_body
 from service.http.error_responses import make_dialect_response
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length, send_arrays
+from service.operations.operation import parse
 from service.operations.schemas import IgnoreExtra
 
 LENGTH = b"inference-header-content-length"
@@ -55,6 +55,11 @@ class _InferDocument(IgnoreExtra):
     parameters: dict[str, Any] = Field({})
     inputs: list[_Input] = Field(max_length=16)
     outputs: list[_Output] = Field([], max_length=16)
+
+    @property
+    def surrogates(self) -> Any:
+        """The parameter of this name, which parse_json reads."""
+        return self.parameters.get("surrogates")
 
 
 class _HttpAnswer(NamedTuple):
@@ -133,11 +138,7 @@ class Infer:
             raise InvalidRequest(message, LENGTH.decode())
         if not length and self.json_length is not None:
             return _describe_raw_text(len(body)), body
-        try:
-            document = _InferDocument.model_validate_json(body[:length].tobytes())
-        except ValidationError as error:
-            raise invalid_body(error) from error
-        return document, body[length:]
+        return parse(_InferDocument, body[:length].tobytes()), body[length:]
 
     def _inputs(self, document: _InferDocument, binary: NDArray[np.uint8]) -> dict[str, Tensor]:
         """Read each input from shared memory, from the binary tensors in order, or from JSON."""

@@ -14,6 +14,7 @@ from service.apis.oip.tensors import BYTES, LENGTH_BYTES, Outputs, Tensor, make_
 from service.batching.work import AnyResult
 from service.core.call import Call
 from service.core.errors import InvalidRequest, TooLarge
+from service.core.json_bodies import Surrogates
 from service.core.problem_details import invalid_body
 from service.operations import schemas
 from service.operations.arrays import check_offsets
@@ -32,6 +33,7 @@ class EncodeParameters(BatchQuery):
     padding: Literal["longest"] | int | None = None
     padding_side: schemas.Side | None = None
     pad_id: schemas.Length | None = None
+    surrogates: Surrogates = "refuse"
 
 
 class DecodeParameters(BatchQuery):

@@ -48,6 +48,7 @@ EXPECTED = {
     "template_failed": 422,
     "unsupported_format": 415,
     "invalid_request": 422,
+    "lone_surrogate": 400,
     "vocabulary_invalid": 422,
     "queue_full": 429,
     "rate_limited": 429,

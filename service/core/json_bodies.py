@@ -1,0 +1,74 @@
+r"""Reads JSON in which a string has half a surrogate pair, which is no character.
+
+JavaScript and Python make such strings when they cut a text inside an emoji, and write them as an
+escape without its other half. JSON's grammar allows it, and UTF-8 cannot write it. A request with
+`"surrogates": "replace"` gets U+FFFD for each, as with tiktoken; others are refused by this name.
+
+    "a\ud83d"  →  "a\ufffd"         "\ud83d\ude42"  →  the same, a whole pair
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from service.core.errors import BadJson, LoneSurrogate
+
+Surrogates = Literal["refuse", "replace"]
+Value = TypeVar("Value")
+# A whole pair, half of one, another escape (of a backslash, too), half of one as raw bytes.
+ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|\\(u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    rb"|\\."
+    rb"|\xed([\xa0-\xbf][\x80-\xbf])",
+    re.DOTALL,
+)
+REPLACED_ESCAPE = rb"\ufffd"
+REPLACED = "\ufffd".encode()
+
+
+def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
+    """Parse a body, with U+FFFD for halves of surrogate pairs if it requests that.
+
+    Args:
+        parse: parses JSON, and raises BadJson for what is none.
+        body: the JSON.
+
+    Raises:
+        LoneSurrogate: a string has half a pair, and the body does not request to replace it.
+        ServiceError: as `parse`.
+    """
+    try:
+        return parse(body)
+    except BadJson:
+        place = _find_half(body)
+        if place is None:
+            raise
+    value = parse(ESCAPES.sub(_replace, body))  # The places of other faults stay the same.
+    if _get_surrogates(value) == "replace":
+        return value
+    message = "a string has half a surrogate pair, which is no character"
+    if isinstance(value, dict) or hasattr(value, "surrogates"):
+        message += '; with "surrogates": "replace" it becomes U+FFFD'
+    line = body.count(b"\n", 0, place) + 1
+    column = place - body.rfind(b"\n", 0, place)
+    raise LoneSurrogate(message, f"line {line} column {column}")
+
+
+def _get_surrogates(value: Any) -> Any:
+    return value.get("surrogates") if isinstance(value, dict) else getattr(value, "surrogates", "")
+
+
+def _find_half(body: bytes) -> int | None:
+    """Find the place of the first half of a pair; None if there is none."""
+    halves = (found.start() for found in ESCAPES.finditer(body) if found.lastindex)
+    return next(halves, None)
+
+
+def _replace(found: re.Match[bytes]) -> bytes:
+    """Return what stands for an escape: itself, or U+FFFD, which has as many bytes."""
+    if found.lastindex is None:
+        return found[0]
+    return REPLACED_ESCAPE if found.lastindex == 1 else REPLACED

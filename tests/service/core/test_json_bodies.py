@@ -1,0 +1,111 @@
+"""Halves of surrogate pairs in JSON are refused by name, or replaced where the request says so."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from service.core.errors import BadJson, LoneSurrogate
+from service.core.json_bodies import parse_json
+from service.engines.cpu.engine import CpuEngine
+from tests.support.app_client import serving
+from tests.support.waiting import run
+from vocabularies import builtin
+from vocabularies.formats.huggingface.writer import tokenizer_json
+
+TEXT = "a\ud83db \ude42\ud83d\ud83d"
+REPLACED = "a\ufffdb \ufffd\ufffd\ufffd"  # As tiktoken does, by UTF-16.
+JSON = {"content-type": "application/json"}
+
+
+def load(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadJson(str(error)) from error
+
+
+@given(
+    st.text(st.characters(categories=["Cs", "Lu"]) | st.sampled_from('🙂\\"u\n'), max_size=8),
+    st.booleans(),
+)
+def test_every_half_becomes_one_replacement_character(text, is_escaped):
+    if is_escaped:
+        expected = json.loads(json.dumps(text))  # Two halves that stand together are a pair.
+        body = json.dumps({"surrogates": "replace", "text": text}).encode()
+    else:
+        expected = text
+        body = json.dumps({"surrogates": "replace", "text": text}, ensure_ascii=False)
+        body = body.encode(errors="surrogatepass")
+    replaced = "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in expected)
+    assert parse_json(load, body)["text"] == replaced
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (rb'{"text": "\ud800"}', "line 1 column 11"),
+        (b'{"a": "\\\\ud800 \\ud83d\\ude42",\n "text": "\\ude42"}', "line 2 column 11"),
+        (b'{"text": "\xed\xa0\x80"}', "line 1 column 11"),
+        (rb'{"text": "\ud800", "surrogates": "refuse"}', "line 1 column 11"),
+    ],
+)
+def test_a_half_is_refused_with_its_place(body, place):
+    with pytest.raises(LoneSurrogate) as caught:
+        parse_json(load, body)
+    assert caught.value.where == place
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"a": "\\ud800"', b'{"a": "\xff"}', b'{"a": "\\x"}'])
+def test_what_is_no_json_is_refused_as_such(body):
+    with pytest.raises(BadJson):
+        parse_json(load, body)
+
+
+def test_requests_get_the_ids_of_the_replaced_text():
+    library = Tokenizer.from_str(tokenizer_json(builtin.load("gpt2")))
+    expected = library.encode(REPLACED).ids
+    oip = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [TEXT]}]}
+    cases = [
+        ("/v1/encode", {"vocabulary": "gpt2", "text": TEXT}, lambda answer: answer["ids"]),
+        ("/v1/encode/batch", {"vocabulary": "gpt2", "texts": [TEXT]}, lambda a: a["ids"][0]),
+        ("/v1/chunks", {"vocabulary": "gpt2", "text": TEXT}, lambda answer: answer["ids"][0]),
+        ("/tokenize", {"model": "gpt2", "prompt": TEXT}, lambda answer: answer["tokens"]),
+        ("/tokenize", {"model": "gpt2", "content": TEXT}, lambda answer: answer["tokens"]),
+        ("/v1/completions/render", {"model": "gpt2", "prompt": TEXT}, lambda a: a[0]["token_ids"]),
+        ("/v2/models/gpt2/infer", oip, lambda answer: answer["outputs"][0]["data"]),
+    ]
+
+    async def scenario():
+        async with serving(CpuEngine()) as (client, _):
+            for path, body, get_ids in cases:
+                refused = await client.post(path, content=json.dumps(body), headers=JSON)
+                assert refused.status_code in (400, 422)
+                assert "half a surrogate pair" in refused.text
+                if path.startswith("/v2"):
+                    body = body | {"parameters": {"surrogates": "replace"}}
+                else:
+                    body = body | {"surrogates": "replace"}
+                answer = await client.post(path, content=json.dumps(body), headers=JSON)
+                assert answer.status_code == 200, answer.text
+                assert get_ids(answer.json()) == expected
+                whole = json.dumps(body).replace("\\ud83d", "x").replace("\\ude42", "x")
+                assert (await client.post(path, content=whole, headers=JSON)).status_code == 200
+            body = {"vocabulary": "gpt2", "texts": [TEXT, "b"], "surrogates": "replace"}
+            counted = await client.post("/v1/count", content=json.dumps(body), headers=JSON)
+            assert counted.json()["num_tokens"] == [len(expected), 1]
+            body = {"vocabulary": "gpt2", "text": "a", "surrogates": "drop"}
+            wrong = await client.post("/v1/encode", json=body)
+            assert (wrong.status_code, wrong.json()["where"]) == (422, "/surrogates")
+            verify = json.dumps({"texts": [TEXT]})
+            refused = await client.post(
+                "/v1/vocabularies/gpt2/verify", content=verify, headers=JSON
+            )
+            assert refused.json()["code"] == "lone_surrogate"
+
+    run(scenario)
