@@ -108,6 +108,7 @@ SHAPES: dict[str, Shape] = {
     "/tokenize": "openai",
     "/detokenize": "openai",
     "/v1/tokenize": "openai",
+    "/apply-template": "llama_cpp",
     "/v1/detokenize": "openai",
     "/tokenizer_info": "openai",
     "/v1/completions/render": "openai",

@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from service.apis.dialects import probes, render, tokenize
+from service.apis.dialects import apply_template, probes, render, tokenize
 from service.apis.dialects.template_pool import TemplatePool
 from service.apis.native import aliases, service_info, tokens
 from service.apis.native import training_jobs as training_routes
@@ -57,6 +57,7 @@ ROUTES = (
     http_routes,
     tokenize,
     render,
+    apply_template,
     probes,
     training_routes,
 )

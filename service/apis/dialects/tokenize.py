@@ -92,7 +92,8 @@ class CompletionChat(ChatBody):
     return_token_strs: bool | None = Field(False)
 
 
-def _shape(body: dict[str, Any]) -> Shape:
+def find_tokenize_shape(body: dict[str, Any]) -> Shape:
+    """Find the system whose client sends a body, by its fields."""
     if "inputs" in body:
         return "tei"
     return "llama_cpp" if "content" in body else "openai"
@@ -105,7 +106,7 @@ async def tokenize(http_request: Request) -> Response:
     shape: Shape = "openai"
     try:
         request = await read_request(http_request)
-        shape = _shape(request.body)
+        shape = find_tokenize_shape(request.body)
         if shape == "tei":
             return await _tei(request)
         if shape == "llama_cpp":
