@@ -1,4 +1,4 @@
-"""Draws charts on a page: columns of bars with shared rows, and lines over logarithmic axes.
+"""Draws charts on a page: columns of bars with shared rows, lines, and panels of lines.
 
 A chart knows figures and words, not what they are of.
 """
@@ -15,6 +15,8 @@ MARGIN = 20
 ROW_HEIGHT, BAR_HEIGHT = 24, 14
 GAP = 20
 SHORTEST_SPREAD = 8.0
+TICK_WIDTH = 52  # Room for the words beside the vertical axis of a panel.
+LEGEND_COLUMNS, LEGEND_HEIGHT = 2, 18
 
 
 @dataclass(slots=True)
@@ -61,6 +63,19 @@ class Series:
     points: list[tuple[float, float]]
     kind: str = ""
     shift: float = 0.0
+
+
+@dataclass(slots=True)
+class Panel:
+    """A small chart with linear axes that begin at 0.
+
+    Attributes:
+        y_ticks: words beside the vertical axis; the highest place is the top.
+    """
+
+    title: str
+    series: list[Series]
+    y_ticks: dict[float, str]
 
 
 def short(value: float) -> str:
@@ -163,6 +178,57 @@ def put_lines(
         kind = each.colour if each.colour in ("ours", "limit") else ""
         page.text(end_x + 9, end_y + 4 + each.shift, each.label, f"{kind} small".strip())
     page.bottom = bottom + 36
+
+
+def put_panels(
+    page: Page, panels: list[Panel], x_ticks: dict[float, str], num_columns: int, height: float
+) -> None:
+    """Draw panels beside and below each other, each with its title, its axes and a legend."""
+    width = (page.width - 2 * MARGIN - GAP * (num_columns - 1)) / num_columns
+    rows = [panels[begin : begin + num_columns] for begin in range(0, len(panels), num_columns)]
+    for row in rows:
+        top = page.bottom + 14
+        legend_rows = max(math.ceil(len(panel.series) / LEGEND_COLUMNS) for panel in row)
+        for place, panel in enumerate(row):
+            left = MARGIN + place * (width + GAP)
+            page.text(left, top, panel.title, "head")
+            _put_panel(page, panel, x_ticks, left, top + 14, width, height)
+            _put_legend(page, panel.series, left, top + height + 50, width)
+        page.bottom = top + height + 50 + LEGEND_HEIGHT * legend_rows
+
+
+def _put_panel(
+    page: Page,
+    panel: Panel,
+    x_ticks: dict[float, str],
+    left: float,
+    top: float,
+    width: float,
+    height: float,
+) -> None:
+    """Draw the axes and the lines of a panel."""
+    begin, right, bottom = left + TICK_WIDTH, left + width, top + height
+    x_scale = (right - begin) / max(x_ticks)
+    y_scale = height / max(panel.y_ticks)
+    for value, words in panel.y_ticks.items():
+        y = bottom - y_scale * value
+        page.line([(begin, y), (right, y)], "grid" if value else "muted", "thin")
+        page.text(begin - 6, y + 4, words, "muted small", "end")
+    for value, words in x_ticks.items():
+        anchor = "end" if value == max(x_ticks) else "middle"
+        page.text(begin + x_scale * value, bottom + 17, words, "muted small", anchor)
+    for each in panel.series:
+        places = [(begin + x_scale * x, bottom - y_scale * y) for x, y in each.points]
+        page.line(places, each.colour, each.kind)
+
+
+def _put_legend(page: Page, series: list[Series], left: float, top: float, width: float) -> None:
+    """Draw a piece of each line with its label."""
+    for number, each in enumerate(series):
+        row, column = divmod(number, LEGEND_COLUMNS)
+        x, y = left + column * width / LEGEND_COLUMNS, top + LEGEND_HEIGHT * row
+        page.line([(x, y - 4), (x + 16, y - 4)], each.colour, each.kind)
+        page.text(x + 22, y, each.label, "small")
 
 
 def _most(column: Column) -> float:

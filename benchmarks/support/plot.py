@@ -8,16 +8,19 @@ rate at which the same machine copies the bytes. docs/performance.md has the fig
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.support.charts import (
     Bar,
     Column,
+    Panel,
     Series,
     put_bars,
     put_lines,
     put_note,
+    put_panels,
     put_title,
     short,
 )
@@ -229,11 +232,45 @@ def training() -> str:
     )
 
 
+def dashboard() -> str:
+    """Draw panels of the Grafana dashboard over a load of three clients."""
+    document = load("dashboard.json")
+    end = document["seconds"]
+    panels = [_panel(each) for each in document["panels"]]
+    page = Page(WIDTH)
+    put_title(
+        page,
+        "The dashboard over three clients",
+        "What Prometheus answers to the panels' queries. The key genomes may send 15 requests a "
+        "second.",
+    )
+    put_panels(
+        page, panels, {end * part / 3: _minutes(end * part / 3) for part in range(4)}, 3, 100
+    )
+    put_note(
+        page,
+        f"{document['requests']:,} requests to two front ends; {_machine(document)}, shared with "
+        "the clients. Without lines of limits, medians and zeros.",
+    )
+    return page.to_svg(
+        "Panels of the dashboard",
+        " ".join(
+            f"{panel.title}, at the end: "
+            + "; ".join(
+                f"{each.label} {_amount(each.points[-1][1], row['unit'])}" for each in panel.series
+            )
+            + "."
+            for panel, row in zip(panels, document["panels"], strict=True)
+        ),
+    )
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "throughput.svg": throughput,
     "dna.svg": dna,
     "http.svg": http,
     "training.svg": training,
+    "dashboard.svg": dashboard,
 }
 
 
@@ -264,6 +301,39 @@ def _thousands(value: float) -> str:
 
 def _clock(value: float) -> str:
     return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _panel(row: Row) -> Panel:
+    """Make a panel of its measured lines, without those of limits and medians."""
+    lines = {
+        name: [(x, y) for x, y in points]
+        for name, points in row["lines"].items()
+        if any(y for _, y in points) and not name.endswith(("limit", "all", "p50"))
+    }
+    colours = [("ours", ""), ("limit", ""), ("others", ""), ("ours", "dashed"), ("limit", "dashed")]
+    series = [
+        Series(name, colour, points, kind)
+        for (name, points), (colour, kind) in zip(sorted(lines.items()), colours, strict=False)
+    ]
+    most = max([1e-3, *(y for each in series for _, y in each.points)])
+    unit = 10.0 ** math.floor(math.log10(most))
+    top = next(step * unit for step in (1, 2, 4, 6, 8, 10) if step * unit >= most)
+    ticks = {part * top / 2: _amount(part * top / 2, row["unit"]) for part in range(3)}
+    return Panel(row["title"], series, ticks)
+
+
+def _amount(value: float, unit: str) -> str:
+    """Write an amount in a unit of Grafana's, as short as it can be."""
+    if unit == "s":
+        return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {sign}{'' if unit == 'short' else 'B'}"
+    return f"{value:.3g}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds else "0"
 
 
 def _machine(document: Row) -> str:
