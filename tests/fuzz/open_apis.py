@@ -210,6 +210,9 @@ class Context:
     def time_remaining(self) -> float | None:
         return None
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     def set_trailing_metadata(self, metadata: Any) -> None:
         """Ignore the metadata."""
 
