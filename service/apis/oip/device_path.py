@@ -12,6 +12,7 @@ from service.apis.oip.requests import (
     Inference,
     InferenceResult,
     check_texts,
+    find_offset_unit,
     make_error_tensor,
     row_offsets,
 )
@@ -35,6 +36,8 @@ async def encode_shared(
     output_parameters = {each.name: each.parameters for each in request.outputs}
     target = find_device_slice(oip.regions, "input_ids", output_parameters.get("input_ids", {}))
     if source is None or target is None or parameters.padding is not None:
+        return None
+    if find_offset_unit(request, parameters) is not None:
         return None
     dtype = np.dtype(DTYPES[parameters.dtype])
     offsets = row_offsets(request.inputs, source.byte_size)

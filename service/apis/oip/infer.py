@@ -3,6 +3,7 @@
     model {vocabulary}            text BYTES [N], or text UINT8 [bytes] with offsets INT64 [N + 1]
                                   ─► input_ids [T], offsets INT64 [N + 1]
                                   ─► padded: input_ids [N, L], attention_mask INT8 [N, L]
+                                  ─► offset_mapping INT64 [T, 2], padded [N, L, 2]
     model {vocabulary}.decode     input_ids [T], offsets INT64 [N + 1] ─► text BYTES [N]
 
 Options are parameters of the request, with the names of the JSON calls. A refused text fails the
@@ -11,6 +12,10 @@ request, unless the request names the output `errors`. Knows neither HTTP nor gR
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -21,11 +26,13 @@ from service.apis.oip.device_path import encode_shared
 from service.apis.oip.models import own_name
 from service.apis.oip.region_tensors import fetch
 from service.apis.oip.requests import (
+    OFFSET_MAPPING,
     DecodeParameters,
     EncodeParameters,
     Inference,
     InferenceResult,
     check_texts,
+    find_offset_unit,
     make_error_tensor,
     parse_parameters,
     row_offsets,
@@ -39,11 +46,12 @@ from service.apis.oip.tensors import (
     make_tensor,
     read_rows,
 )
-from service.batching.work import AnyResult, EncodeWork, IdRows
+from service.batching.work import AnyResult, EncodeWork, IdRows, Result
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
 from service.operations.encode import check_dtype, find_pad_id
 from service.operations.operation import (
+    LARGE_BYTES,
     check_digest,
     check_rows,
     find_entry,
@@ -51,9 +59,11 @@ from service.operations.operation import (
     make_decode_work,
 )
 from service.operations.query_schemas import DTYPES
+from service.operations.rendering.offset_units import convert_spans
 from service.operations.rendering.padding import pad_rows
+from service.operations.schemas import Unit
 from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary
-from vocabularies.batch.batch import Batch
+from vocabularies.batch.batch import Batch, Encoded
 
 
 async def infer(oip: OipState, request: Inference) -> list[Tensor]:
@@ -106,13 +116,19 @@ async def _encode(oip: OipState, request: Inference) -> InferenceResult:
     batch = _texts(service, request.inputs)
     check_texts(service, batch.offsets)
     dtype = batch.id_dtype = DTYPES[parameters.dtype]
-    work = make_bulk_work(service, request.call, EncodeWork, entry, batch, parameters.options())
+    unit = find_offset_unit(request, parameters)
+    options = parameters.options()
+    if unit is not None:
+        options = replace(options, spans=True)
+    work = make_bulk_work(service, request.call, EncodeWork, entry, batch, options)
     result = await service.batcher.run(work)
     _check_refused(request, result, "text")
     offsets = result.output.offsets[result.begin : result.end + 1]
     ids = result.output.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
     offsets = offsets - offsets[0]
     outputs = _id_outputs(service, entry, parameters, ids, offsets)
+    if unit is not None:
+        outputs |= await _span_outputs(batch, result, unit, offsets, outputs.get("attention_mask"))
     outputs["num_tokens"] = lambda: make_tensor("num_tokens", np.diff(offsets))
     outputs["errors"] = lambda: make_error_tensor(result)
     return InferenceResult(outputs, len(batch), work.started - work.submitted)
@@ -167,6 +183,50 @@ def _id_outputs(
         "input_ids": lambda: make_tensor("input_ids", padded.astype(ids.dtype, copy=False)),
         "attention_mask": lambda: make_tensor("attention_mask", mask),
     }
+
+
+async def _span_outputs(
+    batch: Batch,
+    result: Result[Encoded],
+    unit: Unit,
+    offsets: NDArray[np.int64],
+    make_mask: Callable[[], Tensor] | None,
+) -> Outputs:
+    """Make the output with the begin and the end of each id in its text.
+
+    Args:
+        batch: the texts.
+        result: the ids and their spans in bytes.
+        unit: the unit of the output.
+        offsets: where the ids of each text begin.
+        make_mask: makes the attention mask; None: the ids are not padded.
+    """
+    if len(batch.data) > LARGE_BYTES:
+        spans = await asyncio.to_thread(_convert_spans, batch, result, unit)
+    else:
+        spans = _convert_spans(batch, result, unit)
+    if make_mask is not None:
+        mask = make_mask()
+        padded = np.zeros((*mask.shape, 2), np.int64)
+        padded[mask.data.view(np.bool_).reshape(mask.shape)] = spans
+        spans = padded
+    return {OFFSET_MAPPING: lambda: make_tensor(OFFSET_MAPPING, spans)}
+
+
+def _convert_spans(batch: Batch, result: Result[Encoded], unit: Unit) -> NDArray[np.int64]:
+    """Convert the spans of all ids of a request, one text after another."""
+    encoded = result.output
+    assert encoded.spans is not None
+    offsets = encoded.offsets[result.begin : result.end + 1].tolist()
+    spans = encoded.spans[offsets[0] : offsets[-1]].copy()
+    if unit == "bytes":
+        return spans
+    for row, (begin, end) in enumerate(pairwise(offsets)):
+        place = slice(begin - offsets[0], end - offsets[0])
+        data = batch.data[batch.offsets[row] : batch.offsets[row + 1]]
+        text = data.tobytes().decode(errors="replace")  # A refused text has no ids.
+        spans[place] = convert_spans(spans[place], text, unit)
+    return spans
 
 
 def _check_refused(request: Inference, result: AnyResult, where: str) -> None:

@@ -54,6 +54,7 @@ ENCODE = ModelSpec(
         TensorSpec("input_ids", "INT32", [-1]),
         TensorSpec("offsets", "INT64", [-1]),
         TensorSpec("attention_mask", "INT8", [-1, -1]),
+        TensorSpec("offset_mapping", "INT64", [-1, 2]),
         TensorSpec("num_tokens", "INT64", [-1]),
         TensorSpec("errors", "BYTES", [-1]),
     ],

@@ -27,12 +27,16 @@ from vocabularies.batch.batch import Batch
 IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
 
 
+OFFSET_MAPPING = "offset_mapping"  # The output with the begin and the end of each id in its text.
+
+
 class EncodeParameters(BatchQuery):
     """The parameters of an encode request."""
 
     padding: Literal["longest"] | int | None = None
     padding_side: schemas.Side | None = None
     pad_id: schemas.Length | None = None
+    return_offsets: schemas.Unit | None = None
     surrogates: Surrogates = "refuse"
 
 
@@ -113,6 +117,17 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
         return model.model_validate({"vocabulary": request.model, **given})
     except ValidationError as error:
         raise invalid_body(error) from error
+
+
+def find_offset_unit(request: Inference, parameters: EncodeParameters) -> schemas.Unit | None:
+    """Return the unit of the output OFFSET_MAPPING; None: the request does not have it.
+
+    A request that only names the output gets code points, as from the tokenizers of Hugging Face.
+    """
+    if parameters.return_offsets is not None:
+        return parameters.return_offsets
+    is_named = any(output.name == OFFSET_MAPPING for output in request.outputs)
+    return "codepoints" if is_named else None
 
 
 def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from service.apis.oip import grpc_service
 from service.apis.oip import infer as oip_infer
@@ -25,6 +26,7 @@ from tests.support.waiting import run
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 
 ENGINE = CpuEngine()
 TEXTS = ["Hello, world", "", "北京 now"]
@@ -64,6 +66,60 @@ def test_json_in_and_out():
             assert (document["model_name"], document["id"]) == ("gpt2", "7")
             versioned = "/v2/models/gpt2/versions/1/infer"
             assert outputs(await infer(client, body(), path=versioned))["input_ids"] == IDS
+
+    run(scenario)
+
+
+def pairs(flat):
+    return np.reshape(flat, (-1, 2)).tolist()
+
+
+def test_the_place_of_each_id_is_an_output_on_request():
+    library = Tokenizer.from_str(tokenizer_json(load("gpt2")))
+    library.no_padding()
+    places = [list(span) for each in library.encode_batch(TEXTS) for span in each.offsets]
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            named = [{"name": "offset_mapping"}, {"name": "input_ids"}]
+            got = outputs(await infer(client, body(outputs=named)))
+            assert (pairs(got["offset_mapping"]), got["input_ids"]) == (places, IDS)
+            for unit in ("bytes", "codepoints", "utf16"):
+                asked = {"vocabulary": "gpt2", "texts": TEXTS, "return_offsets": unit}
+                rows = (await client.post("/v1/encode/batch", json=asked)).json()["offsets"]
+                got = outputs(await infer(client, body(parameters={"return_offsets": unit})))
+                assert list(got) == ["input_ids", "offsets", "offset_mapping"]
+                assert pairs(got["offset_mapping"]) == [span for row in rows for span in row]
+            wrong = await infer(client, body(parameters={"return_offsets": "words"}))
+            assert wrong.status_code == 422
+            assert "offset_mapping" not in outputs(await infer(client, body()))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_places_of_padded_ids_have_the_shape_of_the_matrix(side):
+    texts = ["ACGTACGTTTGA", "", "GATTACA"]
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            parameters = {
+                "padding": "longest",
+                "padding_side": side,
+                "return_offsets": "codepoints",
+            }
+            document = {"inputs": [text_input(texts)], "parameters": parameters}
+            answer = await infer(client, document, path="/v2/models/dnabert2/infer")
+            shapes = {each["name"]: each["shape"] for each in answer.json()["outputs"]}
+            num_rows, width = shapes["input_ids"]
+            assert shapes["offset_mapping"] == [num_rows, width, 2]
+            got = outputs(answer)
+            mask = np.reshape(got["attention_mask"], (num_rows, width)).astype(bool)
+            places = np.reshape(got["offset_mapping"], (num_rows, width, 2))
+            assert not places[~mask].any()
+            asked = {"vocabulary": "dnabert2", "texts": texts, "return_offsets": "codepoints"}
+            rows = (await client.post("/v1/encode/batch", json=asked)).json()["offsets"]
+            assert [places[row][mask[row]].tolist() for row in range(num_rows)] == rows
 
     run(scenario)
 
