@@ -306,7 +306,7 @@ class GrpcServer:
         call = read_call(pairs)
         if (remaining_s := context.time_remaining()) is not None:
             call.ends_at = perf_counter() + remaining_s
-        call.address = self._proxies.find_client(_peer_address(context.peer()), pairs)
+        call.address = self._proxies.find_client(read_peer(context.peer()), pairs)
         REQUEST_ID.set(call.request_id.decode())
         self.service.metrics.count_received()
         try:
@@ -389,7 +389,7 @@ def _parse(parse: Parse, data: bytes) -> Any:
         raise BadBody("the bytes are no message of this method", "message") from error
 
 
-def _peer_address(peer: str) -> str:
+def read_peer(peer: str) -> str:
     """Return the address in gRPC's name of a client: ipv4:192.0.2.1:80, ipv6:%5B::1%5D:80."""
     kind, _, rest = unquote(peer).partition(":")
     return strip_port(rest) if kind in ("ipv4", "ipv6") else ""

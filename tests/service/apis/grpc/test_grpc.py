@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
-from service.apis.grpc.server import NAME, GrpcServer
+from service.apis.grpc.server import NAME, GrpcServer, read_peer
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import generate
@@ -491,6 +491,20 @@ def test_calls_are_counted_with_their_status():
             assert f'route="/{NAME}/EncodeBatch",status="404"' in text
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:192.0.2.1:4711", "192.0.2.1"),
+        ("ipv6:%5B2001:db8::1%5D:4711", "2001:db8::1"),
+        ("ipv6:[::1]:4711", "::1"),
+        ("unix:/run/warptok.sock", ""),
+        ("unknown", ""),
+    ],
+)
+def test_a_peer_has_an_address_unless_it_is_a_unix_socket(peer, address):
+    assert read_peer(peer) == address
 
 
 def test_what_protoc_makes_is_what_is_kept(tmp_path):
