@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -63,6 +64,22 @@ def test_a_body_is_a_request_or_refused_with_its_place(model, body):
         assert error.message
     else:
         assert request.model_dump(exclude_unset=True) == json.loads(body)
+
+
+def read(model, body):
+    try:
+        return operation.parse(model, body)
+    except ServiceError as error:
+        return error.code, str(error), error.status
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(MODELS), bodies())
+def test_a_body_means_the_same_to_both_libraries(model, body):
+    with mock.patch.object(operation, "ORJSON_BYTES", 0):
+        by_orjson = read(model, body)
+    with mock.patch.object(operation, "ORJSON_BYTES", len(body) + 1):
+        assert repr(read(model, body)) == repr(by_orjson)
 
 
 @given(st.lists(st.text(max_size=9), max_size=5), st.integers(1, 40))
