@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from service.apis.dialects import apply_template, probes, render, tokenize
+from service.apis.dialects import apply_template, probes, render, token_count, tokenize
 from service.apis.dialects.template_pool import TemplatePool
 from service.apis.native import aliases, service_info, tokens
 from service.apis.native import training_jobs as training_routes
@@ -56,6 +56,7 @@ ROUTES = (
     service_info,
     http_routes,
     tokenize,
+    token_count,
     render,
     apply_template,
     probes,

@@ -45,6 +45,7 @@ PATHS: dict[str | None, str] = {
     "encode": """
         POST /v1/encode POST /v1/encode/batch POST /v1/encode/fasta POST /v1/count POST /v1/windows
         POST /v1/chunks POST /tokenize POST /v1/tokenize POST /v1/completions/render
+        POST /tokenize/count POST /v1/tokenize/count POST /extras/tokenize/count
         POST /v1/chat/completions/render POST /v1/messages/count_tokens
         POST /v1/responses/input_tokens POST /apply-template
         POST /v2/models/{model}/infer

@@ -100,6 +100,7 @@ def _dialects() -> Iterator[Message]:
     yield _json("/tokenize", {"content": TEXT, "with_pieces": True})
     yield _json("/tokenize", {"inputs": [TEXT, DNA]})
     yield _json("/tokenize", {"model": "chat", "messages": chat, "tools": tools})
+    yield _json("/tokenize/count", {"prompt": [TEXT, ""], "model": "gpn"})
     yield _json("/apply-template", {"model": "chat", "messages": chat, "tools": tools})
     for path in ("/detokenize", "/v1/detokenize"):
         yield _json(path, {"tokens": [15496, 995], "skip_special_tokens": True})

@@ -1,8 +1,8 @@
 """Routes in the request and answer shapes of vLLM, SGLang, TEI, llama.cpp, OpenAI and Anthropic.
 
-`tokenize` answers /tokenize and /detokenize, `apply_template` /apply-template, `render` requests
-that hold a prompt or a chat, and `probes` requests for health, version and models; `common` has
-what these routes share.
+`tokenize` answers /tokenize and /detokenize, `token_count` /tokenize/count, `apply_template`
+/apply-template, `render` requests that hold a prompt or a chat, and `probes` requests for health,
+version and models; `common` has what these routes share.
 `chat_messages`, `content_format` and `chat_prompt` turn a chat into text by the vocabulary's
 template; `template_pool` and `template_worker` run templates in processes of their own.
 `media_estimate` estimates the ids of images and documents.

@@ -1,0 +1,127 @@
+"""Answers /tokenize/count: the number of ids of a body of /tokenize, without the ids.
+
+llama-cpp-python has the route as /extras/tokenize/count, with the text as `input`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request, Response
+
+from service.apis.dialects.chat_prompt import render_chat_text
+from service.apis.dialects.common import (
+    DialectBody,
+    DialectRequest,
+    model_length,
+    parse_body,
+    read_request,
+)
+from service.apis.dialects.tokenize import (
+    CompletionChat,
+    ContentBody,
+    InputsBody,
+    PromptBody,
+    find_tokenize_shape,
+)
+from service.batching.work import GONE, CountWork
+from service.core.errors import RowRefused
+from service.http.error_responses import Shape, make_dialect_response
+from service.http.json_response import make_json_response
+from service.operations.operation import check_rows, make_work
+from service.registry.entries import LoadedVocabulary
+from vocabularies.batch.batch import EncodeOptions
+
+router = APIRouter(tags=["dialects"])
+
+
+class InputBody(DialectBody):
+    """The body of llama-cpp-python."""
+
+    input: str
+
+
+class CountedTexts(NamedTuple):
+    """The texts of a request.
+
+    Attributes:
+        entry: the vocabulary.
+        texts: a text, or several.
+        options: how they would be encoded.
+        where: their place in the request.
+    """
+
+    entry: LoadedVocabulary
+    texts: str | list[str]
+    options: EncodeOptions
+    where: str
+
+
+@router.post("/tokenize/count")
+@router.post("/v1/tokenize/count")
+@router.post("/extras/tokenize/count")
+async def count(http_request: Request) -> Response:
+    """Count the ids that /tokenize would answer, with the same fields."""
+    shape: Shape = "openai"
+    try:
+        request = await read_request(http_request)
+        shape = find_tokenize_shape(request.body)
+        counted = await _read_texts(request)
+        is_one = isinstance(counted.texts, str)
+        counts = await _count(request, counted)
+        answer = {
+            "count": counts[0] if is_one else counts,
+            "max_model_len": model_length(request, counted.entry),
+        }
+        return make_json_response(answer)
+    except GONE:
+        raise
+    except Exception as error:
+        return make_dialect_response(error, shape)
+
+
+async def _read_texts(request: DialectRequest) -> CountedTexts:
+    """Read the texts of a body, of which the fields choose the system."""
+    fields = request.body
+    if "inputs" in fields:
+        tei = parse_body(InputsBody, request)
+        options = EncodeOptions(add_special_tokens=tei.add_special_tokens)
+        return CountedTexts(await request.find_entry(tei.model), tei.inputs, options, "/inputs")
+    if "content" in fields:
+        llama = parse_body(ContentBody, request)
+        options = EncodeOptions(
+            add_special_tokens=llama.add_special,
+            special="match" if llama.parse_special else "plain",
+        )
+        entry = await request.find_entry(llama.model)
+        return CountedTexts(entry, llama.content, options, "/content")
+    if "input" in fields:
+        own = parse_body(InputBody, request)
+        entry = await request.find_entry(own.model)
+        return CountedTexts(entry, own.input, EncodeOptions(), "/input")
+    if "messages" in fields:
+        chat = parse_body(CompletionChat, request)
+        entry = await request.find_entry(chat.model)
+        text = await render_chat_text(request, entry, chat)
+        options = EncodeOptions(add_special_tokens=chat.add_special_tokens)
+        return CountedTexts(entry, text, options, "/messages")
+    body = parse_body(PromptBody, request)
+    options = EncodeOptions(add_special_tokens=body.add_special_tokens)
+    return CountedTexts(await request.find_entry(body.model), body.prompt, options, "/prompt")
+
+
+async def _count(request: DialectRequest, counted: CountedTexts) -> list[int]:
+    """Count the ids of each text.
+
+    Raises:
+        ServiceError: there are too many texts, or one is refused.
+    """
+    service, where = request.service, counted.where
+    texts = [counted.texts] if isinstance(counted.texts, str) else counted.texts
+    check_rows(service, len(texts), where)
+    work = make_work(service, request.call, CountWork, counted.entry, texts, counted.options, where)
+    result = await service.batcher.run(work)
+    if errors := result.row_errors():
+        raise RowRefused(errors[min(errors)], where)
+    counts: list[int] = result.output.counts[result.begin : result.end].tolist()
+    return counts
