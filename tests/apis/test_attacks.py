@@ -44,7 +44,7 @@ def test_a_control_character_passes_no_key_by(character, tmp_path):
         async with serving(ENGINE, api_keys_file=path, shared_memory=True) as (client, _):
             for routes in ROUTES:
                 for route in routes.router.routes:
-                    place = route.path.replace("{", "").replace("}", "")
+                    place = route.path_format.replace("{", "").replace("}", "")
                     for url in (place + character, place.replace("/", f"/{character}", 1)):
                         for method in route.methods:
                             answer = await client.request(method, url, headers=headers)

@@ -41,7 +41,7 @@ def every_route():
     for routes in ROUTES:
         for route in routes.router.routes:
             for method in sorted(route.methods - {"HEAD"}):
-                yield method, route.path
+                yield method, route.path_format
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(set(every_route())))
