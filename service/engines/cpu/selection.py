@@ -21,6 +21,7 @@ from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import reraise_unless_failure
 from service.engines.selftest import compare, make_test_texts
 from vocabularies.errors import VocabularyError
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable, character_table
 from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
@@ -92,6 +93,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
             logger.warning("Self-test of %s: %s", vocabulary.digest, reasons[-1])
     finally:
         make_bpe_rules.cache_clear()
+        tokenizer_json.cache_clear()
     if not reasons:
         reasons.append("no encoder covers normalizers or pretokens of this model")
     logger.warning("The reference answers for %s: %s", vocabulary.digest, "; ".join(reasons))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
@@ -43,6 +44,7 @@ _UNFOLLOWED = {
     "truncation": "requests have max_length and truncation_side",
     "padding": "requests have padding, padding_side and pad_id",
 }
+_MAY_HAVE_UNFOLLOWED = re.compile(rb'"(?:truncation|padding)"\s*+:\s*+(?!null)')
 _MAX_SHOWN = 200  # Characters of a block that are repeated.
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
@@ -53,6 +55,8 @@ def describe_unfollowed(data: bytes) -> tuple[str, ...]:
     Args:
         data: a file that `read_tokenizer_json` reads.
     """
+    if not _MAY_HAVE_UNFOLLOWED.search(data):
+        return ()
     document = parse_json(data)
     notes = []
     for name, instead in _UNFOLLOWED.items():

@@ -6,6 +6,7 @@ k-mers or characters. `huggingface.reader` reads such files.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -24,8 +25,11 @@ from vocabularies.preprocessing.published_patterns import SPELLINGS
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
 
 
+@functools.lru_cache(maxsize=2)
 def tokenizer_json(vocabulary: Vocabulary) -> str:
     """Write the tokenizer.json that gives the same ids, begin and end tokens included.
+
+    Loading a vocabulary needs it for several libraries; who is done calls `cache_clear`.
 
     Raises:
         VocabularyError: no tokenizer.json gives these ids; it names the place of every reason.

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.metadata import version
 
@@ -32,6 +33,7 @@ from vocabularies.batch.ragged import offsets_from_lengths
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.bpe import make_bpe_rules
 
 logger = logging.getLogger(__name__)
 # Takes the reference about 80 ms. Batches on the event loop are smaller by default, so that the
@@ -63,10 +65,19 @@ class FastokensEncoder(TokenizersEncoder):
             spelling = "cl100k" if self.tails is None else "llama3"
         document = tokenizer_json(make_readable(vocabulary))
         document = respell(document, vocabulary.pretokenizer, spelling)
-        self.fast = fastokens.Tokenizer.from_json_str(document)
+        with ThreadPoolExecutor(1) as pool:  # The library lets other threads run meanwhile.
+            building = pool.submit(fastokens.Tokenizer.from_json_str, document)
+            self._prepare_comparison()
+            self.fast = building.result()
         self.short_texts = ShortTexts.of(vocabulary, spelling)
         self.ambiguous = find_ambiguous(vocabulary.special_tokens)
         self.comparison_lock = threading.Lock()
+
+    def _prepare_comparison(self) -> None:
+        """Make what the self-test of this encoder needs beside it."""
+        make_bpe_rules(self.vocabulary)
+        for plain in () if self.spells_text else (False, True):
+            self.tokenizer(plain)
 
     def content(self, batch: Batch, plain: bool) -> Content:
         """Encode rows without spans; `plain` leaves special tokens as text."""
