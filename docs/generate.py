@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from service.apis.grpc.status import CODES
 from service.core import errors
 from service.core.settings import PREFIX, Settings
-from service.observability.metric_definitions import FAMILIES
+from service.observability.metric_definitions import ALIASED, FAMILIES
 
 DOCS = Path(__file__).parent
 DEPLOY = DOCS.parent / "deploy"
@@ -213,7 +213,7 @@ def errors_document() -> str:
 def metrics_document() -> str:
     """The text of docs/metrics.md."""
     rows = []
-    for name, family in FAMILIES.items():
+    for name, family in (FAMILIES | ALIASED).items():
         kind = "counter" if name.endswith("_total") else "gauge"
         kind = "histogram" if family.bounds else kind
         labels = ", ".join(f"`{label}`" for label in family.labels)

@@ -171,6 +171,17 @@ READ: dict[str, Family] = {
 }
 """Gauges by name; their values are read when /metrics is requested."""
 
+HTTP_DURATION = "http_request_duration_seconds"
+"""The name that vLLM's servers, and others of FastAPI, give the time of requests."""
+ALIASED: dict[str, Family] = {
+    HTTP_DURATION: Family(
+        "warptok_request_duration_seconds by the name that vLLM has for it; handler is the route.",
+        ("handler",),
+        SECONDS,
+    ),
+}
+"""Metrics that repeat others by names of other systems, for dashboards and autoscalers."""
+
 FAMILIES = COUNTED | READ
 ALWAYS: dict[str, list[tuple[str, ...]]] = {
     "warptok_requests_received_total": [()],

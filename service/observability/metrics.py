@@ -29,12 +29,15 @@ from service.core.version import library_versions
 from service.engines.base import EngineStatus
 from service.observability.histogram import Histogram
 from service.observability.metric_definitions import (
+    ALIASED,
     ALWAYS,
     COUNTED,
+    HTTP_DURATION,
     LIBRARIES,
     OUTCOMES,
     READ,
     VOCABULARY,
+    Family,
 )
 from service.observability.usage import Usage
 
@@ -288,7 +291,9 @@ class Metrics(Collector):
         self._add_standstill()
         counts = self.counts()
         for name, rows in counts.items():
-            yield _make_counter(name, rows)
+            yield _make_counter(name, rows, COUNTED[name])
+        durations = list(counts["warptok_request_duration_seconds"].items())
+        yield _make_counter(HTTP_DURATION, durations, ALIASED[HTTP_DURATION])
         values = self._values()
         for name in READ:
             yield _make_gauge(name, values.get(name, []))
@@ -344,9 +349,9 @@ def make_counts() -> Counts:
     return Counts({name: family.bounds for name, family in COUNTED.items()})
 
 
-def _make_counter(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
+def _make_counter(name: str, rows: list[tuple[Labels, Any]], family: Family) -> Metric:
     """Make a counter or a histogram with its samples."""
-    documentation, labels, bounds = COUNTED[name]
+    documentation, labels, bounds = family
     if not bounds:
         counter = CounterMetricFamily(name, documentation, labels=labels)
         for values, number in rows:
