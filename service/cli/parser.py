@@ -62,11 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    if parsed.command == "serve":
+    if parsed.command in ("serve", "render"):
         from service.cli import serve
 
         return serve.run(parsed)
-    # None means that the caller closed it; only `serve` may run like that.
+    # None means that the caller closed it; only a service may run like that.
     if sys.stdout is None:
         raise ValueError("stdout is closed")
     if parsed.command in ("encode", "count"):
@@ -99,6 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="answer requests over HTTP"))
+    _add_render(commands.add_parser("render", help="render requests for one model's folder"))
     encode = commands.add_parser("encode", help="texts to ids", description=_encode_description())
     _add_inputs(encode)
     _add_answer(encode)
@@ -158,6 +159,42 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="HTTP processes in front of one engine process (default: 0, all in one process)",
     )
     parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: auto)")
+
+
+def _add_render(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Answers over HTTP as `vllm launch render` does: requests for generation become ids, and "
+        "ids become answers. Loads the tokenizer of one model's folder and nothing else, listens "
+        "on every address, refuses what is not answered within a second, and changes nothing. "
+        "WARPTOK_ variables win over these defaults, and an option over them."
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the model's folder")
+    parser.add_argument(
+        "--served-model-name",
+        nargs="+",
+        metavar="NAME",
+        help="names by which requests call it, beside that in its config.json, the folder's name "
+        "and its path",
+    )
+    parser.add_argument(
+        "--max-model-len",
+        type=_number(1, MAX_INT64),
+        metavar="N",
+        help="its length in ids (default: what its files say)",
+    )
+    parser.add_argument("--pretokenizer", metavar="RULE", help="for a rank file, such as llama3")
+    parser.add_argument("--host", help="address to listen on (default: 0.0.0.0)")
+    parser.add_argument("--port", type=int, help="TCP port, 0 for a free one (default: 8000)")
+    parser.add_argument(
+        "--frontends", type=int, metavar="N", help="HTTP processes, a core each (default: 0)"
+    )
+    parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: cpu)")
+    tls = parser.add_argument_group("TLS, with vLLM's options")
+    tls.add_argument("--ssl-certfile", type=Path, metavar="FILE", help="the certificate, PEM")
+    tls.add_argument("--ssl-keyfile", type=Path, metavar="FILE", help="its key, PEM")
+    tls.add_argument(
+        "--enable-ssl-refresh", action="store_true", help="changed files are read again in any case"
+    )
 
 
 def _add_vocabulary(parser: argparse.ArgumentParser) -> None:

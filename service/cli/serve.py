@@ -1,4 +1,4 @@
-"""Runs the command `serve`: reads the settings, starts the log, starts the processes.
+"""Runs the commands `serve` and `render`: reads the settings, starts the log and the processes.
 
 It imports little, so that several processes can start before large modules are loaded.
 """
@@ -9,8 +9,28 @@ import argparse
 
 from pydantic import ValidationError
 
-from service.core.settings import PREFIX, Settings, read_settings
+from service.core.settings import PREFIX, Settings, read_settings, with_defaults
 from service.observability.logging import configure
+
+OPTIONS = {name: name for name in ("host", "port", "frontends", "engine")}
+"""The setting of each option of `serve`."""
+RENDER_OPTIONS = OPTIONS | {
+    "folder": "model_dir",
+    "served_model_name": "model_names",
+    "max_model_len": "max_model_len",
+    "pretokenizer": "model_pretokenizer",
+    "ssl_certfile": "tls_certificate",
+    "ssl_keyfile": "tls_key",
+}
+"""The setting of each option of `render`."""
+RENDER_DEFAULTS = {
+    "host": "0.0.0.0",
+    "engine": "cpu",
+    "grpc": False,
+    "management": False,
+    # Routers wait for 5 s, and go elsewhere at once when they are refused.
+    "request_timeout_ms": 1_000,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -19,8 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ValueError: a setting in the environment or an option is wrong.
     """
-    settings = _settings(arguments)
+    from service.registry.model_folder import use_model
+
+    if arguments.command == "render":
+        settings = with_defaults(_read(arguments, RENDER_OPTIONS), RENDER_DEFAULTS)
+    else:
+        settings = _read(arguments, OPTIONS)
     configure(settings)
+    settings = use_model(settings)
     if settings.frontends:
         from service.multiprocess.supervisor import supervise
 
@@ -30,16 +56,26 @@ def run(arguments: argparse.Namespace) -> int:
     return serve(settings)
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
-    names = ("host", "port", "frontends", "engine")
-    options = {name: getattr(arguments, name) for name in names}
-    overrides = {name: value for name, value in options.items() if value is not None}
+def _read(arguments: argparse.Namespace, options: dict[str, str]) -> Settings:
+    """Read the settings; options win over the environment.
+
+    Raises:
+        ValueError: a setting or an option is wrong.
+    """
+    given = {setting: getattr(arguments, option) for option, setting in options.items()}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    if isinstance(names := overrides.get("model_names"), list):
+        if any("," in name for name in names):
+            raise ValueError("--served-model-name: a name has no comma")
+        overrides["model_names"] = ",".join(names)
     try:
         return read_settings(**overrides)
     except ValidationError as error:
+        by_setting = {setting: option for option, setting in options.items()}
         messages = []
         for fault in error.errors():
             name, *_ = map(str, fault["loc"])
-            origin = f"--{name}" if name in overrides else PREFIX + name.upper()
+            option = f"--{by_setting.get(name, name).replace('_', '-')}"
+            origin = option if name in overrides else PREFIX + name.upper()
             messages.append(f"{origin}: {fault['msg']}")
         raise ValueError("; ".join(messages)) from error

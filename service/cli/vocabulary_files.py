@@ -9,18 +9,8 @@ from pathlib import Path
 
 from vocabularies import builtin
 from vocabularies.formats import FORMATS, describe_ignored, read_vocabulary, write_vocabulary
+from vocabularies.formats.folders import find_tokenizer_files
 from vocabularies.model.vocabulary import Vocabulary
-
-# The files that are read from a folder: the first of these groups that is complete.
-GROUPS = (
-    ("tokenizer.json",),
-    ("tekken.json",),
-    ("vocab_config.json", "vocab.json"),
-    ("vocab_config.json",),
-    ("vocab.json", "merges.txt"),
-    ("vocab.json",),
-    ("vocab.txt",),
-)
 
 NO_FILE_OPTIONS = "the options of a vocabulary file do not apply to it"
 
@@ -51,7 +41,7 @@ def open_vocabulary(
     if source in builtin.BUILTINS and pretokenizer is None and special_tokens is None:
         return builtin.load(source)
     if path.is_dir():
-        paths = _of_folder(path)
+        paths = find_tokenizer_files(path)
     elif path.exists():
         paths = [path]
     elif (named := _read_named(source)) is not None:
@@ -84,18 +74,6 @@ def _read_named(name: str) -> Vocabulary | None:
     if own in builtin.BUILTINS:
         return builtin.load(own)
     return make_reader(stored[own])() if own in stored else None
-
-
-def _of_folder(folder: Path) -> list[Path]:
-    for names in GROUPS:
-        paths = [folder / name for name in names]
-        if all(path.is_file() for path in paths):
-            return paths
-    ranks = sorted(folder.glob("*.tiktoken"))
-    if len(ranks) == 1:
-        return ranks
-    expected = ", ".join(" + ".join(names) for names in GROUPS)
-    raise NoSuchVocabulary(f"{folder} holds none of {expected}, nor exactly one .tiktoken file")
 
 
 def _unknown(source: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -155,6 +156,30 @@ class Settings(BaseSettings):
         None,
         description="Folder where uploaded vocabularies are kept; unset, they live in memory and a "
         "restart forgets them.",
+    )
+    model_dir: Path | None = Field(
+        None,
+        description="Folder of one model as it lies on disk, whose tokenizer is then the only "
+        "vocabulary, and the default one; store_dir is not used. `warptok render` sets it.",
+    )
+    model_names: str = Field(
+        "none",
+        description="Names, with commas, by which requests call the model of model_dir beside the "
+        "name in its config.json, its folder's name and its path; the first is its own name; none.",
+    )
+    model_pretokenizer: str | None = Field(
+        None, description="Pretokenizer of the model of model_dir, if it has a rank file only."
+    )
+    max_model_len: int | None = Field(
+        None,
+        ge=1,
+        description="Length in ids of the model of model_dir, prompt and answer together; unset, "
+        "what its files say.",
+    )
+    management: bool = Field(
+        True,
+        description="Whether requests may change vocabularies, aliases and training jobs and "
+        "register shared memory; false: such requests are refused, whatever their key.",
     )
     max_body_bytes: int = Field(
         64 * MIB,
@@ -465,6 +490,14 @@ def read_settings(**overrides: object) -> Settings:
     if unknown := describe_unknown():
         raise UnknownSetting(next(iter(unknown.values())))
     return Settings(**overrides)  # type: ignore[arg-type]
+
+
+def with_defaults(settings: Settings, defaults: Mapping[str, object]) -> Settings:
+    """Return the settings with other defaults for those that nobody has set."""
+    unset = {
+        name: value for name, value in defaults.items() if name not in settings.model_fields_set
+    }
+    return settings.model_copy(update=unset)
 
 
 def describe_unknown() -> dict[str, str]:

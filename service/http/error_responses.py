@@ -116,6 +116,8 @@ SHAPES: dict[str, Shape] = {
     "/tokenizer_info": "openai",
     "/v1/completions/render": "openai",
     "/v1/chat/completions/render": "openai",
+    "/v1/completions/derender": "openai",
+    "/v1/chat/completions/derender": "openai",
     "/v1/responses/input_tokens": "openai",
 }
 PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}

@@ -82,7 +82,7 @@ class FrontEnd:
         self.name = name
         self.engine = RemoteEngine(link, self._handle, Message("hello", {"name": name}))
         metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
-        guard = Guard(settings.api_keys_file, settings.host)
+        guard = Guard(settings.api_keys_file, settings.host, allows_management=settings.management)
         self.replica = RegistryReplica(self.engine)
         share = settings.loaded_vocabulary_bytes // settings.frontends
         self.encoders = LocalEncoders(CpuEngine(settings.pattern_us_per_byte), share)

@@ -1,6 +1,8 @@
 """Reads and keeps the tokenizer configurations of vocabularies: named tokens, chat templates.
 
-They are in tokenizer_config.json; newer models have the template in chat_template.jinja beside it.
+They are in tokenizer_config.json; newer models have the template in chat_template.jinja beside it,
+and older ones named tokens in special_tokens_map.json. generation_config.json has a model's
+defaults of sampling, which rendered requests carry to the engine.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
+TOKENS_FILE, GENERATION_FILE = "special_tokens_map.json", "generation_config.json"
+CONFIG_FILES = (CONFIG_FILE, TEMPLATE_FILE, TOKENS_FILE, GENERATION_FILE)
+GENERATION = "generation_config"  # The key under which the defaults of sampling are kept.
 SUFFIX = ".config.json"
 DEFAULT, TOOL_USE = "default", "tool_use"
 LISTED = "added_tokens_decoder"
@@ -31,14 +36,14 @@ class TokenizerConfig:
     """A tokenizer_config.json, or only a template, that was uploaded with a vocabulary.
 
     Attributes:
-        values: the file's content.
+        values: the file's content, with the content of the other files.
     """
 
     values: dict[str, Any]
 
     @classmethod
-    def of(cls, content: bytes) -> TokenizerConfig:
-        """Parse the bytes of the file.
+    def of(cls, content: bytes, file: str = CONFIG_FILE) -> TokenizerConfig:
+        """Parse the bytes of a file; `file` is its name, for a refusal.
 
         Raises:
             VocabularyError: they are not a JSON object.
@@ -46,10 +51,10 @@ class TokenizerConfig:
         try:
             values = parse_json(content)
         except VocabularyError as error:
-            findings = (Finding(f"{CONFIG_FILE}: {f.where}", f.message) for f in error.findings)
+            findings = (Finding(f"{file}: {f.where}", f.message) for f in error.findings)
             raise VocabularyError(findings) from error
         if not isinstance(values, dict):
-            raise VocabularyError.at(CONFIG_FILE, "is no JSON object")
+            raise VocabularyError.at(file, "is no JSON object")
         return cls(values)
 
     @classmethod
@@ -59,17 +64,36 @@ class TokenizerConfig:
         Raises:
             VocabularyError: a file is wrong, or too large.
         """
-        found = {name: files.pop(name) for name in (CONFIG_FILE, TEMPLATE_FILE) if name in files}
+        found = {name: files.pop(name) for name in CONFIG_FILES if name in files}
         for name, content in found.items():
             if len(content) > max_bytes:
                 message = f"{len(content)} bytes; max_template_bytes is {max_bytes}"
                 raise VocabularyError.at(name, message)
         if not found:
             return None
-        config = cls.of(found.get(CONFIG_FILE, b"{}"))
-        if TEMPLATE_FILE not in found:
-            return config
-        return cls(config.values | {"chat_template": decode_text(found[TEMPLATE_FILE])})
+        values = cls.of(found.get(CONFIG_FILE, b"{}")).values
+        if TOKENS_FILE in found:
+            values = cls.of(found[TOKENS_FILE], TOKENS_FILE).values | values
+        if TEMPLATE_FILE in found:
+            values = values | {"chat_template": decode_text(found[TEMPLATE_FILE])}
+        if GENERATION_FILE in found:
+            values = values | {GENERATION: cls.of(found[GENERATION_FILE], GENERATION_FILE).values}
+        return cls(values)
+
+    def listed_tokens(self) -> dict[str, int] | None:
+        """Get the ids of the tokens that the file lists by their contents; None: it lists none."""
+        listed = self.values.get(LISTED)
+        found = {}
+        for token_id, token in (listed if isinstance(listed, dict) else {}).items():
+            content = token.get("content") if isinstance(token, dict) else token
+            if isinstance(content, str) and token_id.isdecimal():
+                found[content] = int(token_id)
+        return found or None
+
+    def generation_defaults(self) -> dict[str, Any]:
+        """Get the model's defaults of sampling; {} if it has none."""
+        values = self.values.get(GENERATION)
+        return values if isinstance(values, dict) else {}
 
     def refuse_other_ids(self, vocabulary: Vocabulary) -> None:
         """Check that the vocabulary has each token that the file lists, with the same id.
@@ -150,6 +174,10 @@ class TokenizerConfigs:
     def get(self, name: str) -> TokenizerConfig | None:
         """Get the configuration of a vocabulary; None if it has none."""
         return self._configs.get(name)
+
+    def set(self, name: str, config: TokenizerConfig) -> None:
+        """Set the configuration of a vocabulary that is not in the store."""
+        self._configs[name] = config
 
     def put(self, name: str, config: TokenizerConfig | None) -> None:
         """Keep the configuration of a vocabulary; None removes it."""

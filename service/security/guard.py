@@ -44,6 +44,7 @@ class Guard:
     Args:
         path: the file of keys; None: no keys are needed.
         host: the address that the service listens on.
+        allows_management: whether any request may manage vocabularies and train.
 
     Attributes:
         limits: the rate limits of each key.
@@ -53,8 +54,9 @@ class Guard:
         ValueError: the file is damaged.
     """
 
-    def __init__(self, path: Path | None, host: str) -> None:
+    def __init__(self, path: Path | None, host: str, *, allows_management: bool = True) -> None:
         self._path = path
+        self._allows_management = allows_management
         self._is_loopback = is_loopback(host)
         try:
             self._keys = read_keys(path) if path is not None else []
@@ -64,7 +66,7 @@ class Guard:
         self.limits = Limits()
         self.generation = 0
         self._set_limits()
-        if path is None and not self._is_loopback:
+        if path is None and not self._is_loopback and allows_management:
             logger.warning(
                 "no keys: everybody who reaches %s may encode and decode; vocabularies cannot be "
                 "managed, and none learnt, until WARPTOK_API_KEYS_FILE names keys",
@@ -83,6 +85,8 @@ class Guard:
             Unauthorized: the request has no valid key.
             Forbidden: the key has not this scope, or the call needs keys that are not set up.
         """
+        if scope in GUARDED_EVERYWHERE and not self._allows_management:
+            raise Forbidden("this service changes nothing (management)")
         if self._path is None:
             if scope in GUARDED_EVERYWHERE and not self._is_loopback:
                 raise Forbidden("no keys are set, and this is no loopback address", "API_KEYS_FILE")

@@ -20,7 +20,8 @@ MANAGE = re.compile(
     r"/v1/(vocabularies|aliases)/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*", re.DOTALL
 )
 DECODE = re.compile(
-    r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v2/models/.*\.decode(/versions/[^/]*)?/infer",
+    r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v1/(chat/)?completions/derender"
+    r"|/v2/models/.*\.decode(/versions/[^/]*)?/infer",
     re.DOTALL,
 )
 TRAIN = re.compile(r"/v1/training-jobs(/.*)?", re.DOTALL)

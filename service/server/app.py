@@ -14,7 +14,14 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from service.apis.dialects import apply_template, probes, render, token_count, tokenize
+from service.apis.dialects import (
+    apply_template,
+    derender,
+    probes,
+    render,
+    token_count,
+    tokenize,
+)
 from service.apis.dialects.template_pool import TemplatePool
 from service.apis.native import aliases, service_info, tokens
 from service.apis.native import training_jobs as training_routes
@@ -59,6 +66,7 @@ ROUTES = (
     token_count,
     render,
     apply_template,
+    derender,
     probes,
     training_routes,
 )
@@ -158,7 +166,7 @@ def create_app(
     engine = engine or make_engine(settings)
     metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
     registry = Registry(engine, settings)
-    guard = Guard(settings.api_keys_file, settings.host)
+    guard = Guard(settings.api_keys_file, settings.host, allows_management=settings.management)
     runner = LocalRunner(engine, settings, metrics, place_ids)
     batcher = Batcher(runner, settings, metrics, guard.limits)
     service = make_service(settings, engine, registry, batcher, metrics, guard)

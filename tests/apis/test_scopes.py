@@ -29,7 +29,7 @@ ENGINE = CpuEngine()
 PUBLIC = "0.0.0.0"  # What the service is told; nothing of these tests leaves the machine.
 PATHS: dict[str | None, str] = {
     None: """
-        GET / GET /livez GET /readyz GET /health GET /ping GET /version GET /metrics
+        GET / GET /livez GET /readyz GET /health GET /ping POST /ping GET /version GET /metrics
         GET /docs GET /redoc GET /openapi.json GET /static-offline-docs/
         GET /v2/health/live GET /v2/health/ready
     """,
@@ -53,6 +53,7 @@ PATHS: dict[str | None, str] = {
     """,
     "decode": """
         POST /v1/decode POST /v1/decode/batch POST /detokenize POST /v1/detokenize POST /decode
+        POST /v1/completions/derender POST /v1/chat/completions/derender
     """,
     "train": """
         GET /v1/training-jobs POST /v1/training-jobs GET /v1/training-jobs/{id}

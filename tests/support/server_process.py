@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,6 +126,7 @@ def server_process(
     expect_exit: bool = True,
     prepare: Callable[[], object] | None = None,
     context: ssl.SSLContext | None = None,
+    command: Sequence[str] = ("serve",),
 ) -> Iterator[Server]:
     """Run `python -m service serve` on a free loopback port; yield it ready, stop it with SIGTERM.
 
@@ -135,16 +136,17 @@ def server_process(
         expect_exit: False where the test itself ends the process.
         prepare: is called in the new process before the service starts.
         context: how a client speaks TLS with it; None: it does not.
+        command: the command and its own options.
 
     Raises:
         AssertionError: the service did not start, or did not exit with 0 after SIGTERM.
     """
     descriptor, name = tempfile.mkstemp(".log", "service-", folder)
     log = Path(name)
-    command = [sys.executable, "-m", "service", "serve", "--host", "127.0.0.1", "--port", "0"]
+    words = [sys.executable, "-m", "service", *command, "--host", "127.0.0.1", "--port", "0"]
     with open(descriptor, "wb") as output:
         process = subprocess.Popen(
-            command,
+            words,
             cwd=ROOT,
             env=service_environment(settings),
             stdin=subprocess.DEVNULL,

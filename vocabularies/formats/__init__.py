@@ -1,6 +1,7 @@
 """Reads and writes vocabularies as files.
 
-`vocabulary_files` finds the format of a file and calls its reader; `huggingface`, `tiktoken` and
+`vocabulary_files` finds the format of a file and calls its reader, and `folders` the files of a
+model's folder; `huggingface`, `tiktoken` and
 `word_lists` are families of formats; GPT-2's pair of files (`vocab_and_merges`) and the canonical
 form (`canonical_files`) are a module each. The registry of the service, the command line and the
 built-in vocabularies call it.

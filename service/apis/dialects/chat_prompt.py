@@ -73,7 +73,9 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
         "messages": messages,
         "tools": chat.tools,
     }
-    wait_s = find_deadline(request.service, request.call) - perf_counter()
+    # The template and the ids have one deadline: what one takes is no longer there for the other.
+    request.call.ends_at = find_deadline(request.service, request.call)
+    wait_s = request.call.ends_at - perf_counter()
     text = await request.templates.render(template, variables, wait_s)
     return _cut_behind_last(text, messages) if chat.continue_final_message else text
 

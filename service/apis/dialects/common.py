@@ -26,6 +26,7 @@ from service.operations.context import Service
 from service.operations.operation import check_rows, find_entry, make_decode_work, make_work
 from service.operations.schemas import IgnoreExtra
 from service.registry.entries import LoadedVocabulary
+from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe
@@ -122,7 +123,11 @@ def parse_body(model: type[Model], request: DialectRequest) -> Model:
 
 def model_length(request: DialectRequest, entry: LoadedVocabulary) -> int:
     """Return a model's maximum length in ids by its tokenizer_config.json, or NO_LIMIT."""
-    config = request.service.registry.configs.get(entry.name)
+    return find_model_length(request.service.registry.configs.get(entry.name))
+
+
+def find_model_length(config: TokenizerConfig | None) -> int:
+    """Return the maximum length in ids that a configuration has, or NO_LIMIT."""
     length = config.values.get("model_max_length") if config is not None else None
     return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
 
@@ -194,6 +199,25 @@ async def decode_rows(
     Raises:
         ServiceError: there are too many rows, or an id is not in the vocabulary.
     """
+    texts = await decode_bytes(
+        request, entry, rows, skip_special_tokens=skip_special_tokens, where=where
+    )
+    return [text.decode(errors="replace") for text in texts]
+
+
+async def decode_bytes(
+    request: DialectRequest,
+    entry: LoadedVocabulary,
+    rows: list[list[int]],
+    *,
+    skip_special_tokens: bool,
+    where: str,
+) -> list[bytes]:
+    """Decode each row of ids to bytes, which are mostly UTF-8.
+
+    Raises:
+        ServiceError: there are too many rows, or an id is not in the vocabulary.
+    """
     check_rows(request.service, len(rows), where)
     work = make_decode_work(request.service, request.call, entry, rows, skip_special_tokens)
     result = await request.service.batcher.run(work)
@@ -203,7 +227,7 @@ async def decode_rows(
     decoded = result.output
     begins = decoded.offsets.tolist()
     return [
-        decoded.data[begins[row] : begins[row + 1]].tobytes().decode(errors="replace")
+        decoded.data[begins[row] : begins[row + 1]].tobytes()
         for row in range(result.begin, result.end)
     ]
 

@@ -7,15 +7,19 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from service.apis.dialects.common import MODEL, NO_LIMIT
+from service.apis.dialects.common import MODEL, NO_LIMIT, find_model_length
 from service.core.version import package_version
 from service.http.dependencies import ServiceDep
 from service.http.json_response import make_json_response
 from service.http.names_in_paths import MODEL_PATH
+from service.operations.context import Service
 from service.operations.readiness import readiness
+from service.registry.tokenizer_config import GENERATION
+from service.security.addresses import split_names
 
 router = APIRouter(tags=["dialects"])
-FILE_KEYS = ("vocab_file", "merges_file")  # Keys of tokenizer_config.json that are left out.
+# Keys of the configuration that are left out.
+FILE_KEYS = ("vocab_file", "merges_file", GENERATION)
 NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "Not ready."}}
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
@@ -24,6 +28,7 @@ ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 @router.head("/ping", include_in_schema=False)
 @router.get("/health", response_class=Response, responses=NOT_READY)
 @router.get("/ping", response_class=Response, responses=NOT_READY)
+@router.post("/ping", response_class=Response, responses=NOT_READY)
 async def health(service: ServiceDep) -> Response:
     """Answer with a status only: 200 when the service is ready, 503 when not."""
     return Response(status_code=503 if readiness(service) else 200)
@@ -37,18 +42,36 @@ async def version() -> dict[str, str]:
 
 @router.get("/v1/models")
 async def list_models(service: ServiceDep) -> dict[str, Any]:
-    """List the vocabularies as OpenAI lists models."""
-    return {"object": "list", "data": [_model(name) for name in service.registry.known]}
+    """List the vocabularies as OpenAI lists models; of a model's folder the names that it got."""
+    names = split_names(service.settings.model_names) or list(service.registry.known)
+    return {"object": "list", "data": [_model(service, name) for name in names]}
 
 
 @router.get(f"/v1/models/{MODEL_PATH}")
 async def get_model(service: ServiceDep, model: str) -> Response:
     """Describe one vocabulary as OpenAI describes a model."""
-    return make_json_response(_model(service.registry.find(model, MODEL).name))
+    name = service.registry.find(model, MODEL).name
+    return make_json_response(_model(service, model if _is_served(service, model) else name))
 
 
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "warptok"}
+def _is_served(service: Service, name: str) -> bool:
+    """Return whether the operator has given the model of a folder this name."""
+    return name in split_names(service.settings.model_names)
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    own = service.registry.find(name, MODEL).name
+    config = service.registry.configs.get(own)
+    length = find_model_length(config)
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "warptok",
+        "root": own,
+        "parent": None,
+        "max_model_len": None if length == NO_LIMIT else length,
+    }
 
 
 @router.get("/info")

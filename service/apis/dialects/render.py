@@ -25,6 +25,7 @@ from service.apis.dialects.common import (
     read_request,
 )
 from service.apis.dialects.media_estimate import MediaEstimate
+from service.apis.dialects.sampling import Sampling, make_sampling_params
 from service.core.errors import InvalidRequest
 from service.http.json_response import make_json_response
 from service.operations import schemas
@@ -140,6 +141,8 @@ async def render_completion(http_request: Request) -> Response:
         prompts = [prompts]
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     rendered = await _render_texts(request, entry, texts, body, max_length)
+    sampling = parse_body(Sampling, request)
+    generation = Generation(request, entry, sampling, num_answered, is_chat=False)
     answer = []
     next_text = 0
     for prompt in prompts:
@@ -148,7 +151,7 @@ async def render_completion(http_request: Request) -> Response:
             next_text += 1
         else:
             ids, offsets = body.truncate(prompt, max_length), None
-        answer.append(_generation(request, "cmpl", ids, offsets))
+        answer.append(generation.make(ids, offsets))
     return make_json_response(answer, rendered.headers)
 
 
@@ -176,8 +179,9 @@ async def _render_texts(
     texts: list[str],
     body: CompletionBody | RenderChat,
     max_length: int | None,
+    where: str = "/prompt",
 ) -> RenderedTexts:
-    """Encode texts as a request says, and truncate their ids."""
+    """Encode texts as a request says, and truncate their ids; `where` is their place."""
     encoded = await encode_texts(
         request,
         entry,
@@ -185,6 +189,7 @@ async def _render_texts(
         add_special_tokens=body.add_special_tokens,
         spans=body.return_token_offsets,
         max_length=None if body.truncation_side else max_length,
+        where=where,
     )
     rows = [body.truncate(row, max_length) for row in encoded.rows]
     if not body.return_token_offsets:
@@ -200,24 +205,66 @@ async def _render_texts(
     return RenderedTexts(rows, offsets, encoded.headers)
 
 
-def _generation(
-    request: DialectRequest, prefix: str, ids: list[int], offsets: Any
-) -> dict[str, Any]:
-    """Make the request that the engines of vLLM and SGLang read."""
-    body = request.body
-    return {
-        "request_id": f"{prefix}-{uuid.uuid4().hex}",
-        "model": body.get("model") or request.service.settings.default_vocabulary,
-        "token_ids": ids,
-        "input_ids": ids,
-        "token_offsets": offsets,
-        "features": None,
-        "sampling_params": {},
-        "stream": bool(body.get("stream", False)),
-        "stream_options": body.get("stream_options"),
-        "cache_salt": body.get("cache_salt"),
-        "priority": body.get("priority") or 0,
-    }
+class Generation(NamedTuple):
+    """What all requests to an engine that one rendered request becomes have in common.
+
+    Attributes:
+        request: the rendered request.
+        entry: its vocabulary.
+        sampling: its fields that say how the engine samples.
+        max_tokens: the most ids of the answer that it wants; None: it does not say.
+        is_chat: whether it is a chat.
+    """
+
+    request: DialectRequest
+    entry: LoadedVocabulary
+    sampling: Sampling
+    max_tokens: int | None
+    is_chat: bool
+
+    def make(self, ids: list[int], offsets: list[Any] | None) -> dict[str, Any]:
+        """Make the request for a prompt that the engines of vLLM and SGLang read.
+
+        Raises:
+            InvalidRequest: the sampling parameters contradict each other.
+        """
+        body = self.request.body
+        is_stream = bool(self.sampling.stream)
+        prefix = "chatcmpl" if self.is_chat else "cmpl"
+        config = self.request.service.registry.configs.get(self.entry.name)
+        generation = {} if config is None else config.generation_defaults()
+        max_tokens = self._find_max_tokens(len(ids), generation)
+        return {
+            "request_id": f"{prefix}-{uuid.uuid4().hex}",
+            "model": body.get("model") or self.request.service.settings.default_vocabulary,
+            "token_ids": ids,
+            "input_ids": ids,
+            "token_offsets": offsets,
+            "features": None,
+            "content_parts": None,
+            "sampling_params": make_sampling_params(
+                self.sampling, generation, max_tokens, is_chat=self.is_chat
+            ),
+            "reasoning_ended": None,
+            "reasoning_parser_kwargs": None,
+            "return_token_ids": body.get("return_token_ids"),
+            "output_mode": "tokens",
+            "stream": is_stream,
+            "stream_options": body.get("stream_options") if is_stream else None,
+            "cache_salt": body.get("cache_salt"),
+            "priority": body.get("priority") or 0,
+            "kv_transfer_params": None,
+            "ec_transfer_params": None,
+        }
+
+    def _find_max_tokens(self, num_ids: int, generation: dict[str, Any]) -> int | None:
+        """Return the most ids of the answer: what was wanted, as far as the model's length goes."""
+        wanted = generation.get("max_new_tokens") if self.max_tokens is None else self.max_tokens
+        length = model_length(self.request, self.entry)
+        available = length - num_ids
+        if length == NO_LIMIT or available < 1:
+            return wanted
+        return available if wanted is None else min(wanted, available)
 
 
 @router.post("/v1/chat/completions/render")
@@ -226,14 +273,15 @@ async def render_chat(http_request: Request) -> Response:
     request = await read_request(http_request)
     body = parse_body(RenderChat, request)
     entry = await request.find_entry(body.model)
-    num_answered = body.max_completion_tokens
-    if num_answered is None:
-        num_answered = body.max_tokens or 0
-    max_length = _max_prompt_length(request, entry, body, num_answered)
+    wanted = body.max_completion_tokens
+    wanted = body.max_tokens if wanted is None else wanted
+    max_length = _max_prompt_length(request, entry, body, wanted or 0)
+    sampling = parse_body(Sampling, request)
     text = await render_chat_text(request, entry, body)
-    rendered = await _render_texts(request, entry, [text], body, max_length)
-    generation = _generation(request, "chatcmpl", rendered.rows[0], rendered.offsets[0])
-    return make_json_response(generation, rendered.headers)
+    rendered = await _render_texts(request, entry, [text], body, max_length, "/messages")
+    generation = Generation(request, entry, sampling, wanted, is_chat=True)
+    answer = generation.make(rendered.rows[0], rendered.offsets[0])
+    return make_json_response(answer, rendered.headers)
 
 
 @router.post("/v1/messages/count_tokens")

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from service.cli.doctor.finding import Finding
 from service.cli.doctor.machine import gib
 from service.core.settings import PREFIX, Settings, describe_unknown
+from service.registry.model_folder import find_model_names, read_model
 from service.registry.names import Aliases
 from service.registry.registry import SUFFIX
 from service.runtime.atomic_files import Store
@@ -62,6 +63,9 @@ def _wrong_values() -> Iterator[Finding]:
 
 def check_vocabularies(settings: Settings) -> Iterator[Finding]:
     """Check the names of vocabularies in the settings."""
+    if settings.model_dir is not None:
+        yield _check_model(settings)
+        return
     store = Store(settings.store_dir)
     stored = {name for name, _ in store.files(SUFFIX)}
     known = {*builtin.BUILTINS, *stored}
@@ -86,6 +90,17 @@ def check_vocabularies(settings: Settings) -> Iterator[Finding]:
     else:
         detail = f"{len(builtin.BUILTINS)} built in, {len(stored)} in the store"
         yield Finding("vocabularies", "ok", f"{detail}; {preload} preloaded")
+
+
+def _check_model(settings: Settings) -> Finding:
+    """Check the folder of the only model."""
+    try:
+        names, model = find_model_names(settings), read_model(settings)
+    except (ValueError, OSError) as error:
+        advice = f"correct {PREFIX}MODEL_DIR, or the files in it"
+        return Finding("vocabularies", "error", str(error), advice)
+    detail = f"{len(model.vocabulary)} ids in {settings.model_dir}, called {', '.join(names)}"
+    return Finding("vocabularies", "ok", detail)
 
 
 def check_store(settings: Settings) -> Iterator[Finding]:

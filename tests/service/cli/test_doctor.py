@@ -28,6 +28,7 @@ from service.core.settings import PREFIX, Settings
 from service.security.api_keys import add_key
 from tests.support.data_files import ROOT
 from tests.support.fake_cupy import CUDARuntimeError, fake_cupy
+from tests.support.model_folder import write_model_folder
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]
@@ -250,6 +251,11 @@ def test_vocabularies_of_the_settings_exist(tmp_path: Path) -> None:
     named = Settings(aliases="a/b=gpt2", default_vocabulary="a/b", preload="a/b")
     assert found(check(named)).state == "ok"
     assert found(check(Settings(aliases="a"))).state == "error"
+    folder = write_model_folder(tmp_path / "base")
+    assert "called openai/gpt-2, base, " in found(check(Settings(model_dir=folder))).detail
+    (folder / "tokenizer.json").write_text("{}")
+    assert found(check(Settings(model_dir=folder))).state == "error"
+    assert found(check(Settings(model_dir=tmp_path / "none"))).state == "error"
 
 
 def test_no_store_folder_is_made(tmp_path: Path) -> None:

@@ -488,7 +488,9 @@ def test_probes_and_lists():
             assert (await client.get("/ping")).content == b""
             assert "version" in (await client.get("/version")).json()
             listed = (await client.get("/v1/models")).json()["data"]
-            assert {"id": "gpt2", "object": "model", "created": 0, "owned_by": "warptok"} in listed
+            described = {"object": "model", "created": 0, "owned_by": "warptok"}
+            described |= {"root": "gpt2", "parent": None, "max_model_len": None}
+            assert {"id": "gpt2", **described} in listed
             assert (await client.get("/v1/models/gpt2")).json()["id"] == "gpt2"
             assert (await client.get("/v1/models/nothing")).status_code == 404
             assert (await client.get("/info")).json()["model_id"] == "gpt2"

@@ -1,0 +1,161 @@
+"""Makes the sampling parameters of a rendered request, which the engine of vLLM reads with its ids.
+
+A value is the request's own, or the default of the model's generation_config.json, or vLLM's.
+Parameters that neither has are left out, so that the engine's defaults hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from service.apis.dialects.common import DialectBody
+from service.core.errors import InvalidRequest
+
+DEFAULTS: dict[str, float | int] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+"""vLLM's values of the parameters that are always given."""
+REPEATED = (
+    "seed",
+    "stop_token_ids",
+    "bad_words",
+    "ignore_eos",
+    "min_tokens",
+    "prompt_logprobs",
+    "logprob_token_ids",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "include_stop_str_in_output",
+    "logit_bias",
+    "allowed_token_ids",
+    "thinking_token_budget",
+    "repetition_detection",
+)
+"""Parameters that are the request's own, if it has them."""
+GREEDY = 1e-5  # A lower temperature chooses the likeliest id, as in vLLM.
+DELTA, FINAL_ONLY = 1, 2  # vLLM's kinds of output: of a stream, and of one answer.
+JSON_OBJECT, JSON_SCHEMA, STRUCTURAL_TAG = "json_object", "json_schema", "structural_tag"
+
+
+class Sampling(DialectBody):
+    """The fields of a generation request that say how the engine samples."""
+
+    n: int | None = Field(None, ge=1)
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    ignore_eos: bool | None = None
+    min_tokens: int | None = None
+    prompt_logprobs: int | bool | None = None
+    logprob_token_ids: list[int] | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    logit_bias: dict[str, float] | None = None
+    allowed_token_ids: list[int] | None = None
+    thinking_token_budget: int | None = None
+    repetition_detection: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    vllm_xargs: dict[str, Any] | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
+    logprobs: int | bool | None = None
+    top_logprobs: int | None = None
+    echo: bool | None = None
+    stream: bool | None = None
+
+
+def make_sampling_params(
+    sampling: Sampling, generation: dict[str, Any], max_tokens: int | None, *, is_chat: bool
+) -> dict[str, Any]:
+    """Make the sampling parameters of a request.
+
+    Args:
+        sampling: the request's own.
+        generation: the model's generation_config.json; {} if it has none.
+        max_tokens: the most ids of the answer; None: the engine decides.
+        is_chat: whether it is a chat, whose field `logprobs` only says whether there are any.
+
+    Raises:
+        InvalidRequest: `response_format` is not known.
+    """
+    params: dict[str, Any] = {"n": 1 if sampling.n is None else sampling.n}
+    for name, default in DEFAULTS.items():
+        value = getattr(sampling, name)
+        if value is None:
+            value = generation.get(name)
+        params[name] = default if value is None else value
+    if params["temperature"] < GREEDY:
+        params |= {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
+    params |= {name: value for name in REPEATED if (value := getattr(sampling, name)) is not None}
+    if sampling.stop:
+        params["stop"] = [sampling.stop] if isinstance(sampling.stop, str) else sampling.stop
+    if max_tokens is not None:
+        params["max_tokens"] = max_tokens
+    if (logprobs := _find_logprobs(sampling, is_chat)) is not None:
+        params["logprobs"] = logprobs
+    if sampling.echo and sampling.prompt_logprobs is None and logprobs is not None:
+        params["prompt_logprobs"] = logprobs
+    if (structured := _find_structure(sampling)) is not None:
+        params["structured_outputs"] = structured
+    extra = dict(sampling.vllm_xargs or {})
+    for name in ("kv_transfer_params", "ec_transfer_params"):
+        if value := getattr(sampling, name):
+            extra[name] = value
+    if extra:
+        params["extra_args"] = extra
+    params["output_kind"] = DELTA if sampling.stream else FINAL_ONLY
+    return params
+
+
+def _find_logprobs(sampling: Sampling, is_chat: bool) -> int | None:
+    """Return how many of the likeliest ids each place of the answer lists; None: it lists none."""
+    if sampling.logprob_token_ids:
+        return None
+    if is_chat:
+        return (sampling.top_logprobs or 0) if sampling.logprobs else None
+    return None if sampling.logprobs is None else int(sampling.logprobs)
+
+
+def _find_structure(sampling: Sampling) -> dict[str, Any] | None:
+    """Return the structure that the answer must have; None: it may be any text.
+
+    Raises:
+        InvalidRequest: `response_format` is not known.
+    """
+    structured = sampling.structured_outputs
+    wanted = sampling.response_format
+    if wanted is None or wanted.get("type") == "text":
+        return structured
+    match wanted.get("type"):
+        case "json_object":
+            own: dict[str, Any] = {JSON_OBJECT: True}
+        case "json_schema":
+            schema = wanted.get(JSON_SCHEMA)
+            own = {"json": schema.get("schema") if isinstance(schema, dict) else None}
+            if own["json"] is None:
+                raise InvalidRequest("has no json_schema with a schema", "/response_format")
+        case "structural_tag":
+            own = {STRUCTURAL_TAG: orjson.dumps(wanted).decode()}
+        case _:
+            message = "the type is text, json_object, json_schema or structural_tag"
+            raise InvalidRequest(message, "/response_format/type")
+    return {**(structured or {}), **own}

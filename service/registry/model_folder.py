@@ -1,0 +1,154 @@
+"""Reads a model's folder as it lies on disk: its tokenizer, its configurations and its names.
+
+tokenizer.json, or a file of another format    the vocabulary
+tokenizer_config.json, special_tokens_map.json, chat_template.jinja    named tokens, template
+generation_config.json                         defaults of sampling
+config.json                                    the model's length, and the name it came from
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.core.settings import PREFIX, Settings
+from service.registry.names import find_name_fault
+from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
+from service.security.addresses import split_names
+from vocabularies.errors import VocabularyError
+from vocabularies.formats import describe_ignored, read_vocabulary
+from vocabularies.formats.folders import RANK_SUFFIXES, find_tokenizer_files
+from vocabularies.model.vocabulary import Vocabulary
+
+LENGTH = "model_max_length"
+# The keys of config.json that have the model's length in ids.
+LENGTH_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_sequence_length",
+)
+HUB_PREFIX = "models--"  # Begins the names of folders in the cache of the Hugging Face hub.
+MAX_NAME_CHARACTERS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that was read from a folder.
+
+    Attributes:
+        vocabulary: its vocabulary.
+        config: its configurations, with its length in `model_max_length`.
+        notes: what its files say of ids and the service does not follow.
+    """
+
+    vocabulary: Vocabulary
+    config: TokenizerConfig
+    notes: tuple[str, ...]
+
+
+def use_model(settings: Settings) -> Settings:
+    """Make the model of the setting `model_dir`, if there is one, the default vocabulary.
+
+    Raises:
+        ValueError: the folder or a name is wrong.
+    """
+    if settings.model_dir is None:
+        return settings
+    name = find_model_names(settings)[0]
+    return settings.model_copy(update={"default_vocabulary": name, "preload": name})
+
+
+def find_model_names(settings: Settings) -> list[str]:
+    """List the names of the model of `model_dir`: its own name, then its aliases.
+
+    They are those of the setting `model_names`, the name that the model came from by its
+    config.json or by the cache of the Hugging Face hub, the folder's name, and its path.
+
+    Raises:
+        ValueError: the folder or a name is wrong.
+    """
+    folder = settings.model_dir
+    assert folder is not None, "there is a model"
+    if not folder.is_dir():
+        raise ValueError(f"{PREFIX}MODEL_DIR: {folder} is no folder")
+    given = split_names(settings.model_names)
+    for name in given:
+        if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or " " in name:
+            message = f"a name has up to {MAX_NAME_CHARACTERS} characters and no white space"
+            raise ValueError(f"{PREFIX}MODEL_NAMES: {message}")
+    found = [name for name in _find_names(folder) if not find_name_fault(name)]
+    return list(dict.fromkeys([*given, *found, str(folder)]))
+
+
+def _find_names(folder: Path) -> Iterator[str]:
+    """Give the names that a folder has by itself; not all are names of vocabularies."""
+    origin = _read_object(folder / "config.json").get("_name_or_path")
+    if isinstance(origin, str):
+        yield origin
+    whole = folder.resolve()
+    for parent in whole.parents:
+        if parent.name.startswith(HUB_PREFIX):
+            yield parent.name.removeprefix(HUB_PREFIX).replace("--", "/")
+    yield whole.name
+
+
+def read_model(settings: Settings) -> Model:
+    """Read the model of the setting `model_dir`; slow.
+
+    Raises:
+        NoTokenizer: there is no tokenizer that is read.
+        VocabularyError: a file is wrong.
+        OSError: a file cannot be read.
+    """
+    folder = settings.model_dir
+    assert folder is not None, "there is a model"
+    paths = find_tokenizer_files(folder)
+    present = [name for name in CONFIG_FILES if (folder / name).is_file()]
+    config_files = {name: (folder / name).read_bytes() for name in present}
+    config = TokenizerConfig.of_files(config_files, settings.max_template_bytes)
+    config = TokenizerConfig({}) if config is None else config
+    files = {path.name: path.read_bytes() for path in paths}
+    is_ranks = paths[0].suffix in RANK_SUFFIXES
+    vocabulary = read_vocabulary(
+        files,
+        pretokenizer=settings.model_pretokenizer,
+        special_tokens=config.listed_tokens() if is_ranks else None,
+    )
+    config.refuse_other_ids(vocabulary)
+    if "merges.txt" in files:
+        config.refuse_other_rule(has_pretokenizer=settings.model_pretokenizer is not None)
+    values = dict(config.values)
+    length = settings.max_model_len or _find_length(folder, values.get(LENGTH))
+    if length is not None:
+        values[LENGTH] = length
+    return Model(vocabulary, TokenizerConfig(values), describe_ignored(files))
+
+
+def _find_length(folder: Path, of_tokenizer: Any) -> int | None:
+    """Return the model's length in ids: the smallest that its files give; None: they give none."""
+    config = _read_object(folder / "config.json")
+    inner = config.get("text_config")
+    values = config | (inner if isinstance(inner, dict) else {})
+    lengths = [values.get(key) for key in LENGTH_KEYS]
+    found = [each for each in (*lengths, of_tokenizer) if isinstance(each, int) and each > 0]
+    return min(found, default=None)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; {} if there is none, as this file is not needed for ids.
+
+    Raises:
+        VocabularyError: the file is no JSON.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        values = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise VocabularyError.at(path.name, f"is no JSON: {error}") from error
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,48 @@
+"""Finds the files of a folder that hold its vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vocabularies.formats.tiktoken.ranks import is_rank_file
+
+# The files that are read from a folder: the first of these groups that is complete.
+GROUPS = (
+    ("tokenizer.json",),
+    ("tekken.json",),
+    ("vocab_config.json", "vocab.json"),
+    ("vocab_config.json",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.json",),
+    ("vocab.txt",),
+)
+RANK_SUFFIXES = (".tiktoken", ".model")
+
+
+class NoTokenizer(ValueError):
+    """A folder holds no tokenizer that is read; the message says what it holds."""
+
+
+def find_tokenizer_files(folder: Path) -> list[Path]:
+    """Find the files of a folder that hold its vocabulary.
+
+    Raises:
+        NoTokenizer: there are none that are read.
+    """
+    for names in GROUPS:
+        paths = [folder / name for name in names]
+        if all(path.is_file() for path in paths):
+            return paths
+    models = sorted(folder.glob("*.model"))  # Rank files, or models of SentencePiece.
+    ranks = sorted(folder.glob("*.tiktoken"))
+    ranks += [path for path in models if is_rank_file(path.read_bytes())]
+    if len(ranks) == 1:
+        return ranks
+    if models and not ranks:
+        message = f"{models[0]} is a SentencePiece model, which is not read; write its"
+        raise NoTokenizer(
+            f"{message} tokenizer.json: transformers' AutoTokenizer.from_pretrained(FOLDER)"
+            ".save_pretrained(FOLDER) does"
+        )
+    expected = ", ".join(" + ".join(names) for names in GROUPS)
+    raise NoTokenizer(f"{folder} holds none of {expected}, nor exactly one rank file (.tiktoken)")
