@@ -28,7 +28,6 @@ from service.observability.metric_definitions import ALIASED, FAMILIES
 DOCS = Path(__file__).parent
 DEPLOY = DOCS.parent / "deploy"
 ALERTS = DEPLOY / "alerts.yml"
-STORE_MODEL = DEPLOY / "kubernetes/overlays/render/store_model.py"
 MIB = 1024 * 1024
 BOUNDS = {Ge: ("ge", "from"), Gt: ("gt", "above"), Le: ("le", "to"), Lt: ("lt", "below")}
 
@@ -232,11 +231,6 @@ def alert_rules() -> str:
     return ALERTS.read_text(encoding="utf-8")
 
 
-def store_model() -> str:
-    """The script that the render overlay runs before the service."""
-    return STORE_MODEL.read_text(encoding="utf-8")
-
-
 def request_codes() -> Iterator[Code]:
     """Every code that refuses a whole request."""
     yield from FRAMEWORK_CODES
@@ -300,7 +294,6 @@ DOCUMENTS = {
     "metrics.md": metrics_document,
     "../deploy/kubernetes/components/monitoring/prometheusrule.yaml": prometheus_rule,
     "../deploy/helm/warptok/alerts.yml": alert_rules,
-    "../deploy/helm/warptok/store_model.py": store_model,
 }
 
 

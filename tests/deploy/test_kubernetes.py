@@ -6,9 +6,7 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -19,14 +17,13 @@ import jsonschema
 import pytest
 import yaml
 
+from service.cli.parser import make_parser
 from service.core.settings import PREFIX, Settings
 from service.multiprocess.supervisor import STOP_S
 from service.observability.metric_definitions import FAMILIES
 from service.security.scopes import OPEN
 from tests.deploy.helm_templates import Chart
 from tests.support.data_files import ROOT
-from tests.support.server_process import service_environment
-from tests.support.waiting import GIVEN_UP_S
 
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
@@ -301,22 +298,19 @@ def test_images_have_the_version_and_a_stage_of_the_dockerfile(resources: list[R
         assert needs_gpu == (stage == "gpu")
 
 
-def test_the_model_that_is_stored_is_the_default() -> None:
+def test_the_render_service_renders_for_the_folder_that_it_mounts() -> None:
     for resources in (Chart(CHART).render("r", *VALUES["render"]), kustomize("render")):
-        first, service = containers(resources)
-        name = first["command"][-1]
-        assert environment(service)["WARPTOK_DEFAULT_VOCABULARY"] == name
-        assert environment(service)["WARPTOK_PRELOAD"] == name
-        [script] = of_kind(resources, "ConfigMap")
-        source = (KUBERNETES / "overlays/render/store_model.py").read_text()
-        assert script["data"]["store_model.py"].rstrip() == source.rstrip()
+        [service] = containers(resources)
+        arguments = make_parser().parse_args(service["args"])
+        assert (arguments.command, arguments.served_model_name) == ("render", ["model"])
+        [mount] = [each for each in service["volumeMounts"] if each["name"] == "model"]
+        assert str(arguments.folder) == mount["mountPath"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_chart_and_overlay_make_the_same_pods(profile: str) -> None:
     def comparable(resources: list[Resource]) -> Any:
-        text = json.dumps(pod_template(resources)["spec"])
-        pod = json.loads(re.sub(r'"(?:warptok-)?store-model-?\w*"', '"store-model"', text))
+        pod = json.loads(json.dumps(pod_template(resources)["spec"]))
         del pod["topologySpreadConstraints"]  # Its selector has the release as well.
         for container in pod.get("initContainers", []) + pod["containers"]:
             container.pop("imagePullPolicy", None)
@@ -394,49 +388,3 @@ def test_yaml_in_the_document_can_be_read() -> None:
     assert blocks
     for block in blocks:
         assert isinstance(yaml.safe_load(block), dict | list)
-
-
-@pytest.mark.slow
-def test_a_models_folder_is_stored(tmp_path: Path) -> None:
-    python = f'#!/bin/sh\nexec "{sys.executable}" -m service "$@"\n'
-    (tmp_path / "warptok").write_text(python)
-    (tmp_path / "warptok").chmod(0o755)
-    model = tmp_path / "model"
-    model.mkdir()
-    template = {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"}
-    (model / "tokenizer_config.json").write_text(json.dumps(template))
-    settings = {
-        "WARPTOK_HOST": "0.0.0.0",
-        "WARPTOK_API_KEYS_FILE": "missing.json",
-        "WARPTOK_PRELOAD": "mine",
-        "WARPTOK_PORT": str(free_port()),
-        "WARPTOK_STORE_DIR": str(tmp_path / "store"),
-    }
-    environment = service_environment(settings)
-    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
-    environment["PYTHONPATH"] = str(ROOT)
-
-    def store() -> subprocess.CompletedProcess[str]:
-        script = KUBERNETES / "overlays/render/store_model.py"
-        command = [sys.executable, str(script), str(model), "mine"]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=GIVEN_UP_S
-        )
-
-    refused = store()
-    assert refused.returncode == 1
-    assert "vocabulary_invalid" in refused.stderr
-    convert = ["convert", "gpt2", str(model / "tokenizer.json")]
-    subprocess.run([sys.executable, "-m", "service", *convert], check=True, cwd=ROOT)
-    done = store()
-    assert done.returncode == 0, done.stderr
-    assert '"name":"mine"' in done.stdout
-    kept = {path.name for path in (tmp_path / "store").iterdir()}
-    assert {"mine.vocabulary", "mine.config.json"} <= kept
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
