@@ -110,6 +110,20 @@ def _dialects() -> Iterator[Message]:
     yield _json("/v1/completions/render", {"prompt": [[1, 2], [3]], "priority": 3})
     body = {"model": "chat", "messages": chat, "continue_final_message": True, **options}
     yield _json("/v1/chat/completions/render", {**body, "add_generation_prompt": False})
+    sampling = {"temperature": 0.5, "stop": [CANARY], "logit_bias": {"5": 1}, "n": 2}
+    sampling |= {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}}}}
+    yield _json("/v1/completions/render", {"prompt": TEXT, "logprobs": 2, **sampling})
+    candidate = {"token_id": 11, "logprob": -1.5, "rank": 1}
+    logprobs = {"content": [{**candidate, "top_logprobs": [candidate]}]}
+    choice = {"index": 0, "token_ids": [15496, 11], "finish_reason": "stop", "logprobs": logprobs}
+    answer = {"request_id": CANARY, "choices": [choice], "prompt_token_ids": [995]}
+    derender = "/v1/chat/completions/derender"
+    yield _json(derender, {"generate_response": answer, "prompt_tokens": 3})
+    yield _json("/v1/completions/derender", {"generate_responses": [answer, answer]})
+    state = {"prev_token_ids": [995, 447], "read_offset": 1, "role_sent": True}
+    part = {"stream": True, "generate_chunk": answer, "stream_state": state}
+    yield _json(derender, part)
+    yield _json("/v1/completions/derender", part)
     count = {"model": "chat", "messages": chat, "system": TEXT, "tools": tools}
     yield _json("/v1/messages/count_tokens", {**count, "chat_template_kwargs": {"a": [1]}})
     yield _json("/v1/responses/input_tokens", {"model": "chat", "input": chat, "instructions": "x"})
@@ -197,3 +211,4 @@ def _reads() -> Iterator[Message]:
     ):
         yield Message("GET", path, ((b"accept", b"application/openmetrics-text"),))
     yield Message("DELETE", "/v1/vocabularies/mine")
+    yield Message("DELETE", "/v1/aliases/a/b")
