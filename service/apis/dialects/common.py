@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from service.apis.dialects.template_pool import TemplatePool
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call, get_call, read_timeout
-from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
+from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge, UnknownVocabulary
 from service.core.json_bodies import Surrogates, parse_json
 from service.core.problem_details import invalid_body
 from service.http.request_body import RequestBody, collect
@@ -73,8 +73,14 @@ class DialectRequest:
         Raises:
             ServiceError: there is no such vocabulary, or it cannot be loaded.
         """
-        name = model or self.service.settings.default_vocabulary
-        return await find_entry(self.service, self.call, name, MODEL)
+        if model:
+            return await find_entry(self.service, self.call, model, MODEL)
+        default = self.service.settings.default_vocabulary
+        try:
+            return await find_entry(self.service, self.call, default, MODEL)
+        except UnknownVocabulary as error:
+            message = f"the default vocabulary, {default}, is not here; name another one"
+            raise UnknownVocabulary(message, MODEL) from error
 
 
 async def read_request(request: Request) -> DialectRequest:

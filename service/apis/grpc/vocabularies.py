@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 from service.apis.grpc.conversions import vocabulary_message
 from service.core.call import Call
-from service.core.errors import InvalidRequest, TooLarge
+from service.core.errors import InvalidRequest, ServiceError, TooLarge
 from service.operations.context import Service
 from service.protos import warptok_pb2 as pb
 from service.registry.management import MAX_FILES, Upload
 from service.registry.reports import report, report_put
+
+
+@contextmanager
+def _named_by_vocabulary() -> Iterator[None]:
+    """Let refusals of a name in the block say the field that messages have for it."""
+    try:
+        yield
+    except ServiceError as error:
+        if error.where == "/name":
+            error.where = "vocabulary"
+        raise
 
 
 async def list_vocabularies(
@@ -56,9 +68,10 @@ async def put_vocabulary(
         first.id_offset,
         tuple(dict.fromkeys(first.aliases)),
     )
-    entry, created = await service.get_engine_parts().vocabularies.put(
-        first.vocabulary, upload, replace=first.replace
-    )
+    with _named_by_vocabulary():
+        entry, created = await service.get_engine_parts().vocabularies.put(
+            first.vocabulary, upload, replace=first.replace
+        )
     message = vocabulary_message(report_put(service.registry, entry))
     return pb.PutVocabularyResponse(vocabulary=message, created=created)
 
@@ -67,7 +80,8 @@ async def delete_vocabulary(
     service: Service, call: Call, request: pb.DeleteVocabularyRequest
 ) -> pb.DeleteVocabularyResponse:
     """Delete an uploaded vocabulary."""
-    await service.get_engine_parts().vocabularies.delete(request.vocabulary)
+    with _named_by_vocabulary():
+        await service.get_engine_parts().vocabularies.delete(request.vocabulary)
     return pb.DeleteVocabularyResponse()
 
 

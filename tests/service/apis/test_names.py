@@ -284,6 +284,17 @@ def test_a_word_of_the_api_behind_a_name_belongs_to_the_path(method, path):
     run(scenario)
 
 
+def test_a_default_that_is_not_there_is_said_where_no_model_is_named():
+    async def scenario(client, _):
+        answer = await client.post("/tokenize", json={"prompt": "a"})
+        assert answer.status_code == 404
+        error = answer.json()["error"]
+        assert error["param"] == "/model"
+        assert "the default vocabulary, no/ne, is not here" in error["message"]
+
+    run(scenario, default_vocabulary="no/ne")
+
+
 def test_the_scope_of_inference_is_that_of_the_model_that_the_path_names():
     for name, version in itertools.product(("a", NAME, "a.decode/b"), ("", "/versions/1")):
         assert find_path_scope("POST", f"/v2/models/{name}{version}/infer") == "encode"

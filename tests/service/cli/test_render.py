@@ -19,11 +19,15 @@ from service.core.settings import Settings, with_defaults
 from service.engines.cpu.engine import CpuEngine
 from service.registry.model_folder import use_model
 from tests.support.app_client import serving
+from tests.support.data_files import data_bytes
 from tests.support.fake_engine import FakeEngine
 from tests.support.linked_processes import client_of, linked_service
 from tests.support.model_folder import CHAT, CHAT_TEXT, GENERATION, write_model_folder
 from tests.support.server_process import Server, server_process
 from tests.support.waiting import run, until
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.formats import read_vocabulary
+from vocabularies.reference import tokenizer
 
 RENDER = "/v1/chat/completions/render"
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBg"
@@ -283,6 +287,24 @@ def test_front_ends_render_for_a_folder_too(folder, tmp_path):
                 assert answer.json()["sampling_params"]["temperature"] == 0.6
                 answer = await client.put("/v1/aliases/x", json={"vocabulary": "base"})
                 assert answer.status_code == 403
+
+    run(scenario)
+
+
+@pytest.mark.slow
+def test_a_real_models_folder_gives_the_references_ids(tmp_path):
+    content = data_bytes("vocab/qwen/qwen3_tokenizer.json.xz")
+    folder = write_model_folder(tmp_path / "base", special_tokens_map=None)
+    (folder / "tokenizer.json").write_bytes(content)
+    text = "<user>Größe, 北京! <|im_end|>\n<assistant>"
+    vocabulary = read_vocabulary({"tokenizer.json": content})
+    expected = tokenizer.encode(vocabulary, text, EncodeOptions(add_special_tokens=False)).ids
+
+    async def scenario():
+        async with serving(CpuEngine(), **render_settings(folder)) as (client, _):
+            chat = [{"role": "user", "content": "Größe, 北京! <|im_end|>"}]
+            answer = await client.post(RENDER, json={"messages": chat})
+            assert answer.json()["token_ids"] == expected
 
     run(scenario)
 

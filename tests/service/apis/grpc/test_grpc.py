@@ -353,6 +353,16 @@ def test_a_vocabulary_has_a_name_with_a_slash_and_aliases():
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.DeleteVocabulary(deletes)
             assert caught.value.code() == grpc.StatusCode.ALREADY_EXISTS
+            assert caught.value.details().startswith("vocabulary: dna is an alias of my/dna")
+            wrong = pb.PutVocabularyRequest(
+                vocabulary="../dna", file="tokenizer.json", data=content
+            )
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.PutVocabulary(iter([wrong]))
+            assert caught.value.details().startswith("vocabulary: a name is")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.PutAlias(pb.PutAliasRequest(alias="a//b", vocabulary="dna"))
+            assert caught.value.details().startswith("alias: a name is")
             await client.DeleteAlias(pb.DeleteAliasRequest(alias="dna"))
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.DeleteVocabulary(deletes)
