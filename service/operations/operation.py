@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,24 +86,30 @@ def parse(model: type[Request], body: bytes) -> Request:
     """Parse a request from its JSON.
 
     orjson reads bodies of several texts, because it reads escapes faster (decision
-    0073). What it or the model refuses, pydantic reads again and says what is wrong.
+    0073). What it or the model refuses, pydantic reads again, and says what is wrong.
 
     Raises:
         ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
     """
-    if ORJSON_BYTES <= len(body) <= LARGE_BYTES:
-        with contextlib.suppress(orjson.JSONDecodeError, ValidationError):
-            read: Request = model.__pydantic_validator__.validate_python(orjson.loads(body))
-            return read
+    request: Request
+    try:
+        if ORJSON_BYTES <= len(body) <= LARGE_BYTES:
+            with contextlib.suppress(orjson.JSONDecodeError, ValidationError):
+                request = model.__pydantic_validator__.validate_python(orjson.loads(body))
+                return request
+        request = model.__pydantic_validator__.validate_json(body)
+    except ValidationError:
+        return parse_json(partial(_validate, model), body)
+    return request
 
-    def validate(body: bytes) -> Request:
-        try:
-            request: Request = model.__pydantic_validator__.validate_json(body)
-        except ValidationError as error:
-            raise invalid_body(error) from error
-        return request
 
-    return parse_json(validate, body)
+def _validate(model: type[Request], body: bytes) -> Request:
+    """Validate a body again, and raise what is wrong with it."""
+    try:
+        request: Request = model.__pydantic_validator__.validate_json(body)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    return request
 
 
 def make_work(
