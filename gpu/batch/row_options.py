@@ -130,7 +130,8 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     """Convert the options of a batch for the kernels of a family.
 
     Raises:
-        NotCovered: a row is circular or a reverse complement, which the family does not support.
+        NotCovered: a row is circular or a reverse complement, which the family does not support,
+            or may have bytes that are not UTF-8.
     """
     options, rows = batch.options, batch.num_rows
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
@@ -144,6 +145,8 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         numbers: dict[EncodeOptions, int] = {}
         which = np.fromiter((numbers.setdefault(o, len(numbers)) for o in options), np.intp, rows)
         distinct = [*numbers]
+    if any(o.invalid_utf8 != "refuse" for o in distinct):
+        raise NotCovered("texts that are not UTF-8 are encoded on the CPU")
     if not family.augments_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
             raise NotCovered("text has no other strand and is not circular")

@@ -1,7 +1,8 @@
 """Defines an encoder of the CPU engine, and lets several encoders share the rows of a batch.
 
 An encoder gives the ids of the texts themselves. The engine adds begin and end tokens, truncates,
-and computes the other strand. `ReferenceEncoder` makes the reference an encoder.
+and computes the other strand. `ReferenceEncoder` makes the reference an encoder, and `BytesEncoder`
+its rule for bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.engines.base import Abandoned
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.batch.post_processing import Content, join_rows
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import ASCII
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
+from vocabularies.reference.invalid_utf8 import encode_bytes
+from vocabularies.reference.special_tokens import Token
 
 MAX_COMPARED = 4  # Bytes; to compare with more, one by one, costs more than to delete all of them.
 EncodeRows = Callable[[Batch, EncodeOptions], Content]
@@ -49,25 +53,66 @@ class ReferenceEncoder:
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """Encode each row, without begin and end tokens; all rows have these options."""
         options = replace(options, add_special_tokens=False, max_length=None)
-        rows: list[tuple[list[int], list[tuple[int, int]]]] = []
+        rows: list[list[Token]] = []
         texts, errors = batch.texts()
         for row, text in enumerate(texts):
-            ids, spans = [], []
+            tokens: list[Token] = []
             try:
                 if row not in errors:
                     encoded = tokenizer.encode(self.vocabulary, text, options)
-                    ids, spans = encoded.ids, encoded.spans
+                    pairs = zip(encoded.ids, encoded.spans, strict=True)
+                    tokens = [Token(token_id, *span) for token_id, span in pairs]
             except RowRefused as refused:
                 errors[row] = refused.error
-            rows.append((ids, spans))
-        offsets = offsets_from_lengths(
-            np.fromiter((len(ids) for ids, _ in rows), np.int64, len(rows))
-        )
-        all_ids = np.fromiter((i for ids, _ in rows for i in ids), np.int32, int(offsets[-1]))
-        all_spans = None
-        if options.spans:
-            all_spans = np.array([s for _, spans in rows for s in spans], np.int64).reshape(-1, 2)
-        return Content(all_ids, offsets, all_spans, errors)
+            rows.append(tokens)
+        return _make_content(rows, options, errors)
+
+
+class BytesEncoder:
+    """The reference for rows that are not UTF-8, in a vocabulary that has all bytes.
+
+    Args:
+        vocabulary: the vocabulary.
+        should_continue: returns whether the ids are still needed.
+    """
+
+    name = "reference"
+
+    def __init__(self, vocabulary: Vocabulary, should_continue: Callable[[], bool]) -> None:
+        self.vocabulary = vocabulary
+        self.should_continue = should_continue
+
+    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode each row, without begin and end tokens; all rows have these options.
+
+        Raises:
+            Abandoned: no request waits for the batch any more.
+        """
+        rows: list[list[Token]] = []
+        errors: dict[int, RowError] = {}
+        for row in range(len(batch)):
+            if not self.should_continue():
+                raise Abandoned
+            tokens: list[Token] = []
+            try:
+                tokens = encode_bytes(self.vocabulary, batch.row_bytes(row), options)
+            except RowRefused as refused:
+                errors[row] = refused.error
+            rows.append(tokens)
+        return _make_content(rows, options, errors)
+
+
+def _make_content(
+    rows: list[list[Token]], options: EncodeOptions, errors: dict[int, RowError]
+) -> Content:
+    """Join the tokens of rows."""
+    offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
+    ids = np.fromiter((token.id for row in rows for token in row), np.int32, int(offsets[-1]))
+    spans = None
+    if options.spans:
+        pairs = [(token.begin, token.end) for row in rows for token in row]
+        spans = np.array(pairs, np.int64).reshape(-1, 2)
+    return Content(ids, offsets, spans, errors)
 
 
 def flagged_rows(flags: NDArray[np.bool_], batch: Batch) -> NDArray[np.int64]:

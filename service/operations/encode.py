@@ -118,12 +118,17 @@ def _plan_text(
         check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS if has_no_options(request) else request.options()
     work = make_work(service, call, EncodeWork, entry, [request.text], options, "/text")
-    return work, partial(_render_text, entry, request)
+    return work, partial(render_text, entry, request)
 
 
-def _render_text(
+def render_text(
     entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]
 ) -> AnswerPieces:
+    """Write the answer to one text.
+
+    Raises:
+        RowRefused: the text was refused.
+    """
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
     if is_short(request, result):

@@ -43,6 +43,10 @@ SURROGATES = (
     "Half a surrogate pair in a string, as of a text that was cut inside an emoji: 'refuse' "
     "answers 400 naming the place, 'replace' encodes U+FFFD for it."
 )
+INVALID_UTF8 = (
+    "A text that is not UTF-8: 'refuse' refuses it, 'bytes' gives it the ids that tiktoken gives "
+    "bytes; only byte-level BPE with all bytes, and at most 65,536 bytes."
+)
 VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Options(_message.Message):
-    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest")
+    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8")
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class Options(_message.Message):
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     RETURN_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    INVALID_UTF8_FIELD_NUMBER: _ClassVar[int]
     add_special_tokens: bool
     special: str
     max_length: int
@@ -26,7 +27,8 @@ class Options(_message.Message):
     dtype: str
     return_offsets: bool
     if_digest: str
-    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ...) -> None: ...
+    invalid_utf8: str
+    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("vocabulary", "text", "options")

@@ -17,6 +17,7 @@ from vocabularies.builtin import BUILTINS, load
 from vocabularies.model.tables import may_split_kmers
 from vocabularies.model.types import Kmers
 from vocabularies.reference import tokenizer
+from vocabularies.reference.invalid_utf8 import MAX_BYTES, encode_bytes, has_all_bytes
 
 VOCABULARIES = {"cpu": tuple(BUILTINS), "emulated": ON_GPU, "cuda": ON_GPU}
 ALL_TEXTS = [*TEXTS, *SEQUENCES]
@@ -161,6 +162,37 @@ def test_bytes_that_are_not_utf8_are_refused_alone_unless_the_units_are_bytes(en
             assert encoded.errors[0].code == encoded.errors[3].code == "no_other_strand"
             continue
         assert len(encoded.errors) == 2
+        assert encoded.row(0).tolist() == encoded.row(3).tolist() != []
+
+
+@on_engines(BUILTINS)
+def test_bytes_that_are_not_utf8_have_ids_on_request(engine, name):
+    rows = [
+        b"Hello there",
+        b"Hello\xf0\x9f",
+        b"\xff",
+        b"Hello there",
+        b"a" * (MAX_BYTES + 1) + b"\xff",
+    ]
+    options = EncodeOptions(spans=True, invalid_utf8="bytes")
+    batch = Batch.from_bytes(rows, [options, options, options, EncodeOptions(spans=True), options])
+    encoded = engine.encode(load(name), batch)
+    counted = engine.count(load(name), batch)
+    assert counted.counts.tolist() == np.diff(encoded.offsets).tolist()
+    if name == "evo_bytes":
+        assert encoded.errors == {}
+    elif not has_all_bytes(load(name)):
+        refused = [row for row, error in encoded.errors.items() if error.code == "not_utf8"]
+        assert sorted(refused) == [1, 2, 4]
+    else:
+        assert [*encoded.errors] == [4]
+        for row in (1, 2):
+            tokens = encode_bytes(load(name), rows[row], options)
+            begin, end = encoded.offsets[row : row + 2]
+            assert encoded.spans is not None
+            assert encoded.row(row).tolist() == [token.id for token in tokens]
+            spans = encoded.spans[begin:end].tolist()
+            assert spans == [[token.begin, token.end] for token in tokens]
         assert encoded.row(0).tolist() == encoded.row(3).tolist() != []
 
 

@@ -28,6 +28,7 @@ except ImportError:
 MAX_UTF8 = 4  # Bytes of a character.
 SPECIAL = ("match", "plain", "refuse")
 SIDES = ("right", "left")
+INVALID_UTF8 = ("refuse", "bytes")
 ID_DTYPES = (np.int32, np.uint16, np.uint8)
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
@@ -80,9 +81,12 @@ class EncodeOptions:
         reverse_complement: encode the other strand.
         circular: the sequence wraps; None: as the vocabulary says.
         spans: report the bytes of the text that each id stands for.
+        invalid_utf8: whether a text that is not UTF-8 is refused ("refuse"), or encoded by
+            `vocabularies.reference.invalid_utf8` ("bytes").
 
     Raises:
-        ValueError: max_length is below 0, or special or truncation_side is another word.
+        ValueError: max_length is below 0, or special, truncation_side or invalid_utf8 is another
+            word.
     """
 
     add_special_tokens: bool = True
@@ -92,12 +96,15 @@ class EncodeOptions:
     reverse_complement: bool = False
     circular: bool | None = None
     spans: bool = False
+    invalid_utf8: Literal["refuse", "bytes"] = "refuse"
 
     def __post_init__(self) -> None:
         if self.special not in SPECIAL:
             raise ValueError(f"special is {self.special!r}; it is one of {', '.join(SPECIAL)}")
         if self.truncation_side not in SIDES:
             raise ValueError(f"truncation_side is {self.truncation_side!r}, neither right nor left")
+        if self.invalid_utf8 not in INVALID_UTF8:
+            raise ValueError(f"invalid_utf8 is {self.invalid_utf8!r}, neither refuse nor bytes")
         if self.max_length is not None and self.max_length < 0:
             raise ValueError(f"max_length is {self.max_length}; the least is 0")
 

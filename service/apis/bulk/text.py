@@ -25,7 +25,7 @@ from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
 from service.http.asgi_fast_path import send_pieces
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import StreamedResponse, check_length, send_arrays
-from service.operations.encode import ENCODE, check_dtype, truncated_row
+from service.operations.encode import ENCODE, check_dtype, render_text, truncated_row
 from service.operations.operation import LARGE_BYTES, check_digest, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
 from service.operations.schemas import EncodeRequest
@@ -152,14 +152,36 @@ class BulkText(StreamedResponse):
         try:
             decoded = str(text.data, "utf-8")
         except UnicodeDecodeError as error:
+            if self.query.invalid_utf8 == "bytes":
+                await self._send_invalid_json(send, entry, text)
+                return
             message = f"the text is not UTF-8: {error.reason}"
             raise RowRefused(RowError("not_utf8", message, f"byte {error.start}"), WHERE) from error
-        fields = {name: getattr(self.query, name) for name in self.query.model_fields_set}
-        request = EncodeRequest(text=decoded, **fields)
-        work, render = ENCODE.plan(self.service, self.call, entry, request)
+        work, render = ENCODE.plan(self.service, self.call, entry, self._make_request(decoded))
         pieces = render(await self.service.batcher.run(work))
         seconds = await send_pieces(send, pieces, len(text) > LARGE_BYTES)
         self.service.observer.add_serialize_time(self.call, seconds)
+
+    def _make_request(self, text: str) -> EncodeRequest:
+        """Make the request of the JSON call for the same text and options."""
+        names = self.query.model_fields_set - {"invalid_utf8"}
+        return EncodeRequest(text=text, **{name: getattr(self.query, name) for name in names})
+
+    async def _send_invalid_json(
+        self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
+    ) -> None:
+        """Send the answer of the JSON call to a text that is not UTF-8."""
+        query = self.query
+        if query.return_offsets not in (None, "bytes"):
+            message = "a text that is not UTF-8 has places in bytes only"
+            raise InvalidRequest(message, "/return_offsets")
+        batch = Batch(data=text, offsets=np.array([0, len(text)]))
+        options = replace(query.options(), spans=query.return_offsets is not None)
+        result = await self._encode(entry, options, batch)
+        if result.begin in result.errors:
+            raise RowRefused(result.errors[result.begin], WHERE)
+        pieces = render_text(entry, self._make_request(""), result)
+        await send_pieces(send, pieces, len(text) > LARGE_BYTES)
 
 
 def _check_charset(content_type: str) -> None:

@@ -89,6 +89,9 @@ def read_options(options: pb.Options) -> EncodeOptions:
         raise InvalidRequest("must be match, plain or refuse", "options.special")
     if side not in ("right", "left"):
         raise InvalidRequest("must be right or left", "options.truncation_side")
+    invalid = options.invalid_utf8 or "refuse"
+    if invalid not in ("refuse", "bytes"):
+        raise InvalidRequest("must be refuse or bytes", "options.invalid_utf8")
     max_length = options.max_length if options.HasField("max_length") else None
     if max_length is not None and max_length >= 2**31:
         raise InvalidRequest("must be below 2147483648", "options.max_length")
@@ -100,6 +103,7 @@ def read_options(options: pb.Options) -> EncodeOptions:
         reverse_complement=options.reverse_complement,
         circular=_optional_field(options, "circular"),
         spans=options.return_offsets,
+        invalid_utf8=invalid,  # type: ignore[arg-type]
     )
     return DEFAULT_OPTIONS if parsed == DEFAULT_OPTIONS else parsed
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -18,7 +19,12 @@ from service.engines.cpu.bpe.long_text import PIECE_BYTES, LongTextEncoder
 from service.engines.cpu.decode import decode_rows
 from service.engines.cpu.patterns.isolated_encoder import US_PER_BYTE, choose_isolated
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
-from service.engines.encoder import ReferenceEncoder, refuse_rows
+from service.engines.encoder import (
+    BytesEncoder,
+    ReferenceEncoder,
+    encode_parts,
+    refuse_rows,
+)
 from service.runtime.memory_pool import MemoryPool
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
@@ -29,7 +35,7 @@ from vocabularies.batch.post_processing import (
 )
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import ASCII, TokenTable, token_table
-from vocabularies.model.types import Kmers, Upstream
+from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.tokenizer import NO_REVERSE_COMPLEMENT
 from vocabularies.sequences.strand import reverse_complement
@@ -204,9 +210,23 @@ def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Co
 def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
         return _refuse_all(batch, NOT_CIRCULAR)
+    if options.invalid_utf8 == "bytes":
+        return _encode_with_invalid_rows(loaded, batch, options)
     if _longest_row(batch) > PIECE_BYTES:
         return loaded.long_texts.encode(batch, options)
     return loaded.chosen.encoder.encode(batch, options)
+
+
+def _encode_with_invalid_rows(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """Encode rows of which some may not be UTF-8, by their bytes."""
+    options = replace(options, invalid_utf8="refuse")
+    encode = partial(_encode_own_strand, loaded)
+    if not isinstance(loaded.vocabulary.model, Bpe):  # Characters that are bytes have them all.
+        return encode(batch, options)
+    _, invalid_rows = batch.texts()
+    rows = np.array(sorted(invalid_rows), np.int64)
+    encode_invalid = BytesEncoder(loaded.vocabulary, batch.should_continue).encode
+    return encode_parts(batch, options, [(rows, encode_invalid)], encode)
 
 
 def _longest_row(batch: Batch) -> int:

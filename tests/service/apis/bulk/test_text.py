@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import zlib
 
@@ -18,6 +19,7 @@ from tests.support.app_client import serving
 from tests.support.waiting import run
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.reference.invalid_utf8 import encode_bytes
 
 try:
     from compression import zstd
@@ -62,6 +64,44 @@ def test_without_the_accept_header_the_answer_is_the_json_calls():
             body = {"vocabulary": "gpt2", "text": "héllo", "max_length": 4}
             body |= {"return_offsets": "codepoints", "return_tokens": True}
             assert answer.content == (await client.post("/v1/encode", json=body)).content
+
+    run(scenario)
+
+
+def test_bytes_that_are_no_utf8_have_ids_on_request():
+    data = "Hello 🙂".encode()[:-1]
+    ids = [token.id for token in encode_bytes(load("gpt2"), data, DEFAULT_OPTIONS)]
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            asked = {"vocabulary": "gpt2", "invalid_utf8": "bytes"}
+            answer = await post(client, data, **asked)
+            assert np.frombuffer(answer.content, np.int32).tolist() == ids
+            text = {"content-type": "text/plain"}
+            options = {"return_offsets": "bytes", "return_tokens": "true", "max_length": 2}
+            answer = (await post(client, data, text, **asked, **options)).json()
+            assert answer["ids"] == ids[:2]
+            assert answer["offsets"][0] == [0, 5]
+            assert len(answer["tokens"]) == 2
+            assert answer["truncated"]["num_tokens"] == len(ids)
+            back = {"vocabulary": "gpt2", "ids": ids, "as_base64": True}
+            decoded = (await client.post("/v1/decode", json=back)).json()
+            assert base64.b64decode(decoded["base64"]) == data
+            valid = await post(client, b"Hello", **asked)
+            assert np.frombuffer(valid.content, np.int32).tolist() == [15496]
+            for query, status, words in (
+                ({"vocabulary": "gpt2"}, 422, "not UTF-8"),
+                ({"vocabulary": "dnabert2", "invalid_utf8": "bytes"}, 422, "not have all bytes"),
+                (asked | {"invalid_utf8": "drop"}, 422, "refuse"),
+            ):
+                for headers in (OCTETS, text):
+                    refused = await post(client, data, headers, **query)
+                    assert refused.status_code == status
+                    assert words in refused.text
+            refused = await post(client, data, text, **asked, return_offsets="codepoints")
+            assert refused.json()["where"] == "/return_offsets"
+            answer = await post(client, b"A\xff", vocabulary="evo_bytes", invalid_utf8="bytes")
+            assert np.frombuffer(answer.content, np.int32).tolist() == [65, 255]
 
     run(scenario)
 

@@ -24,9 +24,10 @@ from service.protos import warptok_pb2 as pb
 from service.server.app import create_app
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
-from vocabularies.batch.batch import Batch
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
+from vocabularies.reference.invalid_utf8 import encode_bytes
 
 ENGINE = CpuEngine()
 TEXTS = ["Hello, world", "", "北京 now", "<|endoftext|>"]
@@ -244,6 +245,22 @@ def test_windows():
             assert ids[0].tolist() == row[:8]
             assert channel[1].tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
             assert np.frombuffer(answer.starts, np.int64).tolist() == [0, 4, 8, 12, 16]
+
+    run(scenario)
+
+
+def test_bytes_that_are_not_utf8_have_ids_on_request():
+    async def scenario():
+        async with serving() as (client, _):
+            options = pb.Options(invalid_utf8="bytes")
+            request = pb.EncodeRequest(vocabulary="gpt2", text=b"Hello\xff", options=options)
+            answer = await client.Encode(request)
+            ids = np.frombuffer(answer.ids, np.int32).tolist()
+            tokens = encode_bytes(load("gpt2"), b"Hello\xff", DEFAULT_OPTIONS)
+            assert ids == [token.id for token in tokens]
+            request.options.invalid_utf8 = "drop"
+            with pytest.raises(grpc.aio.AioRpcError, match="refuse or bytes"):
+                await client.Encode(request)
 
     run(scenario)
 
