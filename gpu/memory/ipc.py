@@ -26,7 +26,7 @@ Bytes = NDArray[np.uint8]
 HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
 
 
-class _Region:
+class Region:
     """Memory that is released after `close`, once no call uses it any more; thread-safe."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Region:
         raise NotImplementedError
 
 
-class SharedDeviceMemory(_Region):
+class SharedDeviceMemory(Region):
     """The device memory behind one handle.
 
     Args:
@@ -101,7 +101,7 @@ class SharedDeviceMemory(_Region):
         self.device.close_shared(self.address)
 
 
-class SharedHostMemory(_Region):
+class SharedHostMemory(Region):
     """A range of a file in memory, page-locked for the device.
 
     Args:

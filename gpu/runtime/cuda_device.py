@@ -6,7 +6,6 @@ process.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,12 +30,6 @@ def num_devices() -> int:
         return count_devices(load_cupy())
     except DeviceUnavailable:
         return 0
-
-
-def num_visible_slices() -> int:
-    """Count the MIG slices that CUDA_VISIBLE_DEVICES names, of which CUDA uses only the first."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return sum(name.strip().startswith("MIG-") for name in names)
 
 
 class CudaDevice:

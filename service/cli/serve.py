@@ -6,11 +6,15 @@ It imports little, so that several processes can start before large modules are 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from service.core.settings import PREFIX, Settings, read_settings, with_defaults
 from service.observability.logging import configure
+
+if TYPE_CHECKING:
+    from service.engines.hybrid.residency import OpenedGpu
 
 OPTIONS = {name: name for name in ("host", "port", "frontends", "engine")}
 """The setting of each option of `serve`."""
@@ -53,7 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
         return supervise(settings)
     from service.server.uvicorn_server import serve
 
-    return serve(settings)
+    return serve(settings, _open_gpus)
+
+
+def _open_gpus(settings: Settings) -> OpenedGpu:
+    # Imported only where CuPy is installed.
+    from service.multiprocess.gpu_workers.opening import open_gpus
+
+    return open_gpus(settings)
 
 
 def _read(arguments: argparse.Namespace, options: dict[str, str]) -> Settings:

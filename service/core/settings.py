@@ -72,8 +72,8 @@ class Settings(BaseSettings):
     gpus: str = Field(
         "all",
         description="GPUs that one service uses, of those that CUDA_VISIBLE_DEVICES shows it: "
-        "all, how many (2: the first two), or their numbers with commas (0,2). Each has all "
-        "vocabularies, and a batch goes to the GPU that will be done first.",
+        "all, how many (2: the first two), or their numbers with commas (0,2). Each of several has "
+        "a process and all vocabularies, and a batch goes to the GPU that will be done first.",
     )
     crossover_bytes: int | None = Field(
         None,

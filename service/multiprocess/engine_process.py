@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
     from service.apis.grpc.server import GrpcServer
+    from service.engines.hybrid.residency import OpenedGpu
     from service.server.app import Application
 
 
@@ -36,9 +37,16 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
         ValueError: a setting is wrong.
     """
     memory = LinkMemory()
-    app = create_app(settings, make_engine(settings, memory.take), memory.place)
+    engine = make_engine(settings, functools.partial(_open_gpus, memory=memory))
+    app = create_app(settings, engine, memory.place)
     check_names(app.service.get_engine_parts().registry)
     uvloop.run(_serve(app, listening, memory))
+
+
+def _open_gpus(settings: Settings, memory: LinkMemory) -> OpenedGpu:
+    from service.multiprocess.gpu_workers.opening import open_gpus
+
+    return open_gpus(settings, memory)
 
 
 async def _serve(app: Application, listening: socket.socket, memory: LinkMemory) -> None:

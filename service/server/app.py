@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -49,12 +51,16 @@ from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
 from service.registry.reports import count_states, samples
 from service.registry.vocabulary_view import VocabularyView
-from service.runtime.memory_pool import Take
 from service.security.guard import Guard
 from service.server.lifespan import Close, preload, running
 from service.training.jobs import TrainingJobs
 from vocabularies.errors import VocabularyError
 
+if TYPE_CHECKING:
+    from service.engines.hybrid.residency import OpenedGpu
+
+OpenGpus = Callable[[Settings], "OpenedGpu"]
+"""Opens the GPUs that the settings name, or raises DeviceUnavailable."""
 logger = logging.getLogger(__name__)
 ROUTES = (
     tokens,
@@ -116,14 +122,14 @@ class Application:
         return running(service, [preload(service, names)], closing)
 
 
-def make_engine(settings: Settings, take: Take | None = None) -> Engine:
+def make_engine(settings: Settings, open_gpus: OpenGpus | None = None) -> Engine:
     """Make the best engine of this machine that the settings allow.
 
     A GPU is opened in the background; until it is open, the CPU computes all batches.
 
     Args:
         settings: the settings of the service.
-        take: allocates memory for the ids of a GPU; None: the GPU allocates it.
+        open_gpus: opens the GPUs that the settings name; None: only the first is used.
 
     Raises:
         ValueError: the settings demand a GPU, and there is none that can be used, or they name more
@@ -141,7 +147,9 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
     from service.engines.hybrid.opening import check_gpus, open_cuda
 
     check_gpus(settings.gpus)
-    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take, settings.gpus)
+    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share)
+    if open_gpus is not None:
+        open_gpu = functools.partial(open_gpus, settings)
     cpu = CpuEngine(settings.pattern_us_per_byte)
     engine = HybridEngine(cpu, open_gpu, settings.crossover_bytes)
     if settings.engine == "gpu":

@@ -9,6 +9,7 @@ from service.core.version import package_version
 
 BACKLOG = 2048
 USAGE_ERROR = 2  # The exit code if a setting, or a file that it names, is wrong.
+DEVICE_LOST = 75  # The exit code if the GPU is lost to the process: EX_TEMPFAIL, start it again.
 
 
 def find_lame_duck_s(settings: Settings, number: int) -> float:

@@ -35,7 +35,7 @@ from service.registry.management import check_names
 from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.security.addresses import TrustedProxies
-from service.server.app import Application, create_app
+from service.server.app import Application, OpenGpus, create_app, make_engine
 from service.server.sockets import (
     accept_waiting,
     bind_sockets,
@@ -56,8 +56,12 @@ POLL_S = 0.02
 logger = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, open_gpus: OpenGpus) -> int:
     """Answer requests in this process until SIGTERM or Ctrl-C; return the exit code.
+
+    Args:
+        settings: the settings of the service.
+        open_gpus: opens the GPUs that the settings name.
 
     Raises:
         ValueError: a setting is wrong.
@@ -68,7 +72,7 @@ def serve(settings: Settings) -> int:
     logger.info("strings are joined by %s", JOINED_BY)
     sys.setswitchinterval(SWITCH_S)
     sockets, unix_socket = bind_sockets(settings), bind_unix_socket(settings)
-    app = create_app(settings)
+    app = create_app(settings, make_engine(settings, open_gpus))
     check_names(app.service.get_engine_parts().registry)
     Server(app.asgi, settings, app, unix_socket).run(sockets)
     return 0

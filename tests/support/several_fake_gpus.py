@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from service.engines.hybrid.device_threads import DeviceThreads
 from service.engines.hybrid.gpu_selftest import Gpu
+from service.engines.hybrid.member import Member
 from service.engines.hybrid.opening import OpenedGpus
 from service.engines.hybrid.residency import OpenedGpu
-from service.engines.hybrid.several_gpus import Member, SeveralGpus
+from service.engines.hybrid.several_gpus import SeveralGpus
 from tests.support.fake_gpu import FakeGpu
 from vocabularies.model.vocabulary import Vocabulary
 

@@ -132,8 +132,8 @@ def _cards_problem(settings: Settings) -> str:
 
 def _open_once(settings: Settings) -> tuple[str, list[str | int]]:
     """Open the GPU engine and close it; return its name and the numbers of cards that failed."""
-    from service.engines.hybrid.opening import open_cuda
+    from service.multiprocess.gpu_workers.opening import open_gpus
 
-    opened = open_cuda(settings.gpu_memory_share, gpus=settings.gpus)
+    opened = open_gpus(settings)
     opened.gpu.close()
     return str(opened.device["name"]), [device["number"] for device in opened.unavailable]

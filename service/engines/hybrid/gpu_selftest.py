@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered, OutOfMemory
-from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
 from gpu.text.nfc_check import is_in_nfc, only_composes
 from service.engines.base import DeviceMemory, Engine, SelfTest
@@ -52,8 +51,8 @@ class Gpu(Protocol):
     """
 
     @property
-    def device(self) -> Device:
-        """The device, or the first of several."""
+    def device(self) -> object:
+        """The owner of the device memory that it opens, which has it as its `device`."""
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Upload a vocabulary, and return its bytes; raises NotCovered or OutOfMemory."""

@@ -1,30 +1,29 @@
-"""Opens the GPUs that WARPTOK_GPUS names: one, or several that work together."""
+"""Finds the GPUs that WARPTOK_GPUS names, and opens one of them in this process.
+
+Several are opened by service/multiprocess/gpu_workers, each in a process of its own.
+"""
 
 from __future__ import annotations
 
-import logging
+import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 
 from gpu.engine import GpuEngine
-from gpu.errors import DeviceUnavailable
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import TEXT, family_on
-from gpu.runtime.cuda_device import CudaDevice, num_devices, num_visible_slices
+from gpu.runtime.cuda_device import CudaDevice, num_devices
 from gpu.runtime.device import Device
 from service.core.settings import PREFIX
 from service.engines.base import DeviceActivity, DeviceMemory, Engine, SelfTest
-from service.engines.hybrid.device_threads import DeviceThreads
 from service.engines.hybrid.residency import OpenedGpu
-from service.engines.hybrid.several_gpus import PATIENCE_S, Member, SeveralGpus
+from service.engines.hybrid.several_gpus import SeveralGpus
 from service.runtime.memory_pool import Take
 from vocabularies.model.vocabulary import Vocabulary
 
-logger = logging.getLogger(__name__)
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that may be used; batches have the rest.
 ALL = "all"
+MIG = "MIG-"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,33 +100,39 @@ def check_gpus(gpus: str) -> None:
     """Check that the devices exist that the setting names; all is always right.
 
     Raises:
-        ValueError: there are fewer devices, or CUDA would leave out MIG slices.
+        ValueError: there are fewer devices.
     """
-    if (num_slices := num_visible_slices()) > 1:
-        raise ValueError(
-            f"{PREFIX}GPUS={gpus}: CUDA_VISIBLE_DEVICES names {num_slices} MIG slices, and CUDA "
-            "shows a process only one; start a service for each slice"
-        )
     if gpus != ALL:
-        choose_gpus(gpus, num_devices())
+        choose_gpus(gpus, len(list_visible_gpus()))
 
 
-def open_cuda(memory_share: float, take: Take | None = None, gpus: str = ALL) -> OpenedGpu:
-    """Open CUDA devices; compile their kernels if needed.
+def list_visible_gpus() -> list[str]:
+    """List the values of CUDA_VISIBLE_DEVICES that show a process each of the devices alone.
+
+    CUDA shows a process only the first of several MIG slices, so here they count as their names.
+    No context is made on any device.
+    """
+    value = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [] if value is None else [name.strip() for name in value.split(",")]
+    slices = [name for name in names if name.startswith(MIG)]
+    count = num_devices()
+    if count and len(slices) > 1:
+        return slices
+    # CUDA ignores what stands behind the first name that it does not know.
+    return [str(number) for number in range(count)] if value is None else names[:count]
+
+
+def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
+    """Open the first CUDA device in this process; compile its kernels if needed.
 
     Args:
-        memory_share: the share of each device's free memory that may be used.
+        memory_share: the share of the device's free memory that may be used.
         take: allocates memory for ids, which is page-locked then; None: the device allocates it.
-        gpus: see `choose_gpus`.
 
     Raises:
         DeviceUnavailable: there is no device that can be used, or CuPy is not installed.
-        ValueError: there are fewer devices than `gpus` names.
     """
-    numbers = choose_gpus(gpus, num_devices()) or [0]
-    if len(numbers) == 1:
-        return open_engine(CudaDevice(numbers[0]), numbers[0], memory_share, take)
-    return open_several(numbers, memory_share, take)
+    return open_engine(CudaDevice(), 0, memory_share, take)
 
 
 def open_engine(
@@ -148,75 +153,3 @@ def open_engine(
     }
     gpu = GpuEngine(device, budget - vocabulary_bytes, vocabulary_bytes, take=take)
     return OpenedGpu(gpu, described)
-
-
-class _Opening:
-    """The opening of one of several devices on its own threads.
-
-    Attributes:
-        threads: the threads of the device; None: it does not exist.
-        opened: its engine, once it is open.
-        error: why it cannot be used.
-    """
-
-    def __init__(self, number: int, memory_share: float, take: Take | None) -> None:
-        self.number = number
-        self.threads: DeviceThreads | None = None
-        self.opened: OpenedGpu | None = None
-        self.error: Exception | None = None
-        self._memory_share, self._take = memory_share, take
-        self._future: Future[OpenedGpu] | None = None
-
-    def start(self) -> None:
-        """Start to open the device."""
-        try:
-            device = CudaDevice(self.number)
-            self.threads = DeviceThreads(f"gpu-{self.number}", device.near_cores)
-        except Exception as error:
-            self.error = error
-            return
-        call = partial(open_engine, device, self.number, self._memory_share, self._take)
-        self._future = self.threads.submit(call)
-
-    def wait(self) -> None:
-        """Wait until it is open, has failed, or hangs."""
-        if self._future is None:
-            return
-        try:
-            self.opened = self._future.result(PATIENCE_S)
-        except Exception as error:
-            self.error = error
-
-
-def open_several(numbers: Sequence[int], memory_share: float, take: Take | None) -> OpenedGpus:
-    """Open several devices, each on threads of its own; one that fails is left out.
-
-    The first compiles the kernels alone; the others then find them on disk.
-
-    Raises:
-        DeviceUnavailable: none can be used.
-    """
-    opened: list[OpenedGpu] = []
-    members: list[Member] = []
-    failed: list[dict[str, str | int]] = []
-    first, *others = [_Opening(number, memory_share, take) for number in numbers]
-    first.start()
-    first.wait()
-    for each in others:
-        each.start()
-    for each in others:
-        each.wait()
-    for each in (first, *others):
-        if each.opened is None or each.threads is None:
-            logger.error("GPU %d cannot be used: %r", each.number, each.error)
-            failed.append({"number": each.number, "state": "unavailable"})
-            continue
-        label = f"{each.opened.device['name']} #{each.number}"
-        members.append(Member(each.opened.gpu, each.number, label, each.threads))
-        opened.append(each.opened)
-    if not opened:
-        raise DeviceUnavailable(f"none of {len(numbers)} GPUs can be used: {first.error}")
-    several = SeveralGpus(members)
-    names = ", ".join(member.label for member in members)
-    logger.info("%d GPUs: %s", len(members), names)
-    return OpenedGpus(several, {"name": f"{len(members)} GPUs"}, several, opened, failed)

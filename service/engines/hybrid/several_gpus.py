@@ -3,14 +3,15 @@
     batch ──► the GPU with the fewest bytes in flight, of those that have the vocabulary
                 │
                 ├─ fails ──► another GPU gets the batch; after three failures this one rests
-                ├─ hangs ──► another GPU gets the batch; this one is out until its calls return
+                ├─ hangs ──► another GPU gets the batch; this one's process is killed
+                ├─ its process ends ──► another GPU gets the batch; the process starts again
                 └─ the ids
 
-    out ──► REST_S later: load what the others have, compare with the CPU engine ──► back
+    out ──► later: load what the others have, compare with the CPU engine ──► back
 
-Each GPU has an engine, a memory budget, vocabularies, a circuit breaker and threads of its own. A
-vocabulary is loaded on all GPUs or on none. A GPU that differs in the self-test gets no batches of
-that vocabulary.
+Each GPU has a process, an engine, a memory budget, vocabularies, a circuit breaker (member.py) and
+threads of its own. A vocabulary is loaded on all GPUs or on none. A GPU that differs in the
+self-test gets no batches of that vocabulary.
 """
 
 from __future__ import annotations
@@ -19,43 +20,35 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.errors import BadHandle, DeviceUnavailable, NotCovered, OutOfMemory
-from gpu.runtime.device import Device
+from gpu.errors import BadHandle, DeviceLost, DeviceUnavailable, NotCovered, OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
-from service.engines.base import DeviceActivity, DeviceMemory, Engine, SelfTest
-from service.engines.hybrid.device_threads import DeviceThreads
+from service.engines.base import DeviceMemory, Engine, SelfTest
 from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
+from service.engines.hybrid.member import PATIENCE_S, REVIVAL_S, Member
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-MAX_FAILURES = 3  # In a row, after which a GPU rests.
-REST_S = 60.0
 HANG_S = 10.0  # A call of no bytes that takes longer hangs.
 HANG_BYTES_PER_S = 16 << 20  # Far below what the slowest texts take.
-PATIENCE_S = 120.0  # The longest wait for an upload, which may have kernels to compile.
+REFRESH_HANG_S = 30.0  # A reading of counts that takes longer hangs.
 CHECK_PERIOD_S = 1.0
+RETRY_S = 60.0  # Before an upload that failed is tried again.
 BYTES_PER_ID = 4
 HANDLED_ERRORS = (NotCovered, OutOfMemory)
 """Errors that say nothing against the device: the caller handles them."""
 SHARED_ERRORS = (*HANDLED_ERRORS, ValueError, IndexError)
-State = Literal["ready", "resting", "hanging"]
 Output = TypeVar("Output")
 Int64s = NDArray[np.int64]
-
-
-class Hangs(RuntimeError):
-    """A call of a GPU has not returned in time."""
 
 
 class SharedVocabulary(NamedTuple):
@@ -63,95 +56,6 @@ class SharedVocabulary(NamedTuple):
 
     vocabulary: Vocabulary
     is_permanent: bool
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """One of several GPUs.
-
-    Attributes:
-        gpu: its engine.
-        number: the number of the device, as this process sees it.
-        label: its name in metrics, which no other GPU has.
-        threads: run its calls.
-        state: "ready"; "resting" after failures; "hanging" while calls do not return.
-        bytes_in_flight: the bytes of the batches that it computes now.
-        last_used: the number of the last call that it was chosen for.
-        retry_at: the monotonic time from which on a resting one is tested.
-        refused: digests of vocabularies on which it differs.
-        loading: digests that it lacks, and the monotonic time from which on they are tried again.
-        reviving: the running test; None: there is none.
-    """
-
-    gpu: Gpu
-    number: int
-    label: str
-    threads: DeviceThreads
-    state: State = "ready"
-    bytes_in_flight: int = 0
-    last_used: int = 0
-    num_batches: int = 0
-    num_bytes: int = 0
-    num_failures: int = 0
-    failures_in_row: int = 0
-    num_hanging: int = 0
-    retry_at: float = float("-inf")
-    refused: set[str] = field(default_factory=set)
-    loading: dict[str, float] = field(default_factory=dict)
-    reviving: Future[None] | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def wait_for(self, future: Future[Output], timeout_s: float) -> Output:
-        """Wait for a call of this GPU.
-
-        Raises:
-            Hangs: it has not returned in time; the GPU is out until it does.
-        """
-        try:
-            return future.result(timeout_s)
-        except TimeoutError:
-            if future.done():  # The call raised it, or has just returned.
-                return future.result()
-            self._hang(future)
-            raise Hangs(f"{self.label} has not answered in time") from None
-        finally:
-            del future  # The error's traceback leads to this frame.
-
-    def _hang(self, future: Future[Any]) -> None:
-        with self.lock:
-            self.state = "hanging"
-            self.num_hanging += 1
-            self.num_failures += 1
-        logger.error("%s hangs: a call has not returned in time", self.label)
-        future.add_done_callback(self._has_returned)
-
-    def _has_returned(self, _: Future[Any]) -> None:
-        with self.lock:
-            self.num_hanging -= 1
-            if not self.num_hanging:
-                self.state = "resting"
-                self.retry_at = monotonic()
-        logger.warning("%s answers again and will be tested", self.label)
-
-    def fail(self, error: BaseException, *, at_once: bool = False) -> None:
-        """Note a failure; after MAX_FAILURES in a row, or at once, the GPU rests."""
-        if isinstance(error, Hangs):
-            return
-        with self.lock:
-            self.num_failures += 1
-            self.failures_in_row += 1
-            is_out = at_once or self.failures_in_row >= MAX_FAILURES
-            if is_out and self.state == "ready":
-                self.state, self.retry_at = "resting", monotonic() + REST_S
-        # The error itself would keep the texts of its batch in the record.
-        text = "%s failed and rests: %s" if is_out else "%s failed: %s"
-        logger.error(text, self.label, repr(error))
-
-    def activity(self) -> DeviceActivity:
-        """Report the state and the counts so far."""
-        return DeviceActivity(
-            self.state, self.num_batches, self.num_bytes, self.num_failures, self.bytes_in_flight
-        )
 
 
 class AllStageTimes(StageTimes):
@@ -171,12 +75,16 @@ class SeveralGpus:
 
     Args:
         members: the GPUs.
+        on_close: called once, when they are closed.
 
     Several threads may call it at once.
     """
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(
+        self, members: Sequence[Member], on_close: Callable[[], None] = lambda: None
+    ) -> None:
         self.members = members
+        self._on_close = on_close
         self._vocabularies: dict[str, SharedVocabulary] = {}
         self._cpu: Engine | None = None
         self._lock = threading.Lock()
@@ -432,36 +340,54 @@ class SeveralGpus:
             self.check()
 
     def check(self) -> None:
-        """Start the test of each GPU that has rested, and the uploads that others lack."""
+        """Start what is due: tests of GPUs that have rested, uploads, and readings of counts."""
         now = monotonic()
         for member in self.members:
+            if member.process is not None:
+                self._check_process(member, now)
             if member.reviving is not None and not member.reviving.done():
+                if now - member.reviving_since > REVIVAL_S and member.process is not None:
+                    member.process.kill()
                 continue
             if member.state == "resting" and now >= member.retry_at:
-                member.reviving = member.threads.submit(partial(self._revive, member))
+                call = partial(self._revive, member)
             elif member.state == "ready" and any(now >= at for at in list(member.loading.values())):
-                member.reviving = member.threads.submit(partial(self._load_missing, member))
+                call = partial(self._load_missing, member)
+            else:
+                continue
+            member.reviving_since = now
+            member.reviving = member.threads.submit(call)
+
+    def _check_process(self, member: Member, now: float) -> None:
+        """Find out whether a GPU's process has ended or hangs while it has nothing to do."""
+        assert member.process is not None
+        if member.state != "ready":
+            return
+        if not member.process.is_alive:
+            member.fail(DeviceLost("its process has ended"))
+        elif member.refreshing is None or member.refreshing.done():
+            member.refreshing_since = now
+            member.refreshing = member.threads.submit(member.process.refresh)
+        elif now - member.refreshing_since > REFRESH_HANG_S:
+            member.hang(member.refreshing)
 
     def _revive(self, member: Member) -> None:
         """Load what the others have, and take a GPU back that passes the self-tests."""
         try:
-            for known in self._list_vocabularies():
+            vocabularies = self._list_vocabularies()
+            if member.process is not None and not member.process.is_alive:
+                member.process.restart()
+            for known in vocabularies:
                 self._load_and_test(member, known)
         except Exception as error:
-            with member.lock:
-                member.retry_at = monotonic() + REST_S
-            logger.warning("%s still fails: %s", member.label, repr(error))
-            return
-        with member.lock:
-            if member.num_hanging:
-                return
-            member.state, member.failures_in_row = "ready", 0
-        logger.warning("%s is back", member.label)
+            member.fail_to_revive(error)
+        else:
+            member.revive()
 
     def _load_missing(self, member: Member) -> None:
         """Load vocabularies that a GPU has evicted and that others still have."""
         for digest in list(member.loading):
-            member.loading[digest] = monotonic() + REST_S
+            member.loading[digest] = monotonic() + RETRY_S
             known = self._vocabularies.get(digest)
             try:
                 if known is not None:
@@ -545,8 +471,8 @@ class SeveralGpus:
         return total
 
     @property
-    def device(self) -> Device:
-        """The first device."""
+    def device(self) -> object:
+        """The owner of device memory that the first one opens."""
         return self.members[0].gpu.device
 
     @property
@@ -565,10 +491,15 @@ class SeveralGpus:
             return
         self._is_closed.set()
         self._keeper.join(PATIENCE_S)
-        answering = [member for member in self.members if member.state != "hanging"]
-        closed = self._call_each(answering, lambda gpu: gpu.close())
+        closing = [member for member in self.members if member.state != "hanging"]
+        for member in self.members:
+            if member.state == "hanging" and member.process is not None:
+                member.process.kill()
+                closing.append(member)
+        closed = self._call_each(closing, lambda gpu: gpu.close())
         for member, error in closed.items():
             if isinstance(error, Exception):
                 logger.warning("%s could not be closed: %r", member.label, error)
         for member in self.members:
             member.threads.close()
+        self._on_close()

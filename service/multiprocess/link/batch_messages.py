@@ -85,7 +85,7 @@ def read_work(message: Message, vocabulary: Vocabulary) -> AnyWork:
         return DecodeWork(vocabulary, IdRows(ids, offsets), values["skip_special_tokens"])
     kind = EncodeWork if operation == EncodeWork.operation else CountWork
     data, sizes, *chosen = message.arrays
-    kinds = [_make_options(*each) for each in values["options"]]
+    kinds = [make_options(*each) for each in values["options"]]
     options = [kinds[i] for i in chosen[0].tolist()] if chosen else kinds[0]
     if not values["are_texts"]:
         id_dtype = ID_DTYPES[values["id_dtype"]]
@@ -97,7 +97,7 @@ def read_work(message: Message, vocabulary: Vocabulary) -> AnyWork:
 
 
 @lru_cache(256)
-def _make_options(*values: Any) -> EncodeOptions:
+def make_options(*values: Any) -> EncodeOptions:
     """Make options; the same values give the same object, so that front ends' batches share it."""
     return EncodeOptions(*values)
 

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 SIZES = struct.Struct("<QQ")
 ALIGNMENT = 8
 MAX_JOINED_BYTES = 1 << 16  # Frames with larger bodies are written in several pieces.
+Place = int | Sequence[int]
+"""Where an array is in shared memory: an offset, or the number of a memory and the offset there."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Message:
 def pack(
     message: Message,
     number: int,
-    offsets: Sequence[int | None],
+    offsets: Sequence[Place | None],
     loan: int,
     released: list[int],
 ) -> list[bytes | memoryview]:
@@ -49,7 +51,7 @@ def pack(
     Args:
         message: the message.
         number: the number of the call that it makes, answers or cancels.
-        offsets: the offset of each array in shared memory; None: the frame contains the array.
+        offsets: the place of each array in shared memory; None: the frame contains the array.
         loan: the number of the loan of these arrays.
         released: the numbers of the peer's loans that are released.
     """
@@ -82,7 +84,7 @@ class Frame:
         content: the bytes of the frame.
         message: the message, without arrays until `read_arrays` is called.
         number, loan, released: the arguments of `pack`.
-        shapes: the dtype, shape and offset of each array.
+        shapes: the dtype, shape and place of each array.
     """
 
     content: bytearray
@@ -100,7 +102,7 @@ class Frame:
         kind, number, values, shapes, loan, released = head
         return cls(content, Message(kind, values), number, shapes, loan, released)
 
-    def read_arrays(self, borrow: Callable[[int, str, tuple[int, ...]], NDArray[Any]]) -> None:
+    def read_arrays(self, borrow: Callable[[Any, str, tuple[int, ...]], NDArray[Any]]) -> None:
         """Add the arrays to the message: views of the frame, or `borrow`'s for shared memory."""
         head_bytes, _ = SIZES.unpack_from(self.content)
         place = SIZES.size + head_bytes

@@ -50,6 +50,9 @@ class LinkMemory(MemoryPool):
     Args:
         kept_bytes: see `MemoryPool`.
         file_bytes: the size of the file; blocks that do not fit are not shared.
+
+    Attributes:
+        address: the first byte of the file in this process.
     """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES, file_bytes: int = FILE_BYTES) -> None:
@@ -58,10 +61,15 @@ class LinkMemory(MemoryPool):
         os.ftruncate(self._number, file_bytes)
         fcntl.fcntl(self._number, fcntl.F_ADD_SEALS, SEALS)
         self._all = np.frombuffer(mmap.mmap(self._number, file_bytes), np.uint8)
-        self._address = self._all.ctypes.data
+        self.address = int(self._all.ctypes.data)
         self._front_end = 0  # The end of the used bytes in the front part.
         self._large_end = min(FRONT_BYTES, file_bytes)  # The same behind the front part.
         self._ranges: dict[int, list[int]] = {}
+
+    @property
+    def number(self) -> int:
+        """The descriptor of the file."""
+        return self._number
 
     @property
     def path(self) -> str:
@@ -97,7 +105,7 @@ class LinkMemory(MemoryPool):
         if array.nbytes < MIN_SHARED_BYTES:
             return None
         address, _ = array.__array_interface__["data"]
-        offset = int(address) - self._address
+        offset = int(address) - self.address
         return offset if 0 <= offset < len(self._all) else None
 
     def place(self, array: NDArray[Any]) -> NDArray[Any]:

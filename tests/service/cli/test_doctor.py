@@ -198,12 +198,12 @@ def test_the_gpu_engine_is_opened_and_closed(
     closed, shares = [], []
     failed: list[dict[str, int]] = []
 
-    def open_cuda(share: float, *, gpus: str) -> Any:
-        shares.append(share)
+    def open_gpus(settings: Settings) -> Any:
+        shares.append(settings.gpu_memory_share)
         gpu = SimpleNamespace(close=lambda: closed.append(True))
         return SimpleNamespace(gpu=gpu, device={"name": "NVIDIA L4"}, unavailable=failed)
 
-    monkeypatch.setattr("service.engines.hybrid.opening.open_cuda", open_cuda)
+    monkeypatch.setattr("service.multiprocess.gpu_workers.opening.open_gpus", open_gpus)
     finding = found(cards.check_gpu_engine(Settings(engine="auto", gpu_memory_share=0.25)))
     assert finding.state == "ok" and finding.detail.startswith("opens on NVIDIA L4, in 0.")
     assert (closed, shares) == ([True], [0.25])
@@ -225,11 +225,11 @@ def test_cards_of_the_settings_must_exist(
 def test_a_gpu_engine_that_does_not_open_is_an_error_where_it_is_demanded(
     monkeypatch: Patch, with_cupy: Callable[..., None], error: Exception
 ) -> None:
-    def open_cuda(share: float, *, gpus: str) -> Any:
+    def open_gpus(settings: Settings) -> Any:
         raise error
 
     with_cupy()
-    monkeypatch.setattr("service.engines.hybrid.opening.open_cuda", open_cuda)
+    monkeypatch.setattr("service.multiprocess.gpu_workers.opening.open_gpus", open_gpus)
     finding = found(cards.check_gpu_engine(Settings(engine="gpu")))
     assert finding.state == "error" and "no NVRTC" in finding.detail
     finding = found(cards.check_gpu_engine(Settings(engine="auto")))

@@ -811,7 +811,7 @@ def test_a_missing_gpu_that_the_settings_demand_stops_the_start(monkeypatch):
 def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch):
     gpu, shares = FakeGpu(CpuEngine()), []
 
-    def open_cuda(memory_share: float, take: None, gpus: str):
+    def open_cuda(memory_share: float):
         shares.append(memory_share)
         return gpu.opened()
 
@@ -881,8 +881,7 @@ def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, ca
 @pytest.mark.parametrize("limits", CLASSES.values(), ids=str)
 def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch, limits):
     device = EmulatedDevice(limits=limits)
-    monkeypatch.setattr(opening, "num_devices", lambda: 1)
-    monkeypatch.setattr(opening, "CudaDevice", lambda number: device)
+    monkeypatch.setattr(opening, "CudaDevice", lambda: device)
     assert open_cuda(0.5).device["name"] == "emulation"
     family = family_on(TEXT, limits.runs)
     needed = (*family.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)

@@ -8,15 +8,11 @@ import threading
 import pytest
 
 import service.engines.hybrid.opening as opening
-from gpu.errors import DeviceUnavailable
 from service.cli.parser import main
 from service.core.settings import Settings
-from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.device_threads import DeviceThreads
-from service.engines.hybrid.engine import HybridEngine
-from service.engines.hybrid.opening import OpenedGpus, check_gpus, choose_gpus, open_cuda
+from service.engines.hybrid.opening import check_gpus, choose_gpus, list_visible_gpus
 from service.server.app import make_engine
-from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
@@ -62,75 +58,34 @@ def test_a_wrong_spelling_stops_the_command_with_the_settings_name(monkeypatch, 
     assert "WARPTOK_GPUS: " in capsys.readouterr().err
 
 
-def test_several_mig_slices_are_refused_since_cuda_shows_only_one(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
-    check_gpus("all")
+@pytest.mark.parametrize(
+    ("visible", "count", "names"),
+    [
+        (None, 0, []),
+        (None, 2, ["0", "1"]),
+        ("2,0", 2, ["2", "0"]),
+        (" GPU-1 , GPU-2 ", 2, ["GPU-1", "GPU-2"]),
+        ("1,-1,0", 1, ["1"]),
+        ("", 0, []),
+        ("MIG-1", 1, ["MIG-1"]),
+        ("MIG-1,MIG-2,MIG-3", 1, ["MIG-1", "MIG-2", "MIG-3"]),
+        ("MIG-1,MIG-2", 0, []),
+    ],
+)
+def test_each_gpu_has_the_name_that_shows_it_alone_to_a_process(monkeypatch, visible, count, names):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(opening, "num_devices", lambda: count)
+    assert list_visible_gpus() == names
+
+
+def test_mig_slices_count_as_devices(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1,MIG-2")
-    with pytest.raises(ValueError, match="WARPTOK_GPUS=all: CUDA_VISIBLE_DEVICES names 2 MIG"):
-        check_gpus("all")
-
-
-class FakeCuda(EmulatedDevice):
-    """An emulated device in the place of CUDA's; `missing` ones do not answer."""
-
-    near_cores: frozenset[int] = frozenset()
-    missing: tuple[int, ...] = ()
-
-    def __init__(self, number: int = 0) -> None:
-        super().__init__(1 << 28, number=number)
-        if number in self.missing:
-            raise DeviceUnavailable(f"no device {number}")
-
-    def prepare(self, modules) -> None:
-        self.thread = threading.current_thread().name
-
-
-@pytest.fixture
-def cuda(monkeypatch):
-    class Own(FakeCuda):
-        pass
-
-    monkeypatch.setattr(opening, "CudaDevice", Own)
-    monkeypatch.setattr(opening, "num_devices", lambda: 3)
-    return Own
-
-
-def test_each_device_has_its_own_budget_threads_and_engine(cuda):
-    opened = open_cuda(0.5, None, "0,2")
-    assert isinstance(opened, OpenedGpus)
-    assert list(opened.each) == ["emulation #0", "emulation #2"]
-    devices = [each.device for each in opened.each.values()]
-    assert [device["number"] for device in devices] == [0, 2]
-    assert {device["budget_bytes"] for device in devices} == {1 << 27}
-    names = [member.gpu.device.thread for member in opened.several.members]
-    assert names == ["gpu-0", "gpu-2"]
-    opened.several.close()
-
-
-def test_one_is_opened_as_ever(cuda, monkeypatch):
-    for gpus, number in (("1", 0), ("all", 0)):
-        monkeypatch.setattr(opening, "num_devices", lambda: 1)
-        opened = open_cuda(0.5, None, gpus)
-        assert not isinstance(opened, OpenedGpus)
-        assert opened.device["number"] == number
-        assert list(opened.each) == ["emulation"]
-        opened.gpu.close()
-
-
-def test_one_that_cannot_be_opened_is_listed_and_the_others_work(cuda):
-    cuda.missing = (0,)
-    engine = HybridEngine(CpuEngine(), lambda: open_cuda(0.5), 0)
-    engine.settle()
-    devices = engine.status().devices
-    assert [device["number"] for device in devices] == [1, 2, 0]
-    assert [device["state"] for device in devices] == ["ready", "ready", "unavailable"]
-    engine.close()
-
-
-def test_where_none_can_be_opened_there_is_no_gpu(cuda):
-    cuda.missing = (0, 1, 2)
-    with pytest.raises(DeviceUnavailable, match="none of 3 GPUs"):
-        open_cuda(0.5)
+    monkeypatch.setattr(opening, "num_devices", lambda: 1)
+    check_gpus("1,0")
+    with pytest.raises(ValueError, match="this process sees 2"):
+        check_gpus("3")
 
 
 # Threads of a device.

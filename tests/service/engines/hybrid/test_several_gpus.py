@@ -11,12 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import service.engines.hybrid.member
 import service.engines.hybrid.several_gpus
 from gpu.engine import GpuEngine
 from gpu.errors import BadHandle, NotCovered, OutOfMemory
 from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.engine import HybridEngine
-from service.engines.hybrid.several_gpus import MAX_FAILURES, SeveralGpus
+from service.engines.hybrid.member import MAX_FAILURES
+from service.engines.hybrid.several_gpus import SeveralGpus
 from tests.support.app_client import serving
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from tests.support.fake_engine import byte_vocabulary
@@ -37,7 +39,7 @@ def quick(monkeypatch) -> None:
     """Do not wait as long as a service does."""
     module = service.engines.hybrid.several_gpus
     monkeypatch.setattr(module, "HANG_S", 0.3)
-    monkeypatch.setattr(module, "REST_S", 0.05)
+    monkeypatch.setattr(service.engines.hybrid.member, "REST_S", 0.05)
     monkeypatch.setattr(module, "CHECK_PERIOD_S", 0.01)
 
 
@@ -67,7 +69,7 @@ def states(engine: HybridEngine) -> list[str]:
 
 
 def rest_for_long(monkeypatch) -> None:
-    monkeypatch.setattr(service.engines.hybrid.several_gpus, "REST_S", 1000.0)
+    monkeypatch.setattr(service.engines.hybrid.member, "REST_S", 1000.0)
 
 
 def check(engine: HybridEngine, by: str = "gpu", texts: list[str] = LARGE) -> None:

@@ -1,0 +1,98 @@
+"""A connection between a process and its GPU worker, whose ends wait for each other's messages.
+
+Frames are those of a link (link/frames.py). A thread that calls a GPU has nothing else to do, so
+it waits here itself, where a link would need an event loop between the two. Files are passed along
+with a message. Knows not what the messages mean.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+
+from service.multiprocess.link.frames import SIZES, Frame, Message, Place, pack
+
+MAX_FILES = 1  # Of one message.
+
+
+class Connection:
+    """One end of a connection; one thread at a time uses it.
+
+    Args:
+        end: its socket.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def send(
+        self,
+        message: Message,
+        places: Sequence[Place | None] = (),
+        *,
+        loan: int = 0,
+        released: Sequence[int] = (),
+        files: Sequence[int] = (),
+    ) -> None:
+        """Send a message.
+
+        Args:
+            message: the message.
+            places: the place of each of its arrays in shared memory; None: it is sent itself.
+            loan: the number of the loan of the arrays in shared memory; 0: they are no loan.
+            released: the numbers of the peer's loans that are released.
+            files: descriptors of files that the peer gets as well.
+
+        Raises:
+            OSError: the peer has ended.
+        """
+        first, *rest = pack(message, 0, places, loan, [*released])
+        if files:
+            num_sent = socket.send_fds(self._socket, [first], [*files])
+            first = memoryview(first)[num_sent:]
+        self._socket.sendall(first)
+        for piece in rest:
+            self._socket.sendall(piece)
+
+    def receive(self) -> tuple[Frame, list[int]]:
+        """Wait for a frame; return it, without its arrays, and the files that came with it.
+
+        Raises:
+            EOFError: the peer has ended.
+            OSError: the connection was closed here.
+        """
+        flags = socket.MSG_CMSG_CLOEXEC
+        head, files, _, _ = socket.recv_fds(self._socket, SIZES.size, MAX_FILES, flags)
+        try:
+            if not head:
+                raise EOFError
+            sizes = bytearray(SIZES.size)
+            sizes[: len(head)] = head
+            self._fill(memoryview(sizes)[len(head) :])
+            content = bytearray(SIZES.size + sum(SIZES.unpack(sizes)))
+            content[: SIZES.size] = sizes
+            self._fill(memoryview(content)[SIZES.size :])
+        except BaseException:
+            for file in files:
+                os.close(file)
+            raise
+        return Frame.of(content), files
+
+    def _fill(self, buffer: memoryview) -> None:
+        while buffer:
+            size = self._socket.recv_into(buffer)
+            if not size:
+                raise EOFError
+            buffer = buffer[size:]
+
+    def shut(self) -> None:
+        """End the connection for the threads of both ends that use it; they get an error."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # It has ended.
+
+    def close(self) -> None:
+        """Close the connection, which no thread uses any more."""
+        self._socket.close()

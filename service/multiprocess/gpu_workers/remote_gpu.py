@@ -1,0 +1,263 @@
+"""A GPU of a worker process: the methods of a GpuEngine, each a call to the worker.
+
+Counts and sizes of memory are those of the last `refresh`, so that nobody waits for a device that
+hangs in order to read them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.engine import Joining
+from gpu.errors import DeviceLost
+from gpu.runtime.stage_timer import StageTimes
+from service.multiprocess.gpu_workers.messages import read_errors
+from service.multiprocess.gpu_workers.regions import DeviceRegion, HostRegion
+from service.multiprocess.gpu_workers.worker_memory import WorkerMemory
+from service.multiprocess.gpu_workers.worker_process import WorkerProcess
+from service.multiprocess.link.batch_messages import (
+    get_values,
+    make_decode_message,
+    make_texts_message,
+    read_encoded,
+)
+from service.multiprocess.link.frames import Message
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+
+
+class ReportedStageTimes(StageTimes):
+    """The times of stages that a worker has measured and reported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reported: deque[tuple[str, float]] = deque(maxlen=4096)
+
+    def extend(self, times: list[tuple[str, float]]) -> None:
+        """Store measured times."""
+        self._reported.extend(times)
+
+    def take(self) -> list[tuple[str, float]]:
+        """Return the stages and seconds reported since the last call."""
+        return [self._reported.popleft() for _ in range(len(self._reported))]
+
+
+class RemoteGpu:
+    """A `service.engines.hybrid.gpu_selftest.Gpu` whose device belongs to a worker process.
+
+    Args:
+        start: starts a worker, at once and after each that has ended.
+        memory: the memory of all workers.
+
+    Attributes:
+        stage_times: the times of the stages of sampled batches.
+        description: the device, as `EngineStatus.devices` describes it; empty until it is open.
+    """
+
+    def __init__(self, start: Callable[[], WorkerProcess], memory: WorkerMemory) -> None:
+        self._start = start
+        self._memory = memory
+        self.stage_times = ReportedStageTimes()
+        self.description: dict[str, str | int] = {}
+        self._sizes: dict[str, int] = {}
+        self._page_locked_bytes = 0
+        self._is_closed = False
+        self._process = start()
+
+    @property
+    def device(self) -> object:
+        """The owner of the device memory that this GPU opens."""
+        return self
+
+    # The process.
+
+    @property
+    def process_id(self) -> int:
+        """The id of the worker."""
+        return self._process.process_id
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the worker can be called."""
+        return self._process.is_alive
+
+    def open(self) -> None:
+        """Wait until the worker has opened the device.
+
+        Raises:
+            Exception: the device cannot be used.
+        """
+        self.description = self._process.wait_until_open()
+        self.refresh()
+
+    def restart(self) -> None:
+        """Start a worker in place of one that has ended; it has no vocabularies.
+
+        Raises:
+            Exception: the device cannot be used.
+        """
+        self._process.close()
+        self._check_is_used()
+        self._process = self._start()
+        try:
+            self._check_is_used()
+            self.open()
+        except BaseException:
+            self._process.close()
+            raise
+
+    def _check_is_used(self) -> None:
+        if self._is_closed:
+            raise DeviceLost("the service is being stopped")
+
+    def kill(self) -> None:
+        """Kill the worker; the threads that wait for it get a DeviceLost."""
+        self._process.kill()
+
+    def refresh(self) -> None:
+        """Read the counts and sizes of memory of the worker, and tell it what has changed."""
+        values = self._process.call(Message("refresh")).values
+        self._sizes = values["memory"]
+        self._page_locked_bytes = values["page_locked"]
+        self.stage_times.extend([(stage, seconds) for stage, seconds in values["stages"]])
+
+    def close(self) -> None:
+        """Close the device, and end the worker."""
+        self._is_closed = True
+        self._process.close()
+
+    # Vocabularies.
+
+    def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
+        """Upload a vocabulary, and return its bytes; raises NotCovered or OutOfMemory."""
+        message = Message("load", {"digest": vocabulary.digest, "permanent": permanent})
+        if vocabulary.digest not in self._process.residents:
+            message.arrays.append(np.frombuffer(canonical.to_bytes(vocabulary), np.uint8))
+        num_bytes: int = self._process.call(message).values["num_bytes"]
+        return num_bytes
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary; calls that are running on it still finish."""
+        self._process.call(Message("unload", {"digest": digest}))
+
+    def is_resident(self, digest: str) -> bool:
+        """Return whether a vocabulary is on the device now; a worker that ended had it until then.
+
+        The worker is not asked: its answers say what has changed.
+        """
+        return digest in self._process.residents
+
+    # Batches.
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """Encode each row."""
+        return read_encoded(self._call_on_texts("encode", vocabulary, batch))
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
+        """Count the ids of each row; return the counts and the errors of refused rows."""
+        answer = self._call_on_texts("count", vocabulary, batch)
+        return answer.arrays[0], read_errors(answer.values)
+
+    def _call_on_texts(self, operation: str, vocabulary: Vocabulary, batch: Batch) -> Message:
+        """Join the texts where the worker reads them, and have them computed."""
+        memory = self._memory
+        with Joining(batch, memory.host_memory, memory.copies):
+            pass
+        joined = Batch(
+            data=batch.data, offsets=batch.offsets, options=batch.options, id_dtype=batch.id_dtype
+        )
+        message = make_texts_message(operation, vocabulary.digest, joined)
+        return self._process.call(Message(operation, message.values, message.arrays))
+
+    def decode(
+        self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
+    ) -> tuple[Bytes, Int64s, dict[int, RowError]]:
+        """Decode each row; return bytes, offsets, and the errors of refused rows."""
+        message = make_decode_message(vocabulary.digest, ids, offsets, skip_special_tokens)
+        answer = self._process.call(Message("decode", message.values, message.arrays))
+        data, data_offsets = answer.arrays
+        return data, data_offsets, read_errors(answer.values)
+
+    # Memory.
+
+    def host_memory(self, num_bytes: int) -> Bytes | None:
+        """Allocate memory for texts that all workers page-lock; None: none is free."""
+        return self._memory.host_memory(num_bytes)
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceRegion:
+        """Open device memory of another process; raises BadHandle."""
+        region = DeviceRegion(self, self._memory, handle, num_bytes)
+        self._process.open_region(region)
+        return region
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> HostRegion:
+        """Let the worker page-lock a part of a memory file; others do so when they need it.
+
+        Raises:
+            ValueError: the file is shorter.
+            OutOfMemory: the worker cannot page-lock it.
+        """
+        region = HostRegion(self._memory, file, offset, num_bytes)
+        try:
+            self._process.open_region(region)
+        except BaseException:
+            region.close()
+            raise
+        return region
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
+        """Encode texts in shared memory, and return the offsets of the ids."""
+        text = rows.text
+        values = {
+            "digest": vocabulary.digest,
+            "text": [_number(text.memory), text.begin, text.size],
+            "out": [_number(rows.out), rows.out_begin, rows.out_bytes],
+            "id_bytes": rows.id_bytes,
+            "options": get_values(rows.options),
+        }
+        with text.memory.in_use(), rows.out.in_use():
+            process = self._process
+            for memory in (text.memory, rows.out):
+                assert isinstance(memory, HostRegion | DeviceRegion)
+                process.open_region(memory)
+            answer = process.call(Message("encode_shared", values, [rows.offsets]))
+        return answer.arrays[0]
+
+    def read_region(self, region: DeviceRegion, offset: int, out: Bytes) -> None:
+        """Copy bytes of device memory from `offset` on to `out`, until it is full."""
+        values = {"region": region.number, "offset": offset, "num_bytes": len(out)}
+        out[:] = self._call_on_region(region, Message("read", values)).arrays[0]
+
+    def write_region(self, region: DeviceRegion, offset: int, data: Bytes) -> None:
+        """Copy bytes to device memory, and wait for the copy."""
+        message = Message("write", {"region": region.number, "offset": offset}, [data])
+        self._call_on_region(region, message)
+
+    def _call_on_region(self, region: DeviceRegion, message: Message) -> Message:
+        process = self._process
+        with region.in_use():
+            process.open_region(region)
+            return process.call(message)
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of the device by their purpose."""
+        return dict(self._sizes)
+
+    @property
+    def page_locked_bytes(self) -> int:
+        """The host memory that is page-locked for the device."""
+        return self._page_locked_bytes
+
+
+def _number(memory: SharedMemory) -> int:
+    assert isinstance(memory, HostRegion | DeviceRegion)
+    return memory.number

@@ -1,0 +1,352 @@
+"""The process of one GPU, as its parent sees it: started, called by several threads, and ended.
+
+    a call      takes an idle connection, or makes one ──► a thread of the worker computes it
+    meanwhile   the worker may ask for memory for ids; the waiting thread answers
+
+Messages to the worker also say what has changed since the last one: blocks to page-lock, regions
+to close, and loans whose arrays nobody refers to any more. A worker that has ended is not used
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.errors import DeviceLost
+from service.multiprocess.gpu_workers.connection import Connection
+from service.multiprocess.gpu_workers.messages import ERROR, read_error
+from service.multiprocess.gpu_workers.regions import DeviceRegion, HostRegion
+from service.multiprocess.gpu_workers.worker_memory import WorkerMemory
+from service.multiprocess.link.frames import Frame, Message, Place
+from service.multiprocess.link.shared_memory import Loan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
+Bytes = NDArray[np.uint8]
+CONNECT, CLOSE, TAKE, TAKEN = "connect", "close", "take", "taken"
+KILL_S = 10.0  # The longest wait for the end of a process that is killed.
+CLOSE_S = 30.0  # The longest wait for the end of a process that closes its device.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PinChange:
+    """A block for texts that a worker has to page-lock, or whose page lock it has to end.
+
+    Attributes:
+        offset, num_bytes: its place in the memory of the parent.
+        unpinned: the block, which is kept until its page lock has ended; None: page-lock it.
+    """
+
+    offset: int
+    num_bytes: int
+    unpinned: Bytes | None = None
+
+
+class WorkerProcess:
+    """A running worker; every method is thread-safe.
+
+    Args:
+        command: the program and its first arguments.
+        arguments: what the program needs, as JSON.
+        environment: its environment.
+        memory: the memory that it maps.
+
+    Attributes:
+        residents: the digests of the vocabularies on the device.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        arguments: Mapping[str, Any],
+        environment: Mapping[str, str],
+        memory: WorkerMemory,
+    ) -> None:
+        self.residents: frozenset[str] = frozenset()
+        self._memory = memory
+        self._lock = Lock()
+        self._calling_main = Lock()
+        self._opening_region = Lock()
+        self._connections: list[Connection] = []
+        self._idle: list[Connection] = []
+        self._changes: list[_PinChange] = []
+        self._closed_regions: list[int] = []
+        self._are_changes_sent = False
+        self._open_regions: set[int] = set()
+        self._residents_version = 0
+        self._blocks: dict[int, Bytes] = {}  # Of this process's memory that the worker has.
+        self._block_numbers = count(1)
+        self._released: deque[int] = deque()
+        self._is_lost = False
+        ours, theirs = socket.socketpair()
+        files = [theirs.fileno(), memory.file.number]
+        with theirs:
+            values = {**arguments, "socket": files[0], "memory": files[1]}
+            self._process = subprocess.Popen(
+                [*command, json.dumps(values)],
+                pass_fds=files,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # It may be a pipe to the supervisor.
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches only the parent, which then closes it.
+            )
+        self._main = Connection(ours)
+
+    @property
+    def process_id(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return not self._is_lost and self._process.poll() is None
+
+    def wait_until_open(self) -> dict[str, Any]:
+        """Wait until the device is open, and return its description.
+
+        Raises:
+            DeviceLost: the process ended before.
+            Exception: the device cannot be used.
+        """
+        try:
+            frame, _ = self._main.receive()
+        except (OSError, EOFError):
+            raise self._lose() from None
+        message = frame.message
+        if message.kind == ERROR:
+            self._lose()
+            raise read_error(message.values)
+        self._memory.add_worker(self)
+        device: dict[str, Any] = message.values["device"]
+        return device
+
+    def pin(self, offset: int, num_bytes: int) -> None:
+        """Let the worker page-lock a block before its next call."""
+        with self._lock:
+            self._changes.append(_PinChange(offset, num_bytes))
+
+    def unpin(self, offset: int, block: Bytes) -> None:
+        """Let the worker end the page lock of a block before its next call; keep it until then."""
+        with self._lock:
+            self._changes.append(_PinChange(offset, len(block), block))
+
+    def close_region(self, number: int) -> None:
+        """Let the worker close a region before its next call."""
+        with self._lock:
+            if number in self._open_regions:
+                self._open_regions.discard(number)
+                self._closed_regions.append(number)
+
+    def open_region(self, region: HostRegion | DeviceRegion) -> None:
+        """Let the worker open a region, unless it has.
+
+        Raises:
+            Exception: the device cannot open it, or the worker has ended.
+        """
+        if region.number in self._open_regions:
+            return
+        with self._opening_region:
+            if region.number in self._open_regions:
+                return
+            values: dict[str, Any] = {"region": region.number, "num_bytes": region.num_bytes}
+            if isinstance(region, HostRegion):
+                values["offset"] = region.offset
+                self.call(Message("open_host", values), files=[region.file])
+            else:
+                values["handle"] = region.handle.hex()
+                self.call(Message("open_device", values))
+            with self._lock:
+                self._open_regions.add(region.number)
+
+    def call(self, message: Message, *, files: Sequence[int] = ()) -> Message:
+        """Call the worker and return its answer, whose arrays are lent by the worker.
+
+        Raises:
+            DeviceLost: the worker ended before the answer.
+            Exception: what the worker raised.
+        """
+        placed = [self._memory.place(array) for array in message.arrays]
+        message = Message(message.kind, message.values, [each.array for each in placed])
+        released = [self._released.popleft() for _ in range(len(self._released))]
+        try:
+            connection = self._take_connection()
+            with self._sent_changes(message):
+                places = [each.place for each in placed]
+                connection.send(message, places, released=released, files=files)
+                answer = self._receive(connection)
+        except (OSError, EOFError):
+            raise self._lose() from None
+        with self._lock:
+            self._idle.append(connection)
+        if answer.kind == ERROR:
+            raise read_error(answer.values)
+        return answer
+
+    def _take_connection(self) -> Connection:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        ours, theirs = socket.socketpair()
+        connection = Connection(ours)
+        with theirs:
+            with self._lock:
+                if self._is_lost:
+                    connection.close()
+                    raise OSError("the worker has ended")
+                self._connections.append(connection)
+            with self._calling_main:
+                self._main.send(Message(CONNECT), files=[theirs.fileno()])
+        return connection
+
+    @contextmanager
+    def _sent_changes(self, message: Message) -> Iterator[None]:
+        """Add to a message what has changed; the changes are made when its answer has come.
+
+        One message at a time has changes, so that they are made in their order.
+        """
+        with self._lock:
+            changes: list[_PinChange] = []
+            closed: list[int] = []
+            if not self._are_changes_sent:
+                changes, self._changes = self._changes, []
+                closed, self._closed_regions = self._closed_regions, []
+            has_changes = bool(changes or closed)
+            self._are_changes_sent = self._are_changes_sent or has_changes
+        if not has_changes:
+            yield
+            return
+        message.values["pin"] = [
+            [each.offset, each.num_bytes] for each in changes if each.unpinned is None
+        ]
+        message.values["unpin"] = [each.offset for each in changes if each.unpinned is not None]
+        message.values["closed"] = closed
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._are_changes_sent = False
+
+    def _receive(self, connection: Connection) -> Message:
+        """Wait for the answer to a call, and answer the worker's requests for memory meanwhile."""
+        while True:
+            frame, _ = connection.receive()
+            if frame.message.kind != TAKE:
+                break
+            connection.send(self._lend_block(frame.message.values["num_bytes"]))
+        self._note(frame)
+        loan = self._make_loan(frame.loan) if frame.loan else None
+        frame.read_arrays(partial(self._borrow, loan))
+        return frame.message
+
+    def _lend_block(self, num_bytes: int) -> Message:
+        """Lend a block of this process's memory to the worker, until it releases the block."""
+        block = self._memory.file.take(num_bytes)
+        offset = self._memory.file.find_offset(block)
+        number = next(self._block_numbers)
+        if offset is not None:
+            self._blocks[number] = block
+        return Message(TAKEN, {"block": number, "offset": offset})
+
+    def _note(self, frame: Frame) -> None:
+        """Note which vocabularies are on the device, and which blocks the worker has released."""
+        values = frame.message.values
+        for number in values.get("freed", ()):
+            self._blocks.pop(number, None)
+        if "residents" in values:
+            with self._lock:
+                if values["version"] > self._residents_version:
+                    self._residents_version = values["version"]
+                    self.residents = frozenset(values["residents"])
+
+    def _make_loan(self, number: int) -> Loan:
+        return Loan(partial(_release, self._released, number, self._blocks))
+
+    def _borrow(
+        self, loan: Loan | None, place: Place, dtype: str, shape: tuple[int, ...]
+    ) -> NDArray[Any]:
+        """Make an array in this process's memory that the worker has written."""
+        assert loan is not None and not isinstance(place, int)
+        _, offset = place
+        return np.asarray(_Borrowed(self._memory.file.address + offset, dtype, shape, loan))
+
+    def kill(self) -> None:
+        """Kill the process; the threads that wait for it get a DeviceLost."""
+        self._process.kill()
+
+    def _lose(self) -> DeviceLost:
+        """Kill the process, wait for its end, and return the error that says so.
+
+        Only then may its memory be used again, as its device does not write any more.
+        """
+        with self._lock:
+            self._is_lost = True
+            connections = [self._main, *self._connections]
+        for connection in connections:
+            connection.shut()
+        self._process.kill()
+        try:
+            code = self._process.wait(KILL_S)
+        except subprocess.TimeoutExpired:
+            logger.error("process %d was killed and does not end", self._process.pid)
+            return DeviceLost("its process does not end")
+        self._memory.remove_worker(self)
+        return DeviceLost(f"its process has ended {_describe(code)}")
+
+    def close(self) -> None:
+        """End the process once its device is closed; kill it if that takes too long."""
+        if self.is_alive:
+            with suppress(OSError), self._calling_main:
+                self._main.send(Message(CLOSE))
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSE_S)
+        self._lose()
+        self._main.close()
+        for connection in self._connections:
+            connection.close()
+
+
+class _Borrowed:
+    """The base of an array that a worker has lent; it keeps the loan."""
+
+    __slots__ = ("__array_interface__", "_loan")
+
+    def __init__(self, address: int, dtype: str, shape: tuple[int, ...], loan: Loan) -> None:
+        is_read_only = False
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": dtype,
+            "shape": tuple(shape),
+            "data": (address, is_read_only),
+        }
+        self._loan = loan
+
+
+def _release(released: deque[int], number: int, blocks: dict[int, Bytes]) -> None:
+    """Note a released loan; `blocks` keeps the memory of its arrays, also if the worker ends."""
+    released.append(number)
+
+
+def _describe(code: int) -> str:
+    """Describe how a process has ended."""
+    if code < 0:
+        with suppress(ValueError):
+            return f"by {signal.Signals(-code).name}"
+    return f"with {code}"

@@ -1,0 +1,249 @@
+"""GPUs in processes of their own, emulated: the same ids, by the same memory, as in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gpu.errors import BadHandle, NotCovered
+from service.engines.cpu.engine import CpuEngine
+from service.multiprocess.gpu_workers.remote_gpu import RemoteGpu
+from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory, Loan, PeerMemory
+from tests.support.emulated_gpu_worker import handle_of
+from tests.support.gpu_workers import NEEDS_COMPILER, EmulatedWorkers, start_workers
+from tests.support.waiting import wait_until
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.shared_rows import SharedRows, SharedText
+from vocabularies.builtin import load
+
+pytestmark = NEEDS_COMPILER
+CPU = CpuEngine()
+BYTES = load("evo_bytes")
+TEXTS = ["ACGT" * 4500, "", "acgtN", "北京 now"] * 4
+JOINED = b"some letters of a region " * 60
+IDS = CPU.encode(BYTES, Batch.from_bytes([JOINED])).ids.tolist()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory) -> Iterator[EmulatedWorkers]:
+    started = start_workers(CPU, tmp_path_factory.mktemp("faults"))
+    started.engine.load(BYTES)
+    yield started
+    started.engine.close()
+
+
+def check(workers: EmulatedWorkers, batch: Batch) -> None:
+    """Compare an encoded batch with the CPU engine's, on each GPU."""
+    expected = CPU.encode(BYTES, batch.duplicate())
+    for _ in workers.gpus:
+        encoded = workers.engine.encode(BYTES, batch.duplicate())
+        assert encoded.engine == "gpu"
+        for name in ("ids", "offsets", "spans", "num_tokens", "kept"):
+            actual, own = getattr(encoded, name), getattr(expected, name)
+            assert (actual is None) == (own is None), name
+            assert own is None or actual.tolist() == own.tolist(), name
+        assert encoded.errors == expected.errors
+
+
+def test_each_has_a_process_and_one_vocabulary_is_on_both(workers):
+    assert len({gpu.process_id for gpu in workers.gpus} | {os.getpid()}) == 3
+    assert all(gpu.is_resident(BYTES.digest) for gpu in workers.gpus)
+    residency = workers.engine.residency(BYTES.digest)
+    assert residency.encoder == "cuda on 2 GPUs" and not residency.self_test.num_different
+    workers.gpus[1].refresh()  # As it happens every second.
+    status = workers.engine.status()
+    assert [device["number"] for device in status.devices] == [0, 1]
+    assert status.memory["emulation #1"]["vocabularies"] == residency.device_bytes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        EncodeOptions(),
+        EncodeOptions(spans=True),
+        EncodeOptions(max_length=3, spans=True, truncation_side="left"),
+        [EncodeOptions(max_length=n % 3) for n in range(len(TEXTS))],
+    ],
+)
+def test_ids_spans_and_cuts_are_the_reference_s(workers, options):
+    check(workers, Batch(TEXTS, options=options))
+    rows = [text.encode() for text in TEXTS[:-1]] + [b"\xff"]
+    check(workers, Batch.from_bytes(rows, options))
+
+
+def test_batches_go_to_both_in_turn(workers):
+    before = [member.num_batches for member in workers.several.members]
+    for _ in range(4):
+        workers.engine.encode(BYTES, Batch(TEXTS))
+    after = [member.num_batches for member in workers.several.members]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [2, 2]
+
+
+def test_counts_and_decoded_bytes_are_the_reference_s(workers):
+    counted = workers.engine.count(BYTES, Batch(TEXTS))
+    expected = CPU.encode(BYTES, Batch(TEXTS))
+    assert counted.counts.tolist() == np.diff(expected.offsets).tolist()
+    ids = np.concatenate([expected.ids.astype(np.int64), [99999]])
+    offsets = np.concatenate([expected.offsets, [len(ids)]])
+    decoded = workers.engine.decode(BYTES, ids, offsets, False)
+    own = CPU.decode(BYTES, ids, offsets, False)
+    assert decoded.engine == "gpu" and decoded.errors == own.errors != {}
+    assert decoded.data.tobytes() == own.data.tobytes()
+
+
+def test_texts_and_ids_stay_where_they_are(workers):
+    """Texts in the memory that the engine lends, and ids that front ends read, are not copied."""
+    text = np.frombuffer(JOINED * 100, np.uint8)
+    memory = workers.engine.host_memory(len(text))
+    memory[:] = text
+    assert workers.memory.find_offset(memory) is not None
+    texts = workers.gpus[0]._memory.texts
+    num_before = texts.num_allocations
+    batch = Batch(data=memory, offsets=np.array([0, len(text)]))
+    encoded = [workers.engine.encode(BYTES, batch) for _ in range(4)]
+    assert texts.num_allocations == num_before
+    for each in encoded:
+        assert workers.memory.find_offset(each.ids) is not None
+        assert workers.memory.place(each.ids) is each.ids
+        assert each.ids.tolist() == CPU.encode(BYTES, batch).ids.tolist()
+    # The ids of a batch are not overwritten by the next ones, and their memory is used again.
+    addresses = {each.ids.ctypes.data for each in encoded}
+    assert len(addresses) == 4
+    del encoded, each
+    later = {workers.engine.encode(BYTES, batch).ids.ctypes.data for _ in range(8)}
+    assert later & addresses
+
+
+def test_memory_that_is_lent_is_page_locked_by_each_and_given_back(workers):
+    gpus = workers.gpus
+    for gpu in gpus:
+        gpu.refresh()
+    before = [gpu.page_locked_bytes for gpu in gpus]
+    pool = gpus[0]._memory.texts
+    size = pool.cap_bytes // 2
+    block = pool.take(size)
+    for gpu in gpus:
+        gpu.refresh()
+    assert [gpu.page_locked_bytes - n for gpu, n in zip(gpus, before, strict=True)] == [size] * 2
+    del block
+    other = pool.take(pool.cap_bytes)  # The first block has to go.
+    for gpu in gpus:
+        gpu.refresh()
+    assert all(gpu.page_locked_bytes >= pool.cap_bytes for gpu in gpus)
+    assert all(gpu.page_locked_bytes <= pool.cap_bytes + 2 * size for gpu in gpus)
+    del other
+
+
+def test_arrays_of_front_ends_are_read_in_place(workers):
+    front = LinkMemory(file_bytes=1 << 30)
+    peer = PeerMemory(front.path)
+    peer.page_lock(workers.engine.share_host, min(FRONT_BYTES, 1 << 22))
+    data = np.frombuffer(JOINED * 100, np.uint8)
+    lent = front.place(data)
+    released: list[bool] = []
+    loan = Loan(lambda: released.append(True))
+    array = peer.array(front.find_offset(lent), data.dtype.str, data.shape, loan)
+    del loan
+    texts = workers.gpus[0]._memory.texts
+    num_before = texts.num_allocations
+    check(workers, Batch(data=array, offsets=np.array([0, len(data)])))
+    assert texts.num_allocations == num_before
+    del array
+    wait_until(lambda: released)
+    front.close()
+
+
+def test_errors_keep_their_class_and_blame_nobody(workers):
+    failures = [member.num_failures for member in workers.several.members]
+    with pytest.raises(BadHandle, match="no memory of this device"):
+        workers.engine.open_shared(handle_of(5, 0), 64)
+    with pytest.raises(NotCovered, match="not on the GPU any more"):
+        workers.gpus[0].encode(load("gpn"), Batch(TEXTS))
+    assert [member.num_failures for member in workers.several.members] == failures
+
+
+@pytest.mark.slow
+def test_a_vocabulary_is_unloaded_from_both(workers):
+    other = load("hyenadna")
+    assert workers.engine.load(other).engine == "gpu"
+    assert all(gpu.is_resident(other.digest) for gpu in workers.gpus)
+    workers.engine.unload(other.digest)
+    assert not any(gpu.is_resident(other.digest) for gpu in workers.gpus)
+    assert all(gpu.is_resident(BYTES.digest) for gpu in workers.gpus)
+
+
+# Memory of clients.
+
+
+@pytest.fixture
+def file() -> Iterator[int]:
+    number = os.memfd_create("region")
+    os.truncate(number, 8192)
+    os.pwrite(number, JOINED, 0)
+    yield number
+    os.close(number)
+
+
+def rows_in(text, out) -> SharedRows:
+    offsets = np.array([0, len(JOINED)])
+    return SharedRows(SharedText(text, 0, len(JOINED)), offsets, out, 2048, 4096, 2)
+
+
+def page_locked(gpu: RemoteGpu) -> int:
+    gpu.refresh()
+    return gpu.page_locked_bytes
+
+
+def test_a_region_of_the_host_is_opened_by_each_and_closed_by_each(workers, file):
+    before = [page_locked(gpu) for gpu in workers.gpus]
+    region = workers.engine.share_host(file, 0, 8192)
+    for _ in range(4):
+        os.pwrite(file, bytes(4000), 2048)
+        offsets = workers.engine.encode_shared(BYTES, rows_in(region, region))
+        assert offsets.tolist() == [0, len(JOINED)]
+        assert np.frombuffer(os.pread(file, 2 * len(JOINED), 2048), "<u2").tolist() == IDS
+    locked = [page_locked(gpu) - n for gpu, n in zip(workers.gpus, before, strict=True)]
+    assert locked == [8192, 8192]
+    out = np.empty(len(JOINED), np.uint8)
+    region.read(0, out)
+    assert out.tobytes() == JOINED
+    region.close()
+    assert [page_locked(gpu) for gpu in workers.gpus] == before
+    assert workers.engine.encode_shared(BYTES, rows_in(region, region)) is None
+    with pytest.raises(ValueError, match="length"):
+        workers.engine.share_host(file, 0, 1 << 20)
+
+
+@pytest.mark.parametrize("device_id", [0, 1, 7])
+def test_device_memory_is_opened_by_the_worker_that_has_it(workers, file, device_id):
+    region = workers.engine.open_shared(handle_of(1, file), 8192, device_id)
+    assert region.device is workers.gpus[1]
+    before = [member.num_batches for member in workers.several.members]
+    for _ in range(2):
+        os.pwrite(file, bytes(4000), 2048)
+        offsets = workers.engine.encode_shared(BYTES, rows_in(region, region))
+        assert offsets.tolist() == [0, len(JOINED)]
+        assert np.frombuffer(os.pread(file, 2 * len(JOINED), 2048), "<u2").tolist() == IDS
+    after = [member.num_batches for member in workers.several.members]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 2]
+    out = np.empty(len(JOINED), np.uint8)
+    region.read(0, out)
+    assert out.tobytes() == JOINED
+    region.write(5000, np.frombuffer(b"written", np.uint8))
+    assert os.pread(file, 7, 5000) == b"written"
+    with pytest.raises(IndexError):
+        region.read(8000, out)
+    region.close()
+    with pytest.raises(ValueError, match="closed"):
+        region.read(0, out)
+
+
+def test_texts_on_one_and_ids_on_the_other_are_left_to_the_host(workers, file):
+    first = workers.engine.open_shared(handle_of(0, file), 8192)
+    second = workers.engine.open_shared(handle_of(1, file), 8192)
+    assert workers.engine.encode_shared(BYTES, rows_in(first, second)) is None
+    first.close()
+    second.close()
