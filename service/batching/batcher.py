@@ -35,7 +35,7 @@ import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import NoReturn
 
@@ -137,7 +137,12 @@ def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
     if work.vocabulary.unknown_patterns:
         lane = "isolated"
     skip = isinstance(work, DecodeWork) and work.skip_special_tokens
-    return QueueKey(CostKey(work.vocabulary.digest, work.operation), skip, lane)
+    return _make_key(work.vocabulary.digest, work.operation, skip, lane)
+
+
+@lru_cache(1024)
+def _make_key(digest: str, operation: str, skip: bool, lane: LaneName) -> QueueKey:
+    return QueueKey(CostKey(digest, operation), skip, lane)
 
 
 @dataclass(slots=True)
