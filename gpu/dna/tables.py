@@ -41,6 +41,33 @@ UNCOPIED_TEXT = 1 << 24  # Text up to which chunks are small where the tables ar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DnaTokens:
+    """The tokens of a BPE over letters, as the kernels and the CPU engine encode it.
+
+    Attributes:
+        letters: the classes and ids of single letters.
+        ids: the ids of the tokens that merges reach and whose letters merge.
+        pairs: the relation of compatible tokens, in the order of `ids`.
+        whole: tokens that merges do not reach; they match the whole text between two borders.
+    """
+
+    letters: Letters
+    ids: dict[bytes, int]
+    pairs: Pairs
+    whole: dict[bytes, int]
+
+    @property
+    def codes(self) -> dict[bytes, list[int]]:
+        """The tokens of bases alone, with the numbers of their letters."""
+        places = {letter: place for place, letter in enumerate(self.letters.bases)}
+        return {
+            token: [places[letter] for letter in token]
+            for token in self.ids
+            if _pure(token, self.letters)
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DnaTables:
     """The tables of a vocabulary; see cuda/dna/tokens.cuh.
 
@@ -161,11 +188,11 @@ def _parts_kernel(tables: DnaTables) -> str:
     return "encode_dna_parts_copied" if tables.endings.is_copied else "encode_dna_parts"
 
 
-def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
-    """Make the tables of a vocabulary; without `k`, a suitable one is chosen.
+def dna_tokens(vocabulary: Vocabulary) -> DnaTokens:
+    """Find the tokens of a vocabulary of letters.
 
     Raises:
-        NotCovered: the kernels do not support the vocabulary.
+        NotCovered: it is none, or has letters, tokens or steps that the algorithm does not support.
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.byte_level:
@@ -178,10 +205,19 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     kept = {token: each for token, each in tokens.items() if token[0] in merging}
     if any(len(token) > MAX_LETTERS for token in kept):
         raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
+    pairs = _pairs(vocabulary, kept, derivations, letter_ids)
+    return DnaTokens(letters, kept, pairs, whole_tokens(vocabulary, tokens, letters.steps))
+
+
+def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
+    """Make the tables of a vocabulary; without `k`, a suitable one is chosen.
+
+    Raises:
+        NotCovered: the kernels do not support the vocabulary.
+    """
+    tokens = dna_tokens(vocabulary)
+    letters, kept, pairs, codes = tokens.letters, tokens.ids, tokens.pairs, tokens.codes
     k = _indexed_letters(len(kept), (letters.classes == LETTER_MIXED).any()) if k is None else k
-    records, pairs = _records(vocabulary, kept, derivations, letter_ids, letters)
-    places = {letter: place for place, letter in enumerate(letters.bases)}
-    codes = {token: [places[letter] for letter in token] for token in kept if _pure(token, letters)}
     mixed = sorted(token for token in kept if token not in codes)
     endings = endings_of(codes, kept, pairs)
     return DnaTables(
@@ -189,13 +225,13 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         k=k,
         longest=longest_tokens(codes, kept, k),
         spelled=spelled_tokens(codes, kept, k),
-        tokens=records,
+        tokens=_records(len(vocabulary), kept, pairs, letters),
         pairs=pairs.bits.reshape(-1),
         pair_words=pairs.bits.shape[1],
         mixed_bytes=_padded(mixed),
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
-        whole=whole_tokens(vocabulary, tokens, letters.steps),
+        whole=tokens.whole,
         endings=endings,
         parts=part_tables(vocabulary, letters, codes, kept, k, endings, pairs) if endings else None,
     )
@@ -250,18 +286,16 @@ def _first_mixed(token: bytes, letters: Letters) -> int:
     return next(place for place, letter in enumerate(token) if letter not in letters.bases)
 
 
-def _records(
+def _pairs(
     vocabulary: Vocabulary,
     kept: dict[bytes, int],
     derivations: dict[bytes, Derivation],
     letter_ids: dict[bytes, int],
-    letters: Letters,
-) -> tuple[UInt64s, Pairs]:
-    """Return the record of each id, and the relation of compatible tokens among `kept`."""
-    records = np.zeros(max(1, len(vocabulary)), np.uint64)
+) -> Pairs:
+    """Return the relation of compatible tokens among `kept`."""
     if not kept:
         none = np.zeros(0, np.uint16)
-        return records, Pairs(none, none, np.zeros((1, 1), np.uint32))
+        return Pairs(none, none, np.zeros((1, 1), np.uint32))
     in_letters = [[letter_ids[bytes([letter])] for letter in token] for token in kept]
     try:
         pairs = compatible_pairs(
@@ -271,6 +305,12 @@ def _records(
         raise NotCovered(str(error)) from error
     if pairs.bits.nbytes > MAX_PAIR_BYTES:
         raise NotCovered(f"{pairs.bits.nbytes} bytes for pairs of tokens")
+    return pairs
+
+
+def _records(num_ids: int, kept: dict[bytes, int], pairs: Pairs, letters: Letters) -> UInt64s:
+    """Return the record of each id."""
+    records = np.zeros(max(1, num_ids), np.uint64)
     for (token, token_id), left, right in zip(
         kept.items(), pairs.left.tolist(), pairs.right.tolist(), strict=True
     ):
@@ -279,4 +319,4 @@ def _records(
         )
         record = len(token) | shorter << PREFIX_SHIFT | left << LEFT_SHIFT | right << RIGHT_SHIFT
         records[token_id] = record | (not _pure(token, letters)) << MIXED_SHIFT
-    return records, pairs
+    return records

@@ -93,7 +93,7 @@ COUNTED: dict[str, Family] = {
     ),
     "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
     "warptok_fallbacks_total": Family(
-        "Batches meant for the GPU that another engine computed.", ("reason",)
+        "Batches with rows that a slower engine or encoder computed than was meant.", ("reason",)
     ),
     "warptok_device_batches_total": Family(
         "Batches given to each of several GPUs, those that failed included.", ("device",)

@@ -45,6 +45,11 @@ EXTENSIONS = (
         "C++ that joins short texts",
         "the CPU engine encodes short texts one by one, which takes longer",
     ),
+    Extension(
+        "service.engines.cpu.dna._dna_bpe",
+        "C++ that encodes DNA BPE",
+        "the CPU engine encodes DNABERT-2 and GENA-LM by tokenizers, fifty times slower",
+    ),
 )
 
 

@@ -6,7 +6,8 @@ It adds begin and end tokens, truncates, and computes the other strand. Knows no
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
 from service.engines.cpu.bpe.long_text import PIECE_BYTES, LongTextEncoder
 from service.engines.cpu.decode import decode_rows
+from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.patterns.isolated_encoder import US_PER_BYTE, choose_isolated
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
 from service.engines.encoder import (
@@ -28,6 +30,7 @@ from service.engines.encoder import (
 from service.runtime.memory_pool import MemoryPool
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
+    NO_ADDED_IDS,
     AddedIds,
     Content,
     post_process,
@@ -61,7 +64,7 @@ class _Loaded:
 
 
 class CpuEngine(WithoutDevice):
-    """An `service.engines.base.Engine` that computes with NumPy, fastokens and tokenizers.
+    """An `service.engines.base.Engine` that computes with NumPy, C++ and libraries.
 
     Args:
         pattern_us_per_byte: the most microseconds of processor time that a vocabulary with unknown
@@ -76,6 +79,7 @@ class CpuEngine(WithoutDevice):
         self._loaded: dict[str, _Loaded] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._fallbacks: Counter[str] = Counter()
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
@@ -105,23 +109,33 @@ class CpuEngine(WithoutDevice):
             self._locks.pop(digest, None)
         return loaded
 
+    def settle(self) -> None:
+        """Do nothing: this engine starts nothing in the background."""
+
     def _load(self, vocabulary: Vocabulary) -> _Loaded:
         table = token_table(vocabulary)
         if vocabulary.unknown_patterns:
             chosen = choose_isolated(vocabulary, table, self.pattern_us_per_byte)
         else:
             chosen = choose_encoder(vocabulary, table)
-        engine = "reference" if chosen.encoder.name == ReferenceEncoder.name else "cpu"
-        residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
-        long_texts = LongTextEncoder(vocabulary, chosen.encoder, self.memory.take)
+        encoder = chosen.encoder
+        engine = "reference" if encoder.name == ReferenceEncoder.name else "cpu"
+        residency = Residency(engine, encoder.name, chosen.self_test, chosen.fallback_reason)
+        if isinstance(encoder, DnaEncoder):
+            long_texts = LongTextEncoder(vocabulary, encoder.other, self.memory.take)
+            encoder.encode_left, encoder.count_left = long_texts.encode, self._count_fallbacks
+        else:
+            long_texts = LongTextEncoder(vocabulary, encoder, self.memory.take)
         return _Loaded(vocabulary, table, AddedIds.of(vocabulary), chosen, long_texts, residency)
 
-    def settle(self) -> None:
-        """Do nothing: this engine starts nothing in the background."""
+    def _count_fallbacks(self, reasons: Iterable[str]) -> None:
+        with self._lock:
+            self._fallbacks.update(reasons)
 
     def status(self) -> EngineStatus:
-        """Report the engine's name."""
-        return EngineStatus((self.name,))
+        """Report the engine's name, and the batches with rows that a slower encoder computed."""
+        with self._lock:
+            return EngineStatus((self.name,), fallbacks=dict(self._fallbacks))
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running on it still finish."""
@@ -156,6 +170,8 @@ class CpuEngine(WithoutDevice):
         groups = list(batch.groups())
         if len(groups) == 1:
             ((options, rows),) = groups
+            if (encoded := _encode_dna(loaded, batch, options)) is not None:
+                return encoded
             content = _encode_content(loaded, batch.select(rows, options), options)
             encoded = post_process(content, loaded.added, options)
         else:
@@ -200,6 +216,17 @@ class CpuEngine(WithoutDevice):
         self.memory.close()
 
 
+def _encode_dna(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:
+    """Encode rows of DNA with begin and end tokens in one step; None: it takes several steps."""
+    encoder = loaded.chosen.encoder
+    if not isinstance(encoder, DnaEncoder) or options.max_length is not None:
+        return None
+    if options.reverse_complement or options.circular or options.invalid_utf8 == "bytes":
+        return None
+    added = loaded.added if options.add_special_tokens else NO_ADDED_IDS
+    return encoder.encode_with_added(batch.with_options(options), options, added)
+
+
 def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     """Encode rows without begin and end tokens; all rows have these options."""
     if options.reverse_complement:
@@ -212,9 +239,10 @@ def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) ->
         return _refuse_all(batch, NOT_CIRCULAR)
     if options.invalid_utf8 == "bytes":
         return _encode_with_invalid_rows(loaded, batch, options)
-    if _longest_row(batch) > PIECE_BYTES:
+    encoder = loaded.chosen.encoder
+    if not isinstance(encoder, DnaEncoder) and _longest_row(batch) > PIECE_BYTES:
         return loaded.long_texts.encode(batch, options)
-    return loaded.chosen.encoder.encode(batch, options)
+    return encoder.encode(batch, options)
 
 
 def _encode_with_invalid_rows(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from gpu.errors import NotCovered
 from service.engines.base import Decoded, SelfTest
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.decode import decode_by_library
+from service.engines.cpu.dna import encoder as dna
+from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.kmers import KmerEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import reraise_unless_failure
@@ -64,6 +67,8 @@ def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
     """Estimate the memory of a loaded vocabulary, its tables and its encoder together."""
     fixed = FASTOKENS_BYTES if isinstance(encoder, FastokensEncoder) else 0
     fixed += WORKER_BYTES if vocabulary.unknown_patterns else 0
+    if isinstance(encoder, DnaEncoder):
+        fixed += encoder.num_bytes
     return fixed + TOKEN_BYTES * len(vocabulary)
 
 
@@ -82,6 +87,9 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
         for make in _candidates(vocabulary):
             try:
                 encoder = make(vocabulary, table)
+            except NotCovered as error:
+                reasons.append(f"{dna.NAME} does not cover it: {error}")
+                continue
             except (ValueError, VocabularyError) as error:
                 reasons.append(f"a library cannot read it: {error}")
                 continue
@@ -109,9 +117,17 @@ def _candidates(vocabulary: Vocabulary) -> Iterator[MakeEncoder]:
         if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
             yield lambda vocabulary, _: KmerEncoder(vocabulary)
     if isinstance(vocabulary.model, Bpe):
+        if not vocabulary.model.byte_level:
+            yield _make_dna_encoder
         if covers(vocabulary):
             yield FastokensEncoder
         yield TokenizersEncoder
+
+
+def _make_dna_encoder(vocabulary: Vocabulary, table: TokenTable) -> DnaEncoder:
+    if dna.native is None:
+        raise NotCovered("its C++ extension is not built")
+    return DnaEncoder(vocabulary, TokenizersEncoder(vocabulary, table))
 
 
 def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:

@@ -233,7 +233,7 @@ class HybridEngine:
     def status(self) -> EngineStatus:
         """Report the engine's state and its counts so far."""
         opened = self.vocabularies.opened
-        fallbacks = self.fallbacks.counts()
+        fallbacks = self.fallbacks.counts() | self.cpu.status().fallbacks
         if opened is None:
             return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
         activity, all_rest = opened.activity, self.fallbacks.is_resting

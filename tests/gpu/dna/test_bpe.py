@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,11 +20,16 @@ from tests.gpu.kmers.test_letter_tables import check
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import DEVICES, limit_fused, new_engine
 from tests.support.emulation.kernels import compile_for_device
+from tests.support.inputs.letter_bpe import (
+    NASTY,
+    cases,
+    merge_lists,
+    unknown_as,
+    vocabulary_of,
+)
 from tests.support.inputs.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.types import Bpe, SpecialToken
-from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer
 from vocabularies.reference.bpe import make_bpe_rules
@@ -61,90 +65,6 @@ def device(request):
 @pytest.fixture(params=CHUNKS)
 def engine(request, device):
     return engine_of(device, request.param)
-
-
-def vocabulary_of(
-    letters: str,
-    merges: list[tuple[str, str]],
-    *,
-    unknown: bool = True,
-    pretokenizer: str = "none",
-    normalizers: tuple[Normalizer, ...] = (),
-) -> Vocabulary:
-    """A vocabulary of letters; <unk> and <mask> come first."""
-    tokens = list(dict.fromkeys(["<unk>", "<mask>", *letters, *(a + b for a, b in merges)]))
-    ids = {token: token_id for token_id, token in enumerate(tokens)}
-    model = Bpe(
-        tuple((ids[a], ids[b]) for a, b in merges),
-        byte_level=False,
-        unknown_id=0 if unknown else None,
-    )
-    special = (SpecialToken("<unk>", 0, matched=False), SpecialToken("<mask>", 1))
-    return Vocabulary(
-        tuple(token.encode() for token in tokens),
-        model,
-        special,
-        normalizers,
-        pretokenizer,
-        prefix=(1,),
-        suffix=(0,),
-    )
-
-
-def unknown_as(vocabulary: Vocabulary, letter: bytes) -> Vocabulary:
-    """With the id of a letter for all that have none."""
-    unknown_id = vocabulary.tokens.index(letter)
-    return replace(vocabulary, model=replace(vocabulary.model, unknown_id=unknown_id))
-
-
-@st.composite
-def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
-    """4 to 60 merges, in the order of training or in any; now and then several give one token."""
-    symbols = [*letters]
-    merges: dict[tuple[str, str], None] = {}
-    for _ in range(draw(st.integers(4, 60))):
-        pair = draw(st.sampled_from(symbols)), draw(st.sampled_from(symbols[-8:]))
-        pair = pair[::-1] if draw(st.booleans()) else pair
-        if len(pair[0] + pair[1]) <= 64:
-            merges[pair] = None
-            symbols.append(pair[0] + pair[1])
-    return list(merges) if draw(st.booleans()) else draw(st.permutations(list(merges)))
-
-
-def repeats(letters: str) -> st.SearchStrategy[str]:
-    """Runs of short units, one after the other."""
-    unit = st.tuples(st.text(letters, min_size=1, max_size=5), st.integers(1, 150))
-    return st.lists(unit, max_size=8).map(lambda runs: "".join(u * n for u, n in runs))
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
-    letters = draw(st.sampled_from(["AC", "ACG", "ACGT", "acgt", "ACGTN", "ACGTNRY"]))
-    vocabulary = vocabulary_of(
-        letters + draw(st.sampled_from(["", "-", "-x"])),
-        draw(merge_lists(letters)),
-        unknown=draw(st.integers(0, 3)) > 0,
-        pretokenizer=draw(st.sampled_from(["none", "whitespace", "whitespace_split", "isolate:-"])),
-        normalizers=draw(
-            st.sampled_from(
-                [
-                    (),
-                    (Normalizer("strip"),),
-                    (Normalizer("replace_regex", "N{10,}", "-"),),
-                    (Normalizer("strip"), Normalizer("replace_regex", "N{3,}", "-")),
-                    (Normalizer("lowercase"), Normalizer("strip")),
-                    (Normalizer("replace", "C", "A"), Normalizer("replace_regex", "N{3,}", "-")),
-                    (Normalizer("replace", "A", "m"), Normalizer("lowercase")),
-                ]
-            )
-        ),
-    )
-    if draw(st.integers(0, 4)) == 0:
-        vocabulary = unknown_as(vocabulary, draw(st.sampled_from([*letters])).encode())
-    other = st.text(letters * 4 + "aCcN- \t\n\x00\x7f\x85\u3000é中É🙂", max_size=300)
-    marked = st.lists(st.sampled_from([*letters, "<mask>", " ", "N" * 11]), max_size=90)
-    text = repeats(letters) | st.text(letters, max_size=700) | other | marked.map("".join)
-    return vocabulary, draw(st.lists(text, max_size=4))
 
 
 @settings(max_examples=250)
@@ -192,20 +112,6 @@ def test_every_offset_of_a_text_to_the_chunks(engine, name):
     text = "".join(chance.choices("ACGT", k=290)) + "A" * 200 + "CA" * 90
     texts = [part for offset in range(65) for part in ("G" * offset, text)]
     check(engine, load(name), texts, EncodeOptions())
-
-
-NASTY = (
-    *("A" * size for size in (1, 2, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097)),
-    *("G" * first + "A" * 3000 + "C" for first in (1, 7)),
-    "G" + "CA" * 2500,
-    "T" + "CA" * 2500 + "G" * 700 + "TTAGGG" * 300,
-    "N" * 5000,
-    "ACG" + "N" * 9 + "T" + "N" * 10 + "ANNCNA" * 80,
-    "acgtACGT" * 150,
-    "ACGTRYKMSWBDHVNU" * 60,
-    "ACGT\r\n" * 100,
-    " \t" * 300,
-)
 
 
 def test_a_long_token_that_ends_at_a_gap_behind_a_chunk(engine):

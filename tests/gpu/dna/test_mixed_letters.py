@@ -15,8 +15,8 @@ from gpu.dna import tables as dna_tables
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from service.engines.cpu.engine import CpuEngine
-from tests.gpu.dna.test_bpe import merge_lists, repeats, vocabulary_of
 from tests.gpu.dna.test_parts import bases, check, engine_of, outcomes
+from tests.support.inputs.letter_bpe import merge_lists, repeats, vocabulary_of
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from gpu.kernels.job import constant
-from tests.gpu.dna.test_bpe import vocabulary_of
 from tests.gpu.dna.test_parts import bases, check, engine_of, outcomes
+from tests.support.inputs.letter_bpe import vocabulary_of
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary

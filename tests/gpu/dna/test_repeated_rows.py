@@ -13,8 +13,8 @@ from gpu.dna import part_tables
 from gpu.dna.tables import dna_tables
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from tests.gpu.dna.test_bpe import merge_lists, vocabulary_of
 from tests.gpu.dna.test_parts import NAMES, bases, check, engine_of, outcomes
+from tests.support.inputs.letter_bpe import merge_lists, vocabulary_of
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary

@@ -18,8 +18,9 @@ from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from service.engines.cpu.engine import CpuEngine
-from tests.gpu.dna.test_bpe import CHUNKS, NAMES, engine_of, merge_lists, vocabulary_of
+from tests.gpu.dna.test_bpe import CHUNKS, NAMES, engine_of
 from tests.gpu.kmers.test_letter_tables import check
+from tests.support.inputs.letter_bpe import merge_lists, vocabulary_of
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary

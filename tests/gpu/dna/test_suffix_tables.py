@@ -15,9 +15,9 @@ from gpu.dna import suffix_tables
 from gpu.dna import tables as dna_tables
 from gpu.engine import GpuEngine
 from gpu.kernels.job import constant
-from tests.gpu.dna.test_bpe import merge_lists, vocabulary_of
 from tests.support.each_device import limit_fused
 from tests.support.emulation.device import EmulatedDevice
+from tests.support.inputs.letter_bpe import merge_lists, vocabulary_of
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary

@@ -1,0 +1,131 @@
+"""Encodes BPE of DNA letters by the C++ extension; another encoder takes the rows that it leaves.
+
+Special tokens that strip white space, or are matched after the normalizers, letters that are not
+ASCII, and letters that are left out without an id are left to the other encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.host.copy_pool import usable_cores
+from service.engines.cpu.dna.tables import REASONS, native_arguments, table_bytes
+from service.engines.encoder import Encoder, EncodeRows
+from vocabularies.batch.batch import SPECIAL, Batch, Encoded, EncodeOptions
+from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds, Content, join_rows
+from vocabularies.batch.ragged import offsets_from_lengths
+from vocabularies.model.vocabulary import Vocabulary
+
+try:
+    from service.engines.cpu.dna import _dna_bpe as native
+except ImportError:
+    native = None  # type: ignore[assignment]
+
+ENCODED_BY = "tokenizers" if native is None else "C++"
+"""What encodes DNA BPE in this installation."""
+NAME = "warptok C++"
+TASK_BYTES = 1 << 16  # Its tables and letters stay in a core's cache.
+
+
+@dataclass(slots=True, eq=False)
+class _NativeRows:
+    """The rows of a batch as the extension encoded them.
+
+    Attributes:
+        encoded: the extension's object.
+        counts: int64[B], the ids of each row; 0 where it is left.
+        reasons: uint8[B], why a row is left, see REASONS; 0 where it is encoded.
+    """
+
+    encoded: Any
+    counts: NDArray[np.int64]
+    reasons: NDArray[np.uint8]
+
+
+class DnaEncoder:
+    """Encodes batches of a vocabulary of DNA letters; several threads may call it at once.
+
+    Attributes:
+        other: the encoder of the rows that the extension leaves.
+        encode_left: encodes them, by `other`.
+        count_left: called with the reasons for which a batch has such rows.
+        num_threads: the most threads that encode a batch.
+        task_bytes: the bytes of rows, or of a part of a long row, that a thread encodes at once.
+        num_bytes: an estimate of the memory of its tables.
+
+    Raises:
+        NotCovered: the extension does not support the vocabulary.
+    """
+
+    name = NAME
+
+    def __init__(self, vocabulary: Vocabulary, other: Encoder) -> None:
+        self.other = other
+        self.encode_left: EncodeRows = other.encode
+        self.count_left: Callable[[Iterable[str]], None] = lambda reasons: None
+        arguments = native_arguments(vocabulary)
+        self.native = native.make(*arguments)
+        self.num_bytes = table_bytes(arguments)
+        self.num_threads = usable_cores()
+        self.task_bytes = TASK_BYTES
+
+    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode each row, without begin and end tokens; all rows have these options."""
+        rows = self._encode_rows(batch, options)
+        encoded = self._write(rows, batch, options, NO_ADDED_IDS)
+        content = Content(encoded.ids, encoded.offsets, encoded.spans)
+        left = np.flatnonzero(rows.reasons)
+        if not len(left):
+            return content
+        self.count_left([REASONS[reason] for reason in np.unique(rows.reasons[left])])
+        other_rows = self.encode_left(batch.select(left.tolist(), options), options)
+        done = np.flatnonzero(rows.reasons == 0)
+        content.offsets = offsets_from_lengths(rows.counts[done])
+        return join_rows([(done, content), (left, other_rows)], len(batch))
+
+    def encode_with_added(
+        self, batch: Batch, options: EncodeOptions, added: AddedIds
+    ) -> Encoded | None:
+        """Encode each row with begin and end tokens around it, without a copy of the ids.
+
+        Returns:
+            None: a row is left to the other encoder.
+        """
+        rows = self._encode_rows(batch, options)
+        if rows.reasons.any():
+            return None
+        return self._write(rows, batch, options, added)
+
+    def _encode_rows(self, batch: Batch, options: EncodeOptions) -> _NativeRows:
+        mode = SPECIAL.index(options.special)
+        encoded = native.encode(
+            self.native,
+            batch.data,
+            batch.offsets,
+            mode,
+            options.spans,
+            self.num_threads,
+            self.task_bytes,
+        )
+        counts, reasons = np.empty(len(batch), np.int64), np.empty(len(batch), np.uint8)
+        native.counts(encoded, counts, reasons)
+        return _NativeRows(encoded, counts, reasons)
+
+    def _write(
+        self, rows: _NativeRows, batch: Batch, options: EncodeOptions, added: AddedIds
+    ) -> Encoded:
+        """Write the ids of the rows that are not left."""
+        offsets = offsets_from_lengths(rows.counts + (rows.reasons == 0) * len(added))
+        num_ids = int(offsets[-1])
+        dtype = np.uint16 if batch.id_dtype is np.uint16 else np.int32
+        ids = np.empty(num_ids, dtype)
+        spans = np.empty((num_ids, 2), np.int64) if options.spans else None
+        native.write(
+            rows.encoded, offsets, added.prefix, added.suffix, ids, spans, self.num_threads
+        )
+        return Encoded(ids, offsets, spans)

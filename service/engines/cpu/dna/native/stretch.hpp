@@ -1,0 +1,341 @@
+// Encodes a stretch: letters that merge, between the ends of a text, gaps and whatever else no token crosses.
+//
+// Every place from the first one on gets its last token, by the tables of last_tokens.hpp; then the path is read off from
+// the end by the tokens' lengths.
+//
+//     text          a a b          tokens a b aa ab, merges (a, b) (a, a)
+//     last tokens   a aa ab        aa may stand alone; ab may follow the a of place 1
+//     path          a ab           back from place 3 by two letters, then by one
+//
+// Tables are right where the latest k letters are bases. Behind a mixed letter they are right as soon as a mixed token's
+// tail and k bases are behind it (docs/internals/dna-bpe.md, *N in parts*); at the places before, all tokens are tried.
+#pragma once
+
+#include <memory>
+
+#include "last_tokens.hpp"
+
+namespace dna {
+
+// The letters of a stretch, and memory for its last tokens.
+class Stretch {
+   public:
+    // Makes room for so many letters.
+    void reserve(size_t num_letters) {
+        if (num_letters <= capacity_) return;
+        capacity_ = num_letters;
+        memory_.reset(new uint8_t[PADDING + num_letters / 4 + PADDING]());
+        codes_.reset(new uint8_t[num_letters + 8]);
+        lasts_.reset(new Last[num_letters + 1]);
+        lengths_.reset(new uint8_t[num_letters + 1]);
+    }
+    void clear() {
+        size_ = 0;
+        mixed_.clear();
+    }
+
+    // Adds eight bases: their codes, two bits each.
+    void add_bases(uint64_t codes) {
+        uint8_t* byte = packed() + size_ / 4;
+        int shift = 2 * (size_ % 4);
+        auto word = static_cast<uint32_t>(codes << shift | (*byte & mask_of(size_ % 4)));
+        std::memcpy(byte, &word, 4);
+        size_ += 8;
+    }
+    void add_letter(uint8_t code) {
+        uint8_t* byte = packed() + size_ / 4;
+        int shift = 2 * (size_ % 4);
+        *byte = static_cast<uint8_t>((*byte & mask_of(size_ % 4)) | (code & 3) << shift);
+        if (code >= FIRST_MIXED) mixed_.push_back(size_);
+        size_++;
+    }
+    // The codes of the letters, which are needed if there are mixed ones.
+    uint8_t* codes() { return codes_.get(); }
+    const uint8_t* codes() const { return codes_.get(); }
+
+    Place size() const { return size_; }
+    const std::vector<Place>& mixed() const { return mixed_; }
+    uint8_t* packed() { return memory_.get() + PADDING; }
+    const uint8_t* packed() const { return memory_.get() + PADDING; }
+
+    Last& last(Place place) { return lasts_[static_cast<size_t>(place)]; }
+    // The length of the last token at a place if `last` has none.
+    uint8_t& long_length(Place place) { return lengths_[static_cast<size_t>(place)]; }
+    int length(Place place) {
+        int found = last(place) >> LENGTH_SHIFT & MAX_SHORT;
+        return found ? found : long_length(place);
+    }
+    uint64_t latest(Place place) const { return latest_letters(packed(), place); }
+
+   private:
+    size_t capacity_ = 0;
+    Place size_ = 0;
+    std::vector<Place> mixed_;
+    std::unique_ptr<uint8_t[]> memory_, codes_, lengths_;
+    std::unique_ptr<Last[]> lasts_;
+};
+
+// The last tokens of texts that repeat up to four letters, from their first one on.
+//
+// The first letters of such a text, as many as its period, are its number; a text of period 1 or 2 has period 4.
+class Repeats {
+   public:
+    static constexpr int LENGTH = 256;
+    static constexpr int PERIODS[2] = {4, 3};
+
+    std::vector<Last> lasts;      // LENGTH + 1 of each text.
+    std::vector<uint8_t> lengths;
+
+    static size_t row_of(uint64_t text, int period) { return period == 4 ? text : 256 + text; }
+    static constexpr size_t NUM_ROWS = 256 + 64;
+};
+
+class StretchEncoder {
+   public:
+    StretchEncoder(const Tokens& tokens, const LastTokens& tables, const Repeats* repeats, Stretch& stretch)
+        : tokens_(tokens), tables_(tables), repeats_(repeats), stretch_(stretch) {}
+
+    // Writes the ids of the stretch so that they end at `end`; returns the first one.
+    uint16_t* encode(uint16_t* end) {
+        find_lasts();
+        for (Place place = stretch_.size(); place > 0;) {
+            int length = stretch_.length(place);
+            *--end = id_at(place, length);
+            place -= length;
+        }
+        return end;
+    }
+
+    // Finds the last token of every place.
+    void find_lasts() {
+        stretch_.last(0) = BEGIN_LAST;
+        Place border = 0;         // Behind the last mixed letter, or the begin.
+        for (Place mixed : stretch_.mixed()) {
+            find_lasts_behind(border, mixed);
+            try_all_tokens(mixed + 1);
+            border = mixed + 1;
+        }
+        find_lasts_behind(border, stretch_.size());
+    }
+
+   private:
+    static constexpr int BLOCK = 64;      // Places whose records are loaded together.
+    static constexpr int GROUP = 16;      // Places that one word of letters is enough for.
+
+    // Finds the last tokens from a border up to a place with bases alone in between.
+    void find_lasts_behind(Place border, Place end) {
+        Place place = border + 1;
+        if (border == 0) {
+            place += copy_repeat(end);
+            for (; place <= end && place < tables_.k(); place++)
+                stretch_.last(place) = tables_.of_short(stretch_.latest(place), static_cast<int>(place));
+        } else {
+            for (; place <= end && place < border + tokens_.tail + tables_.k(); place++) try_all_tokens(place);
+        }
+        while (place <= end) {
+            int count = static_cast<int>(std::min<Place>(BLOCK, end - place + 1));
+            int num_lists = find_block(place, count, border);
+            place += count;
+            if (2 * num_lists > count) place = extend_repeat(place, end, border);
+        }
+    }
+
+    // Finds the last tokens of the next places; returns at how many there were more than two.
+    int find_block(Place place, int count, Place border) {
+        uint64_t records[BLOCK];
+        load_records(place, count, records);
+        int num_lists = 0;
+        Last* last = &stretch_.last(place);
+        for (int i = 0; i < count; i++) {
+            uint64_t record = records[i];
+            if (__builtin_expect(LastTokens::has_list(record), 0)) {
+                choose(place + i, record, border);
+                num_lists++;
+                continue;
+            }
+            Last before = last[i - LastTokens::first_length(record)];
+            uint64_t chosen = LastTokens::has_signature(record, before) ? record : record >> LAST_BITS;
+            last[i] = static_cast<Last>(chosen);
+        }
+        return num_lists;
+    }
+
+    // Loads all records first, so that no choice waits for memory.
+    void load_records(Place place, int count, uint64_t* records) const {
+        const uint64_t* table = tables_.records();
+        const uint64_t mask = mask_of(tables_.k());
+        for (int first = 0; first < count; first += GROUP) {
+            Place begin = place + first - tables_.k();
+            uint64_t letters;
+            std::memcpy(&letters, stretch_.packed() + (begin >> 2), 8);
+            letters >>= 2 * (begin & 3);
+            for (int i = 0; i < GROUP; i++) records[first + i] = table[letters >> 2 * i & mask];
+        }
+    }
+
+    // Chooses from a list. A token of bases does not reach across the border.
+    void choose(Place place, uint64_t record, Place border) {
+        const Option* option = tables_.options(record);
+        for (; option->test != Option::NONE; option++) {
+            Place begin = place - option->length;
+            if (begin >= border && passes(*option, place, begin)) break;
+        }
+        set_last(place, *option);
+    }
+
+    bool passes(const Option& option, Place place, Place begin) {
+        switch (option.test) {
+            case Option::BY_SIGNATURE:
+                return LastTokens::has_signature(option.mask, stretch_.last(begin));
+            case Option::BY_SECOND_SIGNATURE:
+                return LastTokens::has_second(option.mask, stretch_.last(begin));
+            case Option::BY_LETTERS_AND_PAIR:
+                if (!is_spelled(option, place)) return false;
+                return may_begin(option.id, begin);
+            default:
+                return may_begin(option.id, begin);
+        }
+    }
+
+    bool is_spelled(const Option& option, Place place) const {
+        if (ending(stretch_.latest(place) ^ option.latest, std::min<int>(option.length, LATEST))) return false;
+        return option.length <= LATEST ||
+               SpelledTokens::is_spelled(tokens_.by_id[option.id], stretch_.packed(), place);
+    }
+
+    void set_last(Place place, const Option& option) {
+        stretch_.last(place) = option.last;
+        stretch_.long_length(place) = option.length;
+    }
+
+    bool may_begin(uint16_t id, Place place) {
+        return place == 0 || tokens_.may_follow(id_at(place, stretch_.length(place)), id);
+    }
+
+    // Finds the last token of a place near a mixed letter: of all tokens that end there the one that may.
+    void try_all_tokens(Place place) {
+        uint32_t node = 0;
+        const uint8_t* codes = stretch_.codes();
+        for (Place begin = place - 1; begin >= 0; begin--) {
+            node = tokens_.endings.child(node, codes[begin]);
+            if (node == Endings::NONE) break;
+            uint16_t id = tokens_.endings.token(node);
+            if (id == NO_TOKEN || !may_begin(id, begin)) continue;
+            stretch_.last(place) = tables_.last_of(id);
+            stretch_.long_length(place) = static_cast<uint8_t>(place - begin);
+            return;
+        }
+        throw std::logic_error("no token is the last one of a text");
+    }
+
+    // The id of a token of so many letters in front of a place.
+    uint16_t id_at(Place place, int length) {
+        if (!stretch_.mixed().empty()) {
+            const uint8_t* end = stretch_.codes() + place;
+            if (std::any_of(end - length, end, [](uint8_t code) { return code >= FIRST_MIXED; })) {
+                uint32_t node = 0;
+                for (int i = 1; i <= length; i++) node = tokens_.endings.child(node, end[-i]);
+                return tokens_.endings.token(node);
+            }
+        }
+        return tokens_.spelled.find(tokens_.by_id, stretch_.packed(), place, length);
+    }
+
+    // Copies the last tokens of the letters at the begin that repeat; returns how many.
+    Place copy_repeat(Place end) {
+        constexpr int LEAST = 16;
+        if (!repeats_ || end < LEAST) return 0;
+        for (int period : Repeats::PERIODS) {
+            if (repeated(LEAST, period, LEAST - period) < LEAST - period) continue;
+            Place most = std::min<Place>(end, Repeats::LENGTH), count = LEAST;
+            count += repeated_from(count, most, period);
+            uint64_t first = ending(stretch_.latest(period), period);
+            size_t row = Repeats::row_of(first, period) * (Repeats::LENGTH + 1);
+            std::copy_n(repeats_->lasts.data() + row + 1, count, &stretch_.last(1));
+            std::copy_n(repeats_->lengths.data() + row + 1, count, &stretch_.long_length(1));
+            return count;
+        }
+        return 0;
+    }
+
+    // The number of letters in front of a place that are those `period` before them; `most` at most.
+    Place repeated(Place place, int period, Place most) const {
+        Place count = 0;
+        while (count < most) {
+            uint64_t differs = stretch_.latest(place - count) ^ stretch_.latest(place - count - period);
+            int equal = differs ? std::min(__builtin_clzll(differs) / 2, LATEST) : LATEST;
+            count += equal;
+            if (equal < LATEST) break;
+        }
+        return std::min(count, most);
+    }
+
+    // The number of letters from a place on that are those `period` before them.
+    Place repeated_from(Place place, Place end, int period) const {
+        Place first = place;
+        for (; place + LATEST <= end; place += LATEST)
+            if (repeated(place + LATEST, period, LATEST) < LATEST) break;
+        while (place < end && (stretch_.latest(place + 1) ^ stretch_.latest(place + 1 - period)) >> 62 == 0) place++;
+        return place - first;
+    }
+
+    // Where letters repeat, last tokens do so after a while: copies them as long as letters repeat.
+    //
+    // The last token of a place follows from those of the `longest` places in front of it, and from the letters of these
+    // tokens. If all of these are those a period before, so is the next last token.
+    Place extend_repeat(Place place, Place end, Place border) {
+        const int reach = tokens_.longest;
+        Place known = place - 1 - border;
+        for (int period = 1; period <= MAX_LETTERS && known >= 2 * reach + period; period++) {
+            if (repeated(place - 1, period, 2 * reach) < 2 * reach || !lasts_repeat(place - 1, period)) continue;
+            Place until = place + repeated_from(place - 1, end, period);
+            for (; place < until; place++) {
+                stretch_.last(place) = stretch_.last(place - period);
+                stretch_.long_length(place) = stretch_.long_length(place - period);
+            }
+            break;
+        }
+        return place;
+    }
+
+    // Whether the last tokens up to a place, as many as a token may have letters, are those a period before.
+    bool lasts_repeat(Place place, int period) {
+        for (Place i = place - tokens_.longest + 1; i <= place; i++)
+            if (stretch_.last(i) != stretch_.last(i - period) || stretch_.length(i) != stretch_.length(i - period))
+                return false;
+        return true;
+    }
+
+    const Tokens& tokens_;
+    const LastTokens& tables_;
+    const Repeats* repeats_;
+    Stretch& stretch_;
+};
+
+// Computes the last tokens of all repeats. The vocabulary's bases have codes below `num_bases`.
+inline Repeats make_repeats(const Tokens& tokens, const LastTokens& tables, uint8_t num_bases) {
+    Repeats made;
+    made.lasts.resize(Repeats::NUM_ROWS * (Repeats::LENGTH + 1));
+    made.lengths.resize(made.lasts.size());
+    Stretch stretch;
+    stretch.reserve(Repeats::LENGTH);
+    StretchEncoder encoder(tokens, tables, nullptr, stretch);
+    for (int period : Repeats::PERIODS)
+        for (uint64_t text = 0; text <= mask_of(period); text++) {
+            bool is_possible = true;
+            stretch.clear();
+            for (int i = 0; i < Repeats::LENGTH; i++) {
+                auto code = static_cast<uint8_t>(text >> 2 * (i % period) & 3);
+                is_possible &= code < num_bases;
+                stretch.add_letter(code);
+            }
+            if (!is_possible) continue;
+            encoder.find_lasts();
+            size_t row = Repeats::row_of(text, period) * (Repeats::LENGTH + 1);
+            std::copy_n(&stretch.last(0), Repeats::LENGTH + 1, made.lasts.data() + row);
+            std::copy_n(&stretch.long_length(0), Repeats::LENGTH + 1, made.lengths.data() + row);
+        }
+    return made;
+}
+
+}  // namespace dna
