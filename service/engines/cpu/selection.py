@@ -17,8 +17,7 @@ from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.decode import decode_by_library
-from service.engines.cpu.dna import encoder as dna
-from service.engines.cpu.dna.encoder import DnaEncoder
+from service.engines.cpu.dna.encoder import NAME, DnaEncoder
 from service.engines.cpu.kmers import KmerEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import reraise_unless_failure
@@ -88,7 +87,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
             try:
                 encoder = make(vocabulary, table)
             except NotCovered as error:
-                reasons.append(f"{dna.NAME} does not cover it: {error}")
+                reasons.append(f"{NAME} does not cover it: {error}")
                 continue
             except (ValueError, VocabularyError) as error:
                 reasons.append(f"a library cannot read it: {error}")
@@ -125,8 +124,6 @@ def _candidates(vocabulary: Vocabulary) -> Iterator[MakeEncoder]:
 
 
 def _make_dna_encoder(vocabulary: Vocabulary, table: TokenTable) -> DnaEncoder:
-    if dna.native is None:
-        raise NotCovered("its C++ extension is not built")
     return DnaEncoder(vocabulary, TokenizersEncoder(vocabulary, table))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.host.copy_pool import usable_cores
 from service.engines.cpu.dna.tables import REASONS, native_arguments, table_bytes
 from service.engines.encoder import Encoder, EncodeRows
@@ -26,7 +27,7 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-ENCODED_BY = "tokenizers" if native is None else "C++"
+ENCODED_BY = "tokenizers, as its C++ extension is not built" if native is None else "C++"
 """What encodes DNA BPE in this installation."""
 NAME = "warptok C++"
 TASK_BYTES = 1 << 16  # Its tables and letters stay in a core's cache.
@@ -59,12 +60,14 @@ class DnaEncoder:
         num_bytes: an estimate of the memory of its tables.
 
     Raises:
-        NotCovered: the extension does not support the vocabulary.
+        NotCovered: the extension is not built, or does not support the vocabulary.
     """
 
     name = NAME
 
     def __init__(self, vocabulary: Vocabulary, other: Encoder) -> None:
+        if native is None:
+            raise NotCovered("its C++ extension is not built")
         self.other = other
         self.encode_left: EncodeRows = other.encode
         self.count_left: Callable[[Iterable[str]], None] = lambda reasons: None
@@ -122,7 +125,7 @@ class DnaEncoder:
         """Write the ids of the rows that are not left."""
         offsets = offsets_from_lengths(rows.counts + (rows.reasons == 0) * len(added))
         num_ids = int(offsets[-1])
-        dtype = np.uint16 if batch.id_dtype is np.uint16 else np.int32
+        dtype: type[np.integer[Any]] = np.uint16 if batch.id_dtype is np.uint16 else np.int32
         ids = np.empty(num_ids, dtype)
         spans = np.empty((num_ids, 2), np.int64) if options.spans else None
         native.write(
