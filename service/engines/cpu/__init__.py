@@ -2,8 +2,8 @@
 
 `engine` is the engine. `selection` chooses the fastest encoder that agrees with the reference on a
 vocabulary: `characters` and `kmers` compute in NumPy, dna/ in C++, and bpe/ calls libraries; where
-none agrees, the reference encodes. `decode` turns ids into bytes. `verification` compares any engine with the
-reference on given texts.
+none agrees, the reference encodes. `decode` turns ids into bytes. `verification` compares any
+engine with the reference on given texts.
 
 An encoder gives the ids of the texts themselves, and all rows of a call have the same options. The
 engine adds begin and end tokens, truncates, and computes the other strand. Nothing here knows HTTP

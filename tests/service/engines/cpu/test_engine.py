@@ -17,6 +17,7 @@ from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.byte_pair_lookup import BytePairs
 from service.engines.cpu.characters import CharacterEncoder
+from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.kmers import BLOCK, KmerEncoder
 from service.engines.encoder import ReferenceEncoder
@@ -88,7 +89,7 @@ def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
     ("name", "encoder"),
     [
         ("gpt2", FastokensEncoder.name),
-        ("dnabert2", TokenizersEncoder.name),
+        ("dnabert2", DnaEncoder.name),
         ("gpn", CharacterEncoder.name),
         ("nt_v2", KmerEncoder.name),
     ],
