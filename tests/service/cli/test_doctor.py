@@ -26,6 +26,7 @@ from service.cli.doctor.finding import Finding
 from service.cli.parser import main
 from service.core.settings import PREFIX, Settings
 from service.security.api_keys import add_key
+from tests.support.certificates import make_certificate
 from tests.support.data_files import ROOT
 from tests.support.fake_cupy import CUDARuntimeError, fake_cupy
 from tests.support.model_folder import write_model_folder
@@ -334,6 +335,34 @@ def test_fewer_files_than_connections_are_a_warning(
         limits = [(files, files)]
     finding = found(configuration.check_connections(Settings(**settings)))
     assert finding.state == state and words in finding.line()
+
+
+def test_the_files_for_tls_are_checked(tmp_path: Path) -> None:
+    assert list(configuration.check_tls(Settings())) == []
+    one, other = make_certificate(tmp_path, "one"), make_certificate(tmp_path, "other")
+    settings = Settings(tls_certificate=one.certificate, tls_key=one.key)
+    assert found(configuration.check_tls(settings)).state == "ok"
+    wrong = found(configuration.check_tls(settings.model_copy(update={"tls_key": other.key})))
+    assert (wrong.state, "TLS_KEY" in wrong.detail) == ("error", True)
+
+
+def test_the_paths_of_unix_sockets_must_be_free(tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    settings = Settings(unix_socket=path)
+    assert found(configuration.check_unix_sockets(settings)).state == "ok"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        assert found(configuration.check_unix_sockets(settings)).state == "ok"  # Nobody listens.
+        listening.listen()
+        taken = found(configuration.check_unix_sockets(settings))
+        assert (taken.state, "another program" in taken.detail) == ("error", True)
+    path.unlink()
+    path.write_text("")
+    assert "no socket" in found(configuration.check_unix_sockets(settings)).detail
+    lost = Settings(grpc_unix_socket=tmp_path / "no" / "grpc.sock")
+    assert "cannot be written" in found(configuration.check_unix_sockets(lost)).detail
+    alone = Settings(host="none", unix_socket=path)
+    assert list(configuration.check_ports(alone)) == []
 
 
 def test_the_addresses_of_proxies_are_checked() -> None:

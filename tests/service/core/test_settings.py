@@ -54,3 +54,24 @@ def test_other_spellings_of_gpus_are_refused(monkeypatch, gpus):
 def test_settings_are_frozen():
     with pytest.raises(ValidationError):
         Settings().port = 1
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"tls_key": "a.key"}, "tls_key"),
+        ({"tls_client_ca": "a.pem"}, "tls_client_ca"),
+        ({"host": "none"}, "unix_socket"),
+        ({"host": "none", "unix_socket": "a.sock", "metrics_port": 0}, "metrics_port"),
+    ],
+)
+def test_settings_that_need_others_name_them(values, name):
+    with pytest.raises(ValidationError, match=name):
+        Settings(**values)
+
+
+def test_without_ports_grpc_needs_a_unix_socket():
+    alone = Settings(host="none", unix_socket="a.sock")
+    assert not (alone.has_ports or alone.serves_grpc)
+    assert Settings(host="none", unix_socket="a.sock", grpc_unix_socket="b.sock").serves_grpc
+    assert Settings().serves_grpc

@@ -7,7 +7,10 @@ import errno
 import select
 import socket
 
-from service.server.sockets import accept_waiting
+import pytest
+
+from service.core.settings import Settings
+from service.server.sockets import accept_waiting, bind_unix_socket, remove_unix_path
 from tests.support.waiting import run
 
 
@@ -32,3 +35,24 @@ def test_connections_of_before_are_accepted_and_later_ones_wait_to_be_refused():
         writer.close()
 
     run(scenario)
+
+
+def test_a_unix_socket_on_which_nobody_listens_is_replaced(tmp_path):
+    path = tmp_path / "http.sock"
+    settings = Settings(unix_socket=path, unix_socket_mode="600")
+    with bind_unix_socket(settings) as first:
+        assert path.stat().st_mode & 0o777 == 0o600
+        first.listen()
+        with pytest.raises(ValueError, match=r"UNIX_SOCKET.*another program listens"):
+            bind_unix_socket(settings)
+    with bind_unix_socket(settings) as second:
+        second.listen()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    remove_unix_path(settings)
+    assert not path.exists()
+    path.write_text("kept")
+    with pytest.raises(ValueError, match="is no socket"):
+        bind_unix_socket(settings)
+    assert path.read_text() == "kept"
+    assert bind_unix_socket(Settings()) is None
