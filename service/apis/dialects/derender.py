@@ -13,7 +13,7 @@ import time
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from service.apis.dialects.common import (
     DialectBody,
@@ -39,14 +39,14 @@ Ids = Annotated[list[schemas.Length], Field(fail_fast=True)]
 class Usage(BaseModel):
     """The numbers of ids that an engine counted."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int | None = 0
+    prompt_tokens: schemas.Length = 0
+    completion_tokens: schemas.Length | None = 0
 
 
 class GeneratedChoice(BaseModel):
     """One answer, or a part of one, as an engine gives it."""
 
-    index: int = 0
+    index: schemas.Length = 0
     token_ids: Ids | None = None
     finish_reason: str | None = None
     logprobs: LogProbs | None = None
@@ -81,9 +81,9 @@ class StreamState(BaseModel):
     """
 
     prev_token_ids: Annotated[list[schemas.Length], Field(max_length=MAX_PENDING)] = []
-    read_offset: int = Field(0, ge=0)
+    read_offset: schemas.Length = 0
     role_sent: bool = False
-    logprob_text_offset: int = Field(0, ge=0)
+    logprob_text_offset: schemas.Length = 0
 
 
 class DerenderBody(DialectBody):
@@ -98,16 +98,21 @@ class ChatAnswer(DerenderBody):
     """The answer to a chat, or a part of it."""
 
     generate_response: Generated | None = None
-    prompt_tokens: int | None = Field(None, ge=0)
+    prompt_tokens: schemas.Length | None = None
     prompt_token_ids: Ids | None = None
     chat_request: OriginalRequest | None = None
+
+
+def _make_list(value: Any) -> Any:
+    """Make a list of a single number, which parts of a stream have."""
+    return [value] if isinstance(value, int) else value
 
 
 class CompletionAnswer(DerenderBody):
     """The answers to the prompts of a completion, or a part of one."""
 
     generate_responses: list[Generated] | None = None
-    prompt_tokens: int | list[int] | None = None
+    prompt_tokens: Annotated[list[schemas.Length], BeforeValidator(_make_list)] | None = None
     prompt_token_ids: list[Any] | None = None
     completion_request: OriginalRequest | None = None
 
@@ -169,7 +174,7 @@ async def derender_completion(http_request: Request) -> Response:
     skips = body.completion_request is None or body.completion_request.skip_special_tokens
     if body.stream:
         part = await _decode_part(request, entry, body, _check_ids(body.prompt_token_ids), skips)
-        num_prompt = body.prompt_tokens if isinstance(body.prompt_tokens, int) else None
+        num_prompt = sum(body.prompt_tokens) if body.prompt_tokens else None
         return _make_part_response(
             request, part, "text_completion", _completion_delta(part), num_prompt
         )

@@ -67,7 +67,7 @@ class CompletionBody(PromptTruncation):
         "prompt_embeds": "embeddings have no ids",
     }
 
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: schemas.Length | None = None
     prompt: TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] | schemas.Texts | str
     add_special_tokens: bool = True
     return_token_offsets: bool = False
@@ -76,8 +76,8 @@ class CompletionBody(PromptTruncation):
 class RenderChat(ChatBody, PromptTruncation):
     """The fields of a chat completion request that matter for its ids."""
 
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: schemas.Length | None = None
+    max_completion_tokens: schemas.Length | None = None
     return_token_offsets: bool = Field(False)
 
 

@@ -6,14 +6,16 @@ Parameters that neither has are left out, so that the engine's defaults hold.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
 
 from service.apis.dialects.common import DialectBody
 from service.core.errors import InvalidRequest
+from service.operations import schemas
 
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]  # JSON for engines has no larger ones.
 DEFAULTS: dict[str, float | int] = {
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
@@ -49,36 +51,36 @@ JSON_OBJECT, JSON_SCHEMA, STRUCTURAL_TAG = "json_object", "json_schema", "struct
 class Sampling(DialectBody):
     """The fields of a generation request that say how the engine samples."""
 
-    n: int | None = Field(None, ge=1)
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
+    n: Int64 | None = Field(None, ge=1)
+    repetition_penalty: float | None = Field(None, gt=0)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: Int64 | None = Field(None, ge=-1)
+    min_p: float | None = Field(None, ge=0, le=1)
+    seed: Int64 | None = None
     stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: list[schemas.Length] | None = None
     bad_words: list[str] | None = None
     ignore_eos: bool | None = None
-    min_tokens: int | None = None
-    prompt_logprobs: int | bool | None = None
-    logprob_token_ids: list[int] | None = None
+    min_tokens: Int64 | None = Field(None, ge=0)
+    prompt_logprobs: Int64 | None = None
+    logprob_token_ids: list[schemas.Length] | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
     logit_bias: dict[str, float] | None = None
-    allowed_token_ids: list[int] | None = None
-    thinking_token_budget: int | None = None
+    allowed_token_ids: list[schemas.Length] | None = None
+    thinking_token_budget: Int64 | None = None
     repetition_detection: dict[str, Any] | None = None
     structured_outputs: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     vllm_xargs: dict[str, Any] | None = None
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
-    logprobs: int | bool | None = None
-    top_logprobs: int | None = None
+    logprobs: Int64 | None = Field(None, description="In chats only whether there are any.")
+    top_logprobs: Int64 | None = None
     echo: bool | None = None
     stream: bool | None = None
 
@@ -132,7 +134,7 @@ def _find_logprobs(sampling: Sampling, is_chat: bool) -> int | None:
         return None
     if is_chat:
         return (sampling.top_logprobs or 0) if sampling.logprobs else None
-    return None if sampling.logprobs is None else int(sampling.logprobs)
+    return sampling.logprobs
 
 
 def _find_structure(sampling: Sampling) -> dict[str, Any] | None:

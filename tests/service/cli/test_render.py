@@ -220,6 +220,12 @@ def test_sampling_parameters_are_the_requests_the_models_and_vllms(folder):
                 ({"response_format": {"type": "json_schema"}}, "/response_format"),
                 ({"temperature": "hot"}, "/temperature"),
                 ({"n": 0}, "/n"),
+                ({"temperature": -1}, "/temperature"),
+                ({"top_p": 0}, "/top_p"),
+                ({"seed": 2**63}, "/seed"),
+                ({"logprobs": "many"}, "/logprobs"),
+                ({"max_tokens": 1e30}, "/max_tokens"),
+                ({"stop": 5}, "/stop"),
             ):
                 answer = await client.post(RENDER, json={"messages": CHAT, **wrong})
                 assert answer.status_code == 400

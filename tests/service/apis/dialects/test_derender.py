@@ -235,6 +235,8 @@ REFUSED = [
     (CHAT, {"generate_response": answer([-1])}, 400, "/generate_response/choices/0/token_ids/0"),
     (CHAT, {"generate_response": answer([50257])}, 400, "/generate_response"),
     (CHAT, {"generate_response": answer([1]) | {"output_mode": "text"}}, 400, "output_mode"),
+    (CHAT, {"generate_response": answer([1]), "prompt_tokens": 1e30}, 400, "/prompt_tokens"),
+    (COMPLETION, {"generate_responses": [answer([1])], "prompt_tokens": -1}, 400, "/prompt_tokens"),
     (
         COMPLETION,
         {"generate_responses": [answer([1])], "prompt_tokens": [1, 2]},
