@@ -1,9 +1,10 @@
 """Reads a model's folder as it lies on disk: its tokenizer, its configurations and its names.
 
-tokenizer.json, or a file of another format    the vocabulary
-tokenizer_config.json, special_tokens_map.json, chat_template.jinja    named tokens, template
-generation_config.json                         defaults of sampling
-config.json                                    the model's length, and the name it came from
+tokenizer.json, or a file of another format              the vocabulary
+tokenizer_config.json, special_tokens_map.json           named tokens
+chat_template.jinja, additional_chat_templates/*.jinja   templates
+generation_config.json                                   defaults of sampling
+config.json                                              the model's length, and its origin
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 
 from service.core.settings import PREFIX, Settings
 from service.registry.names import find_name_fault
-from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
+from service.registry.tokenizer_config import CONFIG_FILES, DEFAULT, TokenizerConfig
 from service.security.addresses import split_names
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import describe_ignored, read_vocabulary
 from vocabularies.formats.folders import RANK_SUFFIXES, find_tokenizer_files
+from vocabularies.formats.parsing import decode_text
 from vocabularies.model.vocabulary import Vocabulary
 
 LENGTH = "model_max_length"
+OTHER_TEMPLATES = "additional_chat_templates"  # A folder with a file for each.
 # The keys of config.json that have the model's length in ids.
 LENGTH_KEYS = (
     "max_position_embeddings",
@@ -123,10 +126,34 @@ def read_model(settings: Settings) -> Model:
     if "merges.txt" in files:
         config.refuse_other_rule(has_pretokenizer=settings.model_pretokenizer is not None)
     values = dict(config.values)
+    if others := _read_other_templates(folder, settings.max_template_bytes):
+        values["chat_template"] = [*_list_templates(values.get("chat_template")), *others]
     length = settings.max_model_len or _find_length(folder, values.get(LENGTH))
     if length is not None:
         values[LENGTH] = length
     return Model(vocabulary, TokenizerConfig(values), describe_ignored(files))
+
+
+def _list_templates(template: Any) -> list[Any]:
+    """List the templates of a configuration, of which a single one is the default."""
+    if isinstance(template, str):
+        return [{"name": DEFAULT, "template": template}]
+    return template if isinstance(template, list) else []
+
+
+def _read_other_templates(folder: Path, max_bytes: int) -> list[dict[str, str]]:
+    """Read the templates for other uses, such as tool_use, which transformers writes as files.
+
+    Raises:
+        VocabularyError: a file is too large, or not UTF-8.
+    """
+    found = []
+    for path in sorted((folder / OTHER_TEMPLATES).glob("*.jinja")):
+        if (size := path.stat().st_size) > max_bytes:
+            message = f"{size} bytes; max_template_bytes is {max_bytes}"
+            raise VocabularyError.at(path.name, message)
+        found.append({"name": path.stem, "template": decode_text(path.read_bytes())})
+    return found
 
 
 def _find_length(folder: Path, of_tokenizer: Any) -> int | None:

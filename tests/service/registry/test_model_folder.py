@@ -96,6 +96,18 @@ def test_what_is_no_tokenizer_is_said(tmp_path):
         read_model(settings(tmp_path))
 
 
+def test_templates_for_other_uses_are_read_from_their_folder(tmp_path):
+    folder = write_model_folder(tmp_path / "base")
+    others = folder / "additional_chat_templates"
+    others.mkdir()
+    (others / "tool_use.jinja").write_text("with tools" * 50)
+    config = read_model(settings(folder)).config
+    assert config.template(has_tools=True) == "with tools" * 50
+    assert config.template(has_tools=False) == TEMPLATE
+    with pytest.raises(VocabularyError, match=r"tool_use\.jinja: 500 bytes; max_template_bytes"):
+        read_model(settings(folder, max_template_bytes=499))
+
+
 def test_a_faulty_configuration_is_named(tmp_path):
     folder = write_model_folder(tmp_path / "base")
     (folder / "generation_config.json").write_text("{")
