@@ -7,6 +7,7 @@ process.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ class CudaDevice:
     Args:
         number: as the driver counts them.
 
+    Attributes:
+        runs: tells whether the device can run a kernel of `catalog.KERNELS`.
+
     Raises:
         DeviceUnavailable: the C++ extensions are not built, CuPy or NVRTC is missing, the driver
             is too old, or there is no such device.
@@ -51,14 +55,11 @@ class CudaDevice:
         self._num_devices = count_devices(cupy)
         with self._current():
             self._functions = functions_of(cupy, number)
+        self.runs = cache(self._functions.limits.runs)
         self._page_locked: dict[int, int] = {}  # Bytes from each address on.
 
     def _current(self) -> Any:
         return self._cupy.cuda.Device(self.number)
-
-    def runs(self, kernel: str) -> bool:
-        """Whether the device can run a kernel of `catalog.KERNELS`."""
-        return self._functions.limits.runs(kernel)
 
     def prepare(self, modules: Iterable[str]) -> None:
         """Compile modules of kernels in parallel, unless they are compiled."""

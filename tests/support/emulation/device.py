@@ -150,15 +150,13 @@ class EmulatedDevice:
         self, total_bytes: int = 1 << 32, limits: DeviceLimits = EMULATED, number: int = 0
     ) -> None:
         self.limits, self.number = limits, number
+        self.runs = functools.cache(limits.runs)
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
         self.foreign: set[int] = set()  # Addresses of memory that is another device's.
         self.num_waits = self.num_shared = 0
         self.prepared: set[str] = set()
-
-    def runs(self, kernel: str) -> bool:
-        return self.limits.runs(kernel)
 
     def prepare(self, modules: Iterable[str]) -> None:
         for module in modules:  # Each is compiled at its first launch.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.operations.rendering.json_stream import rows_json
+from service.operations.rendering.json_stream import rows_by_orjson
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 
@@ -45,13 +45,13 @@ def test_the_extension_and_orjson_write_the_same(built, dtype, data):
     end = data.draw(st.integers(begin, len(rows)))
     chosen = offsets[begin : end + 1]
     expected = json.dumps(rows[begin:end], separators=(",", ":")).encode()
-    assert rows_json(ids, chosen, built) == expected
-    assert rows_json(ids, chosen, None) == expected
+    assert built.write_rows(ids, chosen) == expected
+    assert rows_by_orjson(ids, chosen) == expected
 
 
 def test_every_number_of_digits_is_written(built):
     ids = np.array([*range(12_000), *range(99_000, 101_000), *range(998_000, 1_002_000)], np.int32)
-    assert json.loads(rows_json(ids, np.array([0, len(ids)]), built)) == [ids.tolist()]
+    assert json.loads(built.write_rows(ids, np.array([0, len(ids)]))) == [ids.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_every_number_of_digits_is_written(built):
 )
 def test_rows_of_any_number_and_size_are_written(built, rows):
     ids, offsets = flat(rows)
-    assert rows_json(ids, offsets, built) == rows_json(ids, offsets, None)
+    assert built.write_rows(ids, offsets) == rows_by_orjson(ids, offsets)
 
 
 @given(offsets=st.lists(st.integers(-3, 8) | st.sampled_from([-(2**63), 2**63 - 1]), max_size=5))
@@ -68,7 +68,7 @@ def test_offsets_that_descend_or_pass_the_ids_are_refused(built, offsets):
     is_valid = bool(offsets) and offsets == sorted(offsets) and offsets[0] >= 0 and offsets[-1] <= 5
     places = np.array(offsets, np.int64)
     if is_valid:
-        assert rows_json(ids, places, built) == rows_json(ids, places, None)
+        assert built.write_rows(ids, places) == rows_by_orjson(ids, places)
     else:
         with pytest.raises(ValueError, match="offsets"):
             built.write_rows(ids, places)
@@ -103,7 +103,7 @@ def test_references_are_returned(built):
 
 def test_offsets_that_change_meanwhile_pass_no_bounds(built):
     ids, offsets = np.arange(200_000, dtype=np.int32), np.arange(0, 200_001, 10)
-    expected = rows_json(ids, offsets, None)
+    expected = rows_by_orjson(ids, offsets)
     with ThreadPoolExecutor(1) as pool:
         for _ in range(50):
             written = pool.submit(built.write_rows, ids, offsets)
