@@ -34,6 +34,15 @@ class Certificate:
     client_ca: bytes | None
 
 
+class _Fault(Exception):
+    """What is wrong with a file."""
+
+
+def _check(is_right: bool, fault: str) -> None:
+    if not is_right:
+        raise _Fault(fault)
+
+
 class Certificates:
     """The certificate of one service.
 
@@ -75,8 +84,11 @@ class Certificates:
         client_ca = None
         try:
             chain = path.read_bytes()
+            _check(b"CERTIFICATE-----" in chain, "has no certificate in PEM")
             setting, path = "TLS_KEY", self._key
             key = path.read_bytes()
+            _check(b"PRIVATE KEY-----" in key, "has no private key in PEM")
+            _check(b"ENCRYPTED" not in key, "the key has a password")
             # An empty password, so that nobody is asked for one at a terminal.
             context.load_cert_chain(self._certificate, self._key, lambda: "")
             if self._client_ca is not None:
@@ -87,6 +99,8 @@ class Certificates:
         except OSError as error:  # An SSLError is one.
             reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise ValueError(f"{PREFIX}{setting}: {path}: {reason or error}") from error
+        except _Fault as fault:
+            raise ValueError(f"{PREFIX}{setting}: {path}: {fault}") from fault
         return Certificate(context, chain, key, client_ca)
 
     def refresh(self) -> None:

@@ -341,6 +341,17 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path):
         Certificates(one.certificate, other.key, None)
     with pytest.raises(ValueError, match=r"TLS_CERTIFICATE.*missing.pem: No such file"):
         Certificates(tmp_path / "missing.pem", one.key, None)
+    with pytest.raises(ValueError, match=r"TLS_CERTIFICATE.*no certificate"):
+        Certificates(one.key, one.key, None)
+    with pytest.raises(ValueError, match=r"TLS_KEY.*no private key"):
+        Certificates(one.certificate, one.certificate, None)
+    locked = tmp_path / "locked.key"
+    locked.write_text(one.key.read_text().replace("PRIVATE", "ENCRYPTED PRIVATE"))
+    with pytest.raises(ValueError, match=r"TLS_KEY.*password"):
+        Certificates(one.certificate, locked, None)
+    both = tmp_path / "both.pem"
+    both.write_text(one.certificate.read_text() + one.key.read_text())
+    assert Certificates(both, both, None).current.client_ca is None
     (tmp_path / "empty.pem").write_text("")
     with pytest.raises(ValueError, match="TLS_CLIENT_CA"):
         Certificates(one.certificate, one.key, tmp_path / "empty.pem")
