@@ -9,8 +9,9 @@ escape without its other half. JSON's grammar allows it, and UTF-8 cannot write 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
 from service.core.errors import BadJson, LoneSurrogate
@@ -25,6 +26,8 @@ ESCAPES = re.compile(
     rb"|\xed([\xa0-\xbf][\x80-\xbf])",
     re.DOTALL,
 )
+HALF = re.compile("[\ud800-\udfff]")
+MAX_NAMED_BYTES = 1 << 20  # Finding the string in a longer body would hold up other requests.
 REPLACED_ESCAPE = rb"\ufffd"
 REPLACED = "\ufffd".encode()
 
@@ -52,9 +55,43 @@ def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
     message = "a string has half a surrogate pair, which is no character"
     if isinstance(value, dict) or hasattr(value, "surrogates"):
         message += '; with "surrogates": "replace" it becomes U+FFFD'
+    raise LoneSurrogate(message, _name_place(body, place))
+
+
+def _name_place(body: bytes, place: int) -> str:
+    """Name the place of a byte: the JSON pointer of its string, or its line in a long body."""
+    if len(body) <= MAX_NAMED_BYTES:
+        try:
+            value = json.loads(body.decode("utf-8", "surrogatepass"))
+        except (ValueError, RecursionError):  # Another fault, behind a string that is read.
+            value = None
+        pointer = next(_find_pointers(value), None)
+        if pointer is not None:
+            return pointer
     line = body.count(b"\n", 0, place) + 1
     column = place - body.rfind(b"\n", 0, place)
-    raise LoneSurrogate(message, f"line {line} column {column}")
+    return f"line {line} column {column}"
+
+
+def _find_pointers(value: Any) -> Iterator[str]:
+    """Yield the JSON pointer of each string with half a surrogate pair, in order."""
+    waiting = [("", value)]
+    while waiting:
+        pointer, value = waiting.pop()
+        if isinstance(value, dict):
+            pairs = list(value.items())
+        elif isinstance(value, list):
+            pairs = list(enumerate(value))
+        elif isinstance(value, str) and HALF.search(value):
+            yield HALF.sub("\ufffd", pointer)  # A key may have one, too.
+            continue
+        else:
+            continue
+        children = [
+            (f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}", child)
+            for key, child in pairs
+        ]
+        waiting += reversed(children)
 
 
 def _get_surrogates(value: Any) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from service.core.errors import BadJson, LoneSurrogate
-from service.core.json_bodies import parse_json
+from service.core.json_bodies import MAX_NAMED_BYTES, parse_json
 from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
 from tests.support.waiting import run
@@ -49,10 +49,14 @@ def test_every_half_becomes_one_replacement_character(text, is_escaped):
 @pytest.mark.parametrize(
     ("body", "place"),
     [
-        (rb'{"text": "\ud800"}', "line 1 column 11"),
-        (b'{"a": "\\\\ud800 \\ud83d\\ude42",\n "text": "\\ude42"}', "line 2 column 11"),
-        (b'{"text": "\xed\xa0\x80"}', "line 1 column 11"),
-        (rb'{"text": "\ud800", "surrogates": "refuse"}', "line 1 column 11"),
+        (rb'{"text": "\ud800"}', "/text"),
+        (rb'{"texts": ["a", "\\ud800", "\ud83d\ude42", "b\ude42", "\ude42"]}', "/texts/3"),
+        (rb'{"a": [{"b/c": 1}, {"b/c": "\ud800"}], "d": "\ud800"}', "/a/1/b~1c"),
+        (b'{"text": "\xed\xa0\x80"}', "/text"),
+        (rb'{"text": "\ud800", "surrogates": "refuse"}', "/text"),
+        (b'{"x": "' + b"a" * MAX_NAMED_BYTES + b'",\n "text": "\\ude42"}', "line 2 column 11"),
+        (rb'{"\ud800": 1}', "line 1 column 3"),
+        (rb'{"\ud800": "\ud800"}', "/\ufffd"),
     ],
 )
 def test_a_half_is_refused_with_its_place(body, place):
