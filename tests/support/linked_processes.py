@@ -24,11 +24,14 @@ V = "evo_bytes"
 
 @contextlib.asynccontextmanager
 async def linked_service(
-    folder: Path, engine: FakeEngine | HybridEngine, **settings: Any
+    folder: Path,
+    engine: FakeEngine | HybridEngine,
+    memory: LinkMemory | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[EngineServer, list[FrontEnd]]]:
     """Run an engine process and two front ends in one event loop; yield them when ready."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
-    memory = LinkMemory()
+    memory = memory or LinkMemory()
     app = create_app(made, engine, memory.place)
     engine_server = EngineServer(app, made.frontends, memory)
     app.service.join_processes(engine_server)
@@ -44,7 +47,10 @@ async def linked_service(
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))
         yield engine_server, fronts
-        (engine.cpu if isinstance(engine, HybridEngine) else engine).gate.set()
+        if isinstance(engine, FakeEngine):
+            engine.gate.set()
+        elif isinstance(engine.cpu, FakeEngine):
+            engine.cpu.gate.set()
         updates.cancel()
         server.close()
 

@@ -12,14 +12,16 @@ removed. If a region is closed while a device works on it, the engine closes the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.errors import InvalidRequest, UnknownRegion
+from gpu.errors import DeviceLost, find_lost_context
+from service.core.errors import InvalidRequest, NotReady, UnknownRegion
 from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
@@ -122,11 +124,13 @@ class CudaRegion:
         Raises:
             InvalidRequest: the bytes are outside of the region.
             UnknownRegion: the region was unregistered.
+            NotReady: the GPU that has the region is lost.
         """
         check_open(self)
         check_bounds(self, offset, byte_size)
         data = memory(byte_size)
-        self.memory.read(offset, data)
+        with _lost_devices_refused(self):
+            self.memory.read(offset, data)
         return data
 
     def write(self, offset: int, data: NDArray[Any], max_bytes: int) -> None:
@@ -136,7 +140,8 @@ class CudaRegion:
             InvalidRequest: the array has more than `max_bytes`, or the region ends before them.
         """
         check_bounds(self, offset, max_bytes)
-        self.memory.write(offset, view_bytes(data, max_bytes, self.name))
+        with _lost_devices_refused(self):
+            self.memory.write(offset, view_bytes(data, max_bytes, self.name))
 
     def close(self) -> None:
         """Close the memory; the client still owns it."""
@@ -144,6 +149,17 @@ class CudaRegion:
 
 
 Region = SystemRegion | CudaRegion
+
+
+@contextmanager
+def _lost_devices_refused(region: CudaRegion) -> Iterator[None]:
+    """Refuse a request whose region is on a GPU that is lost (NotReady)."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, DeviceLost) or find_lost_context(error):
+            raise NotReady("the GPU that has the region is lost", region.name) from error
+        raise
 
 
 def check_open(region: Region) -> None:

@@ -43,6 +43,9 @@ class GpuProcess(Protocol):
     def restart(self) -> None:
         """Start another in its place, and wait until the device is open."""
 
+    def open_regions(self) -> None:
+        """Open the regions of the host that other GPUs have opened."""
+
     def refresh(self) -> None:
         """Read its counts; it hangs where this does not return."""
 

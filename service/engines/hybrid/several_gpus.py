@@ -456,11 +456,24 @@ class SeveralGpus:
             shared = self._call_each([member], lambda gpu: gpu.share_host(file, offset, num_bytes))
             memory = shared[member]
             if not isinstance(memory, Exception):
+                self._open_regions()
                 return memory
             if isinstance(memory, (OutOfMemory, ValueError, OSError)):
                 raise memory
             member.fail(memory)
         raise OutOfMemory("no GPU is ready")
+
+    def _open_regions(self) -> None:
+        """Let the processes of all GPUs open the regions of the host."""
+        opening: list[tuple[Member, Future[None]]] = []
+        for member in self._ready():
+            if member.process is not None:
+                opening.append((member, member.threads.submit(member.process.open_regions)))
+        for member, future in opening:
+            try:
+                member.wait_for(future, PATIENCE_S)
+            except Exception as error:
+                member.fail(error)
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of all GPUs that are ready, by their purpose."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.engine import Joining
-from gpu.errors import DeviceLost
+from gpu.errors import DeviceLost, OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
 from service.multiprocess.gpu_workers.messages import read_errors
 from service.multiprocess.gpu_workers.regions import DeviceRegion, HostRegion
@@ -97,6 +98,7 @@ class RemoteGpu:
             Exception: the device cannot be used.
         """
         self.description = self._process.wait_until_open()
+        self.open_regions()
         self.refresh()
 
     def restart(self) -> None:
@@ -199,8 +201,18 @@ class RemoteGpu:
         self._process.open_region(region)
         return region
 
+    def open_regions(self) -> None:
+        """Let the worker page-lock the regions of the host, which may take seconds.
+
+        It tries one that fails again when a batch needs it.
+        """
+        for region in self._memory.list_regions():
+            assert isinstance(region, HostRegion)
+            with suppress(ValueError, OutOfMemory), region.in_use():
+                self._process.open_region(region)
+
     def share_host(self, file: int, offset: int, num_bytes: int) -> HostRegion:
-        """Let the worker page-lock a part of a memory file; others do so when they need it.
+        """Let the worker page-lock a part of a memory file.
 
         Raises:
             ValueError: the file is shorter.

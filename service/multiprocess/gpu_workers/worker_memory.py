@@ -10,7 +10,7 @@ copied to a block for texts.
 from __future__ import annotations
 
 from itertools import count
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -72,7 +72,7 @@ class WorkerMemory:
         self.copies = CopyPool()
         self.texts = PinnedPool(self, text_bytes)
         self._numbers = count(OWN_MEMORY + 1)
-        self._lock = Lock()
+        self._lock = RLock()  # The finalizer of a region may run while it is held.
         self._blocks: dict[int, Bytes] = {}  # Of texts, by their offsets.
         self._workers: list[MappingWorker] = []
         self._regions: list[MappedRegion] = []
@@ -128,6 +128,10 @@ class WorkerMemory:
         """Note a region of the host, so that arrays in it are found."""
         with self._lock:
             self._regions = [*self._regions, region]
+
+    def list_regions(self) -> list[MappedRegion]:
+        """List the regions of the host."""
+        return self._regions
 
     def remove_region(self, region_number: int) -> None:
         """Let all workers close a region that nothing uses any more."""

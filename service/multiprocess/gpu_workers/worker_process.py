@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from threading import Lock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +81,7 @@ class WorkerProcess:
     ) -> None:
         self.residents: frozenset[str] = frozenset()
         self._memory = memory
-        self._lock = Lock()
+        self._lock = RLock()  # The finalizer of a region may run while it is held.
         self._calling_main = Lock()
         self._opening_region = Lock()
         self._connections: list[Connection] = []
