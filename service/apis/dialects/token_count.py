@@ -5,6 +5,7 @@ llama-cpp-python has the route as /extras/tokenize/count, with the text as `inpu
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -17,6 +18,7 @@ from service.apis.dialects.common import (
     parse_body,
     read_request,
 )
+from service.apis.dialects.media_estimate import MediaEstimate
 from service.apis.dialects.tokenize import (
     CompletionChat,
     ContentBody,
@@ -33,6 +35,7 @@ from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import EncodeOptions
 
 router = APIRouter(tags=["dialects"])
+NOTHING = MediaEstimate()
 
 
 class InputBody(DialectBody):
@@ -49,12 +52,14 @@ class CountedTexts(NamedTuple):
         texts: a text, or several.
         options: how they would be encoded.
         where: their place in the request.
+        estimate: the images and documents beside them.
     """
 
     entry: LoadedVocabulary
     texts: str | list[str]
     options: EncodeOptions
     where: str
+    estimate: MediaEstimate = NOTHING
 
 
 @router.post("/tokenize/count")
@@ -70,8 +75,9 @@ async def count(http_request: Request) -> Response:
         is_one = isinstance(counted.texts, str)
         counts = await _count(request, counted)
         answer = {
-            "count": counts[0] if is_one else counts,
+            "count": counts[0] + counted.estimate.tokens if is_one else counts,
             "max_model_len": model_length(request, counted.entry),
+            **counted.estimate.describe(),
         }
         return make_json_response(answer)
     except GONE:
@@ -102,9 +108,12 @@ async def _read_texts(request: DialectRequest) -> CountedTexts:
     if "messages" in fields:
         chat = parse_body(CompletionChat, request)
         entry = await request.find_entry(chat.model)
+        estimate = MediaEstimate()
+        if request.service.settings.estimate_media:
+            chat.messages = await asyncio.to_thread(estimate.remove_from, chat.messages)
         text = await render_chat_text(request, entry, chat)
         options = EncodeOptions(add_special_tokens=chat.add_special_tokens)
-        return CountedTexts(entry, text, options, "/messages")
+        return CountedTexts(entry, text, options, "/messages", estimate)
     body = parse_body(PromptBody, request)
     options = EncodeOptions(add_special_tokens=body.add_special_tokens)
     return CountedTexts(await request.find_entry(body.model), body.prompt, options, "/prompt")

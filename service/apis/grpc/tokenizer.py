@@ -215,10 +215,12 @@ async def chunks(service: Service, call: Call, request: pb.ChunksRequest) -> pb.
         given["special"] = request.special
     overlap = request.chunk_overlap
     try:
-        asked = ChunksRequest(vocabulary=request.vocabulary, chunk_overlap=overlap, **given)
+        chunks_request = ChunksRequest(
+            vocabulary=request.vocabulary, chunk_overlap=overlap, **given
+        )
     except ValidationError as error:
         raise invalid_body(error) from error
-    work, cut = plan_chunks(service, call, entry, asked)
+    work, cut = plan_chunks(service, call, entry, chunks_request)
     result = await service.batcher.run(work)
     made = cut(result)
     return pb.ChunksResponse(

@@ -98,6 +98,10 @@ def test_counts_have_the_estimate_and_say_so():
             result = {"type": "tool_result", "tool_use_id": "a", "content": [MEDIA[0][0]]}
             got = (await post(client, ANTHROPIC, model="chat", messages=message(result))).json()
             assert got["estimated"]["images"] == 1
+            plain = (await post(client, "/tokenize/count", model="chat", messages=message())).json()
+            chat = message(MEDIA[4][0])
+            got = (await post(client, "/tokenize/count", model="chat", messages=chat)).json()
+            assert (got["count"], got["estimated"]["images"]) == (plain["count"] + 400, 1)
             for path in ("/tokenize", "/v1/chat/completions/render"):
                 refused = await post(client, path, model="chat", messages=message(MEDIA[4][0]))
                 assert refused.status_code == 400
