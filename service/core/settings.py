@@ -331,6 +331,13 @@ class Settings(BaseSettings):
         description="Whether the routes that only count the ids of a chat estimate its images and "
         "documents, and say so in the answer, instead of refusing them.",
     )
+    template_processes: int | None = Field(
+        None,
+        ge=1,
+        description="Most processes in which chat templates run, of each front end, a chat in "
+        "each; they are started when they are needed. One takes only chats of vocabularies whose "
+        "chats have been quick. Unset, two to four, by the cores.",
+    )
     max_training_jobs: int = Field(
         8,
         ge=1,

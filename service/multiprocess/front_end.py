@@ -97,7 +97,7 @@ class FrontEnd:
             guard,
         )
         self.service.join_processes(self)
-        self.templates = make_template_pool(settings)
+        self.templates = make_template_pool(settings, metrics)
         # The engine process has the metrics of vocabularies.
         metrics.gauges.vocabularies = list
         metrics.gauges.vocabulary_states = dict

@@ -113,6 +113,9 @@ COUNTED: dict[str, Family] = {
         "bad_handshake; make_room and no_room for want of connections.",
         ("reason",),
     ),
+    "warptok_template_wait_seconds": Family(
+        "Time in which a chat waited for a process of chat templates.", (), SECONDS
+    ),
     "warptok_event_loop_lag_seconds": Family(
         "Delay of the event loop's timer, measured four times a second; of one that stands still, "
         "whenever metrics_port is read.",
@@ -128,6 +131,7 @@ READ: dict[str, Family] = {
     "warptok_queue_bytes": Family("Bytes waiting or being encoded."),
     "warptok_queue_limit_bytes": Family("The setting max_queue_bytes."),
     "warptok_queue_rows": Family("Rows waiting or being encoded."),
+    "warptok_template_queue_chats": Family("Chats that wait for a process of chat templates."),
     "warptok_streams": Family("Streams that are being answered."),
     "warptok_ready": Family("1 while /readyz says ready."),
     "warptok_connections": Family("Open HTTP connections."),

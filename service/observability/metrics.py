@@ -110,6 +110,7 @@ class Gauges:
         vocabularies: gives the values of the vocabularies that have some; `Metrics.used_names` says
             which are used.
         vocabulary_states: gives the number of vocabularies in each state.
+        waiting_chats: gives the number of chats that wait for a process of their templates.
         stage_seconds: takes the seconds of newly timed batches in each stage on a device.
         training_jobs: gives the number of jobs by state.
     """
@@ -118,6 +119,7 @@ class Gauges:
     queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
     queue_limit_bytes: int = 0
     num_streams: Callable[[], int] = lambda: 0
+    waiting_chats: Callable[[], int] = lambda: 0
     ready: Callable[[], bool] = lambda: False
     store: Callable[[], tuple[int, int] | None] = lambda: None
     vocabularies: Callable[[], list[VocabularySample]] = list
@@ -136,6 +138,7 @@ class Metrics(Collector):
         used_elsewhere: the most used vocabularies of other processes.
         parse_seconds, queue_seconds, serialize_seconds: histograms of these stages of requests.
         encode_seconds: histogram of the time of batches in an engine.
+        template_wait_seconds: histogram of the time in which chats wait for a process.
     """
 
     def __init__(self, version: str, max_batch_bytes: int = 1, max_names: int = 20) -> None:
@@ -160,6 +163,7 @@ class Metrics(Collector):
         self._batch_rows = counts["warptok_batch_rows"][()]
         self._batch_bytes = counts["warptok_batch_bytes"][()]
         self._batch_fill = counts["warptok_batch_fill_ratio"][()]
+        self.template_wait_seconds = counts["warptok_template_wait_seconds"][()]
         self._lag = counts["warptok_event_loop_lag_seconds"][()]
         self._timer_at = inf
         for name, all_labels in ALWAYS.items():
@@ -307,6 +311,7 @@ class Metrics(Collector):
             "warptok_queue_bytes": [((), queue_bytes)],
             "warptok_queue_limit_bytes": [((), gauges.queue_limit_bytes)],
             "warptok_queue_rows": [((), queue_rows)],
+            "warptok_template_queue_chats": [((), gauges.waiting_chats())],
             "warptok_streams": [((), gauges.num_streams())],
             "warptok_ready": [((), float(gauges.ready()))],
             "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],

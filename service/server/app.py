@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ def create_app(
     service.engine_parts = EngineParts(engine, registry, vocabularies)
     oip = make_oip_state(service, engine)
     vocabularies.after_delete.append(oip.statistics.forget)
-    templates = make_template_pool(settings)
+    templates = make_template_pool(settings, metrics)
     training = TrainingJobs(settings, metrics, vocabularies.register)
     metrics.gauges.store = registry.store.disk_bytes
     metrics.gauges.training_jobs = training.store.states
@@ -193,9 +194,12 @@ def create_app(
     return app
 
 
-def make_template_pool(settings: Settings) -> TemplatePool:
+def make_template_pool(settings: Settings, metrics: Metrics) -> TemplatePool:
     """Make the pool that renders chats."""
-    return TemplatePool(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
+    num_cores = len(os.sched_getaffinity(0)) // max(1, settings.frontends)
+    num_processes = settings.template_processes or min(max(2, num_cores), 4)
+    timeout_s = settings.chat_template_timeout_ms / 1000
+    return TemplatePool(timeout_s, settings.max_text_bytes, num_processes, metrics)
 
 
 def make_service(

@@ -28,8 +28,9 @@ async def connected(port: int):
     return await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
 
 
-def head(path: str, *fields: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "X-Request-Timeout-Ms: 300", *fields]
+def head(path: str, *fields: str, timeout_ms: int = 300) -> bytes:
+    timeout = f"X-Request-Timeout-Ms: {timeout_ms}"
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", timeout, *fields]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -109,7 +110,7 @@ def test_others_of_the_same_batch_are_answered():
             await until(lambda: len(engine.batches) == 2)
             both = [
                 asyncio.ensure_future(client.post("/v1/encode", json=JSON, headers=headers))
-                for headers in ({}, {"x-request-timeout-ms": "800"})
+                for headers in ({}, {"x-request-timeout-ms": "1500"})
             ]
             await until(lambda: service.batcher.queue_rows == 3)
             late = await both[1]
@@ -148,6 +149,7 @@ def test_a_template_that_has_longer_than_its_client():
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_stream_ends_with_an_error_as_its_last_row():
     async def scenario():
         engine = FakeEngine()
@@ -160,12 +162,12 @@ def test_a_stream_ends_with_an_error_as_its_last_row():
                 stream.write_batch(texts)
             body = sink.getvalue().to_pybytes()[:-8]  # Without the mark of its end.
             path = f"/v1/encode/batch?vocabulary={V}"
-            writer.write(head(path, kind, "Transfer-Encoding: chunked"))
+            writer.write(head(path, kind, "Transfer-Encoding: chunked", timeout_ms=3_000))
             writer.write(b"%x\r\n%b\r\n" % (len(body), body))
             begin = time.monotonic()
             assert b"200" in await reader.readline()
             await reader.readuntil(b"deadline_passed")
-            assert 0.25 < time.monotonic() - begin < GIVEN_UP_S / 2
+            assert 2.5 < time.monotonic() - begin < GIVEN_UP_S / 2
             writer.close()
 
     run(scenario)

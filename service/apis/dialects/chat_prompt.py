@@ -9,6 +9,8 @@ from pydantic import Field
 
 from service.apis.dialects.chat_messages import convert_messages
 from service.apis.dialects.common import DialectBody, DialectRequest
+from service.apis.dialects.template_queue import Flow
+from service.core.context_vars import CLIENT
 from service.core.errors import InvalidRequest
 from service.operations.operation import find_deadline
 from service.registry.entries import LoadedVocabulary
@@ -76,7 +78,9 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
     # The template and the ids have one deadline: what one takes is no longer there for the other.
     request.call.ends_at = find_deadline(request.service, request.call)
     wait_s = request.call.ends_at - perf_counter()
-    text = await request.templates.render(template, variables, wait_s)
+    flow = Flow(CLIENT.get(), entry.name)
+    receive = request.call.receive
+    text = await request.templates.render(flow, template, variables, wait_s, receive)
     return _cut_behind_last(text, messages) if chat.continue_final_message else text
 
 

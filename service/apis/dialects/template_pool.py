@@ -1,127 +1,228 @@
-"""Renders chats by templates in a separate process, one chat at a time.
+"""Renders chats by templates in separate processes, one chat at a time in each.
 
-If a template takes too long, its process is killed, and the next chat starts another one.
+    render ──► ChatQueue ──► a free process ──► the answer
+                  └ one process takes only chats that are expected to be quick
+
+If a template takes too long, or nobody waits for its chat any more, its process is killed, and
+another one is started when it is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import struct
-import sys
-from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import perf_counter
 from typing import Any
 
-from service.apis.dialects.template_worker import READY
-from service.core.errors import DeadlinePassed, InvalidRequest, QueueFull, TemplateFailed
+from service.apis.dialects.template_process import TemplateProcess
+from service.apis.dialects.template_queue import Chat, ChatQueue, Flow
+from service.batching.work import ClientGone
+from service.core.errors import (
+    DeadlinePassed,
+    Draining,
+    InvalidRequest,
+    QueueFull,
+    ServiceError,
+    TemplateFailed,
+)
+from service.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
-START_S = 10.0  # The most seconds that starting the process may take.
-MAX_WAITING = 256  # The most chats that wait for the process.
+MAX_WAITING = 256  # The most chats that wait for a process.
+MAX_FLOW_TO_FREE = 4  # A flow has at most so many times the free places: of 256 alone 204.
+WATCH_AFTER_S = 0.05  # The time after which a client is watched, which most chats need not.
 
 
 class TemplatePool:
-    """The process that templates run in.
+    """The processes that templates run in.
 
     Args:
         timeout_s: the most seconds that rendering a chat may take.
         max_chars: the most characters of a rendered chat.
+        num_processes: the most processes; each is started when it is needed.
+        metrics: counts the time in which chats wait.
     """
 
-    def __init__(self, timeout_s: float, max_chars: int) -> None:
+    def __init__(
+        self, timeout_s: float, max_chars: int, num_processes: int, metrics: Metrics
+    ) -> None:
         self.timeout_s = timeout_s
         self.max_chars = max_chars
-        self._process: Process | None = None
-        self._lock = asyncio.Lock()
-        self._waiting = 0
+        self.num_processes = num_processes
+        self.queue = ChatQueue()
+        self._metrics = metrics
+        self._idle: list[TemplateProcess] = []
+        self._running: dict[Chat, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        metrics.gauges.waiting_chats = lambda: len(self.queue)
 
-    async def render(self, template: str, variables: dict[str, Any], wait_s: float) -> str:
+    async def render(
+        self,
+        flow: Flow,
+        template: str,
+        variables: dict[str, Any],
+        wait_s: float,
+        receive: Callable[[], Awaitable[Any]] | None = None,
+    ) -> str:
         """Render a chat as text.
 
         Args:
+            flow: the key and the vocabulary of the chat.
             template: the source of the template.
             variables: the values that the template reads.
             wait_s: the most seconds to wait for the result.
+            receive: the ASGI callable that reports a disconnected client; None: there is none.
 
         Raises:
             QueueFull: too many chats are waiting.
             DeadlinePassed: the result did not come within `wait_s`.
             InvalidRequest: the template refuses the messages, or is invalid.
             TemplateFailed: rendering took too long, or ended the process.
+            ClientGone: the client has disconnected.
         """
-        request = {"template": template, "variables": variables, "max_chars": self.max_chars}
+        request = {
+            "timeout_s": self.timeout_s,
+            "template": template,
+            "variables": variables,
+            "max_chars": self.max_chars,
+        }
         try:
             body = json.dumps(request).encode()
         except RecursionError as error:
             raise InvalidRequest("is nested too deeply", "/messages") from error
-        if self._waiting >= MAX_WAITING:
-            raise QueueFull(f"{self._waiting} chats are waiting for their template")
-        self._waiting += 1
+        chat = Chat(flow, body, asyncio.get_running_loop().create_future())
+        self._enter(chat)
+        watcher: asyncio.Task[None] | None = None
         try:
-            answer = await asyncio.wait_for(self._render_alone(body), wait_s)
+            async with asyncio.timeout(wait_s):
+                await asyncio.wait({chat.result}, timeout=WATCH_AFTER_S)
+                if receive is not None and not chat.result.done():
+                    watcher = asyncio.ensure_future(_refuse_when_gone(receive, chat))
+                answer = await chat.result
         except TimeoutError as error:
             raise DeadlinePassed("the deadline passed before the chat was rendered") from error
         finally:
-            self._waiting -= 1
+            self._leave(chat)
+            if watcher is not None:
+                watcher.cancel()
         if "error" in answer:
             raise InvalidRequest(f"the chat template says: {answer['error']}", "/messages")
         text: str = answer["text"]
         return text
 
-    async def _render_alone(self, body: bytes) -> dict[str, str]:
-        """Return the answer of the process, which is started if needed; one chat at a time."""
-        async with self._lock:
-            try:
-                if self._has_ended():
-                    logger.warning("the process of chat templates has ended; another is started")
-                    await self._end()
-                if self._process is None:
-                    await asyncio.wait_for(self._start(), START_S)
-                return await asyncio.wait_for(self._send(body), self.timeout_s)
-            except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-                await self._end()
-                reason = "took too long" if isinstance(error, TimeoutError) else "ended its process"
-                raise TemplateFailed(f"the chat template {reason}", "/messages") from error
-            except asyncio.CancelledError:
-                await self._end()
-                raise
+    def _enter(self, chat: Chat) -> None:
+        """Put a chat into the queue, or begin to render it.
 
-    def _has_ended(self) -> bool:
-        """Return whether the process has ended while it waited, as when memory is short."""
-        if self._process is None:
-            return False
-        assert self._process.stdin is not None
-        return self._process.returncode is not None or self._process.stdin.is_closing()
+        Raises:
+            QueueFull: too many chats are waiting, in all or of its flow.
+            Draining: the service is stopping.
+        """
+        if self._is_closed:
+            raise Draining("the service is stopping; ask another replica")
+        num_free = MAX_WAITING - len(self.queue)
+        if num_free <= 0 or self.queue.count(chat.flow) > MAX_FLOW_TO_FREE * num_free:
+            raise QueueFull(f"{len(self.queue)} chats are waiting for their template")
+        self.queue.add(chat)
+        self._start_next()
 
-    async def _start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "service.apis.dialects.template_worker", stdin=PIPE, stdout=PIPE
-        )
-        assert self._process.stdout is not None
-        await self._process.stdout.readexactly(len(READY))
+    def _leave(self, chat: Chat) -> None:
+        """Remove a chat from the queue, or end its process, unless it has been rendered."""
+        self.queue.remove(chat)
+        if (task := self._running.get(chat)) is not None:
+            task.cancel()
 
-    async def _send(self, body: bytes) -> dict[str, str]:
-        """Send a request to the process, and return its answer."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(struct.pack("<I", len(body)) + body)
-        await process.stdin.drain()
-        (size,) = struct.unpack("<I", await process.stdout.readexactly(4))
-        answer: dict[str, str] = json.loads(await process.stdout.readexactly(size))
+    def _start_next(self) -> None:
+        """Begin to render the chats that are next, as far as there are processes."""
+        while len(self._running) < self.num_processes and not self._is_closed:
+            num_slow = sum(map(self.queue.is_slow, self._running))
+            only_quick = self.num_processes > 1 and num_slow >= self.num_processes - 1
+            chat = self.queue.take(only_quick)
+            if chat is None:
+                return
+            task = self._running[chat] = asyncio.ensure_future(self._run(chat))
+            # A task that is cancelled at once runs no line of its own.
+            task.add_done_callback(partial(self._end_running, chat))
+
+    def _end_running(self, chat: Chat, _: object) -> None:
+        del self._running[chat]
+        self._start_next()
+
+    async def _run(self, chat: Chat) -> None:
+        """Render a chat, and complete its result."""
+        answer: dict[str, Any] | ServiceError
+        try:
+            answer = await self._render(chat)
+        except (TimeoutError, OSError, EOFError) as error:
+            reason = "took too long" if isinstance(error, TimeoutError) else "ended its process"
+            answer = TemplateFailed(f"the chat template {reason}", "/messages")
+        if chat.result.done():
+            return
+        if isinstance(answer, ServiceError):
+            chat.result.set_exception(answer)
+        else:
+            chat.result.set_result(answer)
+
+    async def _render(self, chat: Chat) -> dict[str, Any]:
+        """Render a chat in an idle process or in a new one, which is killed if that fails.
+
+        Raises:
+            TimeoutError, OSError, EOFError: as `TemplateProcess`.
+        """
+        process = await self._find_process()
+        begin = None
+        try:
+            await process.start()
+            begin = perf_counter()
+            self._metrics.template_wait_seconds.add(begin - chat.submitted)
+            answer = await process.render(chat.body, self.timeout_s)
+        except BaseException:
+            ending = asyncio.ensure_future(process.end())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
+            raise
+        finally:
+            if begin is not None:
+                self.queue.costs.learn(chat.flow.vocabulary, perf_counter() - begin)
+        self._idle.append(process)
         return answer
 
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+    async def _find_process(self) -> TemplateProcess:
+        """Return an idle process, the last one that was used, or one that is not started yet."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.has_ended:
+                return process
+            logger.warning("the process of chat templates has ended; another is started")
+            await process.end()
+        return TemplateProcess()
 
     async def close(self) -> None:
-        """End the process."""
-        async with self._lock:
-            await self._end()
+        """Refuse all chats, and end the processes."""
+        self._is_closed = True
+        chats = list(self._running)
+        while (chat := self.queue.take(only_quick=False)) is not None:
+            chats.append(chat)
+        stopped = Draining("the service stopped before it had rendered this chat")
+        for chat in chats:
+            if not chat.result.done():
+                chat.result.set_exception(stopped)
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._ending)
+        for process in self._idle:
+            await process.end()
+        self._idle.clear()
+
+
+async def _refuse_when_gone(receive: Callable[[], Awaitable[Any]], chat: Chat) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not chat.result.done():
+        chat.result.set_exception(ClientGone())

@@ -2,16 +2,19 @@
 
 `python -m service.apis.dialects.template_worker` reads requests from stdin and writes answers to
 stdout, each as 4 bytes of length, little-endian, and JSON. jinja2's sandbox limits a template to
-its values; the process has a memory limit, and `template_pool` ends it when it takes too long.
+its values; the process has a memory limit, and `template_pool` kills it when a chat takes longer
+than its `timeout_s`. The kernel does it a little later, in case the service has ended.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import math
 import resource
 import struct
 import sys
+import time
 from typing import Any, NamedTuple, NoReturn
 
 from jinja2 import Template, TemplateError, nodes
@@ -24,6 +27,7 @@ from jinja2.utils import LRUCache
 from service.apis.dialects.content_format import join_parts, takes_parts
 
 MEMORY_BYTES = 1 << 30
+KERNEL_S = 2  # The kernel ends a chat so much later than the service does.
 READY = b"ready"  # The first output of the process.
 MAX_COMPILED = 64  # The most templates that stay compiled.
 COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
@@ -153,8 +157,15 @@ def make_answer(templates: Templates, request: dict[str, Any]) -> dict[str, str]
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
+def limit_processor_time(seconds: float) -> None:
+    """Have the kernel end this process after so many more seconds of processor time."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), most))
+
+
 def main() -> None:
     """Answer requests until stdin ends."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     templates = Templates()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
@@ -162,6 +173,7 @@ def main() -> None:
     sink.flush()
     while len(prefix := source.read(4)) == 4:
         request = json.loads(source.read(*struct.unpack("<I", prefix)))
+        limit_processor_time(request.pop("timeout_s") + KERNEL_S)
         # A lone surrogate, which a template can write, becomes a question mark.
         body = json.dumps(make_answer(templates, request), ensure_ascii=False).encode(
             errors="replace"

@@ -557,9 +557,9 @@ def test_chats_go_on_when_the_idle_process_of_their_templates_was_killed():
             for _ in range(3):
                 answer = await post(client, "/tokenize", model="chat", messages=CHAT)
                 assert answer.status_code == 200
-                process = application_of(client).templates._process
-                process.kill()
-                await process.wait()
+                (idle,) = application_of(client).templates._idle
+                idle._process.kill()
+                await idle._process.wait()
 
     run(scenario)
 
