@@ -19,6 +19,7 @@ import pytest
 
 from service.http.connection.protocol import LINGER_S
 from service.protos import warptok_pb2 as pb
+from tests.support.certificates import make_certificate
 from tests.support.server_process import (
     AT_ONCE_S,
     STOP_TIMEOUT_S,
@@ -80,14 +81,34 @@ async def httpx_client(server: Server, tally: Tally) -> None:
             tally.count("httpx", answer.status_code, ids, IDS[which])
 
 
-async def raw_client(server: Server, tally: Tally, pause_s: float = 0.0) -> None:
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[Server], Awaitable[Streams]]
+
+
+async def connect_to_port(server: Server) -> Streams:
+    """Connect to the port, by TLS if the server speaks it."""
+    name = None if server.context is None else "localhost"
+    return await asyncio.open_connection(
+        "127.0.0.1", server.port, ssl=server.context, server_hostname=name
+    )
+
+
+async def connect_to_unix_socket(server: Server) -> Streams:
+    """Connect to the Unix socket that the server prints."""
+    path = server.log.read_text().split("unix:")[1].split()[0].rstrip(",")
+    return await asyncio.open_unix_connection(path)
+
+
+async def raw_client(
+    server: Server, tally: Tally, pause_s: float = 0.0, connect: Connect = connect_to_port
+) -> None:
     """Send small texts on one connection after another, each until an answer closes it."""
     body = BODIES[0]
     head = b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
     while True:
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            reader, writer = await connect(server)
         except OSError:
             return
         try:
@@ -111,6 +132,16 @@ async def raw_client(server: Server, tally: Tally, pause_s: float = 0.0) -> None
 async def slow_raw_client(server: Server, tally: Tally) -> None:
     """Pause between requests."""
     await raw_client(server, tally, pause_s=0.8)
+
+
+async def unix_client(server: Server, tally: Tally) -> None:
+    """Send on the Unix socket."""
+    await raw_client(server, tally, connect=connect_to_unix_socket)
+
+
+async def slow_unix_client(server: Server, tally: Tally) -> None:
+    """Pause between requests on the Unix socket."""
+    await raw_client(server, tally, pause_s=0.8, connect=connect_to_unix_socket)
 
 
 async def grpc_client(server: Server, tally: Tally) -> None:
@@ -152,7 +183,8 @@ async def load(server: Server, *clients: Client) -> AsyncIterator[Tally]:
 
 async def readiness(server: Server) -> tuple[int, list[str]]:
     """Ask on a new connection whether the server is ready."""
-    async with httpx.AsyncClient(timeout=GIVEN_UP_S) as client:
+    verify = True if server.context is None else server.context
+    async with httpx.AsyncClient(timeout=GIVEN_UP_S, verify=verify) as client:
         answer = await client.get(server.url + "/readyz")
     return answer.status_code, answer.json().get("reasons", [])
 
@@ -181,6 +213,23 @@ async def stop_under_load(server: Server, *clients: Client) -> Tally:
 def test_sigterm_under_load_fails_no_request(tmp_path, front_ends, clients):
     settings = SETTINGS | {"WARPTOK_FRONTENDS": front_ends}
     with server_process(tmp_path, settings, expect_exit=False) as server:
+        tally = run(lambda: stop_under_load(server, *clients))
+    assert tally.failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_ends", ["0", "2"])
+def test_sigterm_fails_no_request_by_tls_and_on_a_unix_socket(tmp_path, front_ends):
+    signed = make_certificate(tmp_path, "drained")
+    settings = SETTINGS | {
+        "WARPTOK_FRONTENDS": front_ends,
+        "WARPTOK_TLS_CERTIFICATE": str(signed.certificate),
+        "WARPTOK_TLS_KEY": str(signed.key),
+        "WARPTOK_UNIX_SOCKET": str(tmp_path / "http.sock"),
+    }
+    clients = (raw_client, slow_raw_client, unix_client, slow_unix_client)
+    context = signed.trust()
+    with server_process(tmp_path, settings, expect_exit=False, context=context) as server:
         tally = run(lambda: stop_under_load(server, *clients))
     assert tally.failures == []
 
