@@ -134,7 +134,7 @@ def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
     """Make the key of the queue that a work item belongs to."""
     is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
     lane: LaneName = "long" if is_long else "short"
-    if work.vocabulary.unknown_patterns:
+    if work.vocabulary.may_take_long:
         lane = "isolated"
     skip = isinstance(work, DecodeWork) and work.skip_special_tokens
     return _make_key(work.vocabulary.digest, work.operation, skip, lane)

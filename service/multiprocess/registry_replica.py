@@ -113,7 +113,7 @@ class RegistryReplica:
 
 
 def _read_vocabulary(content: bytes) -> Vocabulary:
-    """Read a vocabulary, and find its unknown patterns, which takes long for a large file."""
+    """Read a vocabulary, and find whether it may take long, which reads large files again."""
     vocabulary = read_canonical(content)
-    _ = vocabulary.unknown_patterns
+    _ = vocabulary.may_take_long
     return vocabulary

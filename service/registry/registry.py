@@ -233,7 +233,7 @@ class Registry:
         path = self.store.path(name + SUFFIX)
         read = (lambda: vocabulary) if path is None else make_reader(path)
         known = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
-        refuse_slow_patterns(vocabulary.unknown_patterns, self.settings.pattern_us_per_byte)
+        refuse_slow_patterns(vocabulary.costs.patterns, self.settings.pattern_us_per_byte)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self.check_free(name, vocabulary, replace)

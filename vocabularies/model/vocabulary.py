@@ -17,10 +17,10 @@ from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.checks import find_faults
 from vocabularies.model.types import Characters, Kmers, Upstream, VocabularyFields
-from vocabularies.preprocessing.unknown_patterns import (
-    UnknownPattern,
-    find_in_document,
-    find_in_normalizers,
+from vocabularies.preprocessing.running_time import (
+    Costs,
+    find_document_costs,
+    find_normalizer_costs,
 )
 
 NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's letters and white space.
@@ -66,11 +66,16 @@ class Vocabulary(VocabularyFields):
         return {token.id: token.content for token in self.special_tokens}
 
     @cached_property
-    def unknown_patterns(self) -> tuple[UnknownPattern, ...]:
-        """The regular expressions that may take any time; engines run them in other processes."""
+    def costs(self) -> Costs:
+        """What may make a text take any time."""
         if isinstance(self.model, Upstream):
-            return tuple(find_in_document(self.model.tokenizer_json))
-        return tuple(find_in_normalizers(self.normalizers))
+            return find_document_costs(self.model.tokenizer_json)
+        return find_normalizer_costs(self.normalizers)
+
+    @cached_property
+    def may_take_long(self) -> bool:
+        """Whether a text may take any time; engines then compute it in another process."""
+        return bool(self.costs.patterns or self.costs.others)
 
     @cached_property
     def supports_reverse_complement(self) -> bool:

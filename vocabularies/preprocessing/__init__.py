@@ -3,7 +3,7 @@
 `normalizers` rewrites the text and keeps where each character came from; `pretokenizers` splits it
 by a named rule: a published pattern (`published_patterns`, compiled by `class_patterns`) over the
 Unicode classes of the published libraries (`unicode_classes`, measured by `probe_unicode`).
-`unknown_patterns` finds a file's regular expressions that are none of these and may take any time.
+`running_time` finds what may make a text take any time, such as patterns that are none of these.
 `motif_pretokenizer` splits at a vocabulary's motifs, `bert_basic_tokenizer` splits the k-mers of
 DNABERT-1 as its published class does.
 

@@ -114,7 +114,7 @@ class CpuEngine(WithoutDevice):
 
     def _load(self, vocabulary: Vocabulary) -> _Loaded:
         table = token_table(vocabulary)
-        if vocabulary.unknown_patterns:
+        if vocabulary.may_take_long:
             chosen = choose_isolated(vocabulary, table, self.pattern_us_per_byte)
         else:
             chosen = choose_encoder(vocabulary, table)

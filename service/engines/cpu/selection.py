@@ -65,7 +65,7 @@ MakeEncoder = Callable[[Vocabulary, TokenTable], Encoder]
 def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
     """Estimate the memory of a loaded vocabulary, its tables and its encoder together."""
     fixed = FASTOKENS_BYTES if isinstance(encoder, FastokensEncoder) else 0
-    fixed += WORKER_BYTES if vocabulary.unknown_patterns else 0
+    fixed += WORKER_BYTES if vocabulary.may_take_long else 0
     if isinstance(encoder, DnaEncoder):
         fixed += encoder.num_bytes
     return fixed + TOKEN_BYTES * len(vocabulary)

@@ -1,6 +1,6 @@
 """Runs the regular expressions that nobody knows in processes that can be ended.
 
-A vocabulary with `unknown_patterns` is encoded by an `IsolatedEncoder` (`isolated_encoder`), whose
+A vocabulary that `may_take_long` is encoded by an `IsolatedEncoder` (`isolated_encoder`), whose
 processes run `worker`; `worker_process` starts one, calls it by `messages`, and kills it when it
 uses more processor time than its call may. `isolated_witness` verifies such a vocabulary there.
 `measurement` times the patterns of an upload on the texts of `hostile_texts`, and refuses slow

@@ -75,12 +75,19 @@ class IsolatedEncoder:
         self.fallback_reason = answer["fallback_reason"]
         return worker
 
+    def _take_idle(self) -> WorkerProcess | None:
+        """Take an idle process; None: there is none. One that has ended is dropped."""
+        while True:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is None or not worker.has_ended:
+                return worker
+            worker.kill()
+
     @contextmanager
     def _worker(self) -> Iterator[WorkerProcess]:
         """Lend a process to this thread; keep it for the next one if it is alive then."""
-        with self._lock:
-            worker = self._idle.pop() if self._idle else None
-        worker = worker or self._start()
+        worker = self._take_idle() or self._start()
         try:
             yield worker
         finally:

@@ -39,7 +39,7 @@ class IsolatedWitness:
 @contextmanager
 def open_witness(vocabulary: Vocabulary) -> Iterator[Witness | IsolatedWitness]:
     """Make the witness of a vocabulary, for texts one by one."""
-    if not vocabulary.unknown_patterns:
+    if not vocabulary.may_take_long:
         yield Witness(vocabulary)
         return
     with closing(IsolatedEncoder(vocabulary, token_table(vocabulary))) as encoder:

@@ -17,7 +17,7 @@ from service.engines.cpu.patterns.hostile_texts import make_texts, make_units
 from service.engines.cpu.patterns.messages import Message
 from service.engines.cpu.patterns.worker_process import TookTooLong, WorkerProcess
 from vocabularies.errors import VocabularyError
-from vocabularies.preprocessing.unknown_patterns import UnknownPattern
+from vocabularies.preprocessing.running_time import UnknownPattern
 
 SHORT_SIZES = (32, 500, 4_000)  # Characters.
 LONG_SIZE = 64_000

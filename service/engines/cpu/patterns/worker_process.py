@@ -108,6 +108,11 @@ class WorkerProcess:
             raise refusal
         return answer
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, perhaps while it waited, as when memory is short."""
+        return not self.is_alive or self._process.poll() is not None
+
     def kill(self) -> None:
         """End the worker at once."""
         self.is_alive = False

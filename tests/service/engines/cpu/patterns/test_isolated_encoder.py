@@ -21,6 +21,7 @@ from service.engines.cpu.verification import verify
 from tests.support.child_processes import find_children, read_parent
 from tests.support.data_files import ROOT
 from tests.support.inputs.tokenizer_documents import BYTE_LEVEL, BYTES, added, document, encoded
+from tests.support.waiting import wait_until
 from vocabularies import formats
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
@@ -60,7 +61,7 @@ def worker_ids() -> list[int]:
 @pytest.mark.parametrize("kind", ["upstream", "bpe"])
 def test_ids_spans_and_refusals_are_those_of_this_process(kind, upstream):
     vocabulary = upstream if kind == "upstream" else make(normalizer=DASHES)
-    assert (vocabulary.kind, len(vocabulary.unknown_patterns)) == (kind, 1)
+    assert (vocabulary.kind, len(vocabulary.costs.patterns)) == (kind, 1)
     table = token_table(vocabulary)
     here, there = choose_encoder(vocabulary, table), IsolatedEncoder(vocabulary, table)
     assert (there.name, there.self_test) == (here.encoder.name, here.self_test)
@@ -116,10 +117,20 @@ def test_a_call_that_nobody_waits_for_is_ended(encoder):
 
 
 @pytest.mark.slow
-def test_a_worker_that_ends_is_a_failure_of_its_row_alone(encoder):
-    os.kill(worker_ids()[0], signal.SIGKILL)
-    with pytest.raises(LibraryFailed):
-        encoder.encode(Batch(["ab"]), EncodeOptions())
+def test_an_idle_worker_that_has_ended_is_replaced(encoder):
+    (worker,) = worker_ids()
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: not worker_ids())
+    assert encoder.encode(Batch(["ab"]), EncodeOptions()).ids.tolist() == [97, 98]
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_fails_its_call_and_not_the_next(encoder):
+    (worker,) = worker_ids()
+    batch = Batch([SLOW])
+    batch.should_continue = lambda: os.kill(worker, signal.SIGKILL) is None
+    with pytest.raises(LibraryFailed, match="ended its process"):
+        encoder.encode(batch, EncodeOptions())
     assert encoder.encode(Batch(["ab"]), EncodeOptions()).ids.tolist() == [97, 98]
 
 

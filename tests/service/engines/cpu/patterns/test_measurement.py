@@ -8,7 +8,7 @@ from service.engines.cpu.patterns.hostile_texts import make_texts, make_units
 from service.engines.cpu.patterns.measurement import refuse_slow_patterns
 from vocabularies.errors import VocabularyError
 from vocabularies.preprocessing.published_patterns import GPT2, LLAMA3, O200K
-from vocabularies.preprocessing.unknown_patterns import UnknownPattern
+from vocabularies.preprocessing.running_time import UnknownPattern
 
 PLACE = "pre_tokenizer.pattern.Regex"
 # Exponential, cubic and quadratic ones; with classes, groups, lookarounds and references.

@@ -1,4 +1,4 @@
-"""Which regular expressions are known, and where those that are not stand."""
+"""Which regular expressions are known, where others stand, and what else may take any time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import pytest
 from tests.support.inputs.tokenizer_documents import document, encoded
 from vocabularies import builtin, formats
 from vocabularies.preprocessing.published_patterns import DEEPSEEK_V3, LLAMA3, O200K, QWEN2, TEKKEN
-from vocabularies.preprocessing.unknown_patterns import MAX_LITERAL, UnknownPattern, is_known
+from vocabularies.preprocessing.running_time import (
+    MAX_LITERAL,
+    MAX_STEPS,
+    MAX_WORD,
+    UnknownPattern,
+    is_known,
+)
 
 KNOWN = (
     *(LLAMA3, O200K, QWEN2, TEKKEN, *DEEPSEEK_V3),
@@ -45,7 +51,7 @@ def test_each_unknown_pattern_of_a_file_is_found_with_its_place():
         decoder={"type": "Sequence", "decoders": [{"type": "Fuse"}, long]},
     )
     vocabulary = formats.read_vocabulary({"tokenizer.json": encoded(content)})
-    assert vocabulary.unknown_patterns == (
+    assert vocabulary.costs.patterns == (
         UnknownPattern("normalizer.pattern.Regex", "(c)"),
         UnknownPattern("pre_tokenizer.pretokenizers[0].pattern.Regex", "a+b"),
         UnknownPattern("decoder.decoders[1].pattern.String", "\\." * (MAX_LITERAL + 1)),
@@ -60,10 +66,42 @@ def test_the_normalizers_of_a_bpe_are_looked_at_too():
     content = document({"a": 0}, [], normalizer={"type": "Sequence", "normalizers": steps})
     vocabulary = formats.read_vocabulary({"tokenizer.json": encoded(content)})
     assert vocabulary.kind == "bpe"
-    assert vocabulary.unknown_patterns == (UnknownPattern("normalizers[1]", "a+b"),)
+    assert vocabulary.costs.patterns == (UnknownPattern("normalizers[1]", "a+b"),)
+
+
+def read(**fields):
+    return formats.read_vocabulary({"tokenizer.json": encoded(document({"a": 0}, [], **fields))})
+
+
+BLANKS = {"type": "Split", "pattern": {"Regex": r"\s+"}, "behavior": "Isolated", "invert": False}
+AS = {"type": "Replace", "pattern": {"String": "a"}, "content": "a"}
+
+
+@pytest.mark.parametrize("num", [2, MAX_STEPS - 1, MAX_STEPS])
+def test_many_known_steps_take_long_together(num):
+    inner = {"type": "Sequence", "pretokenizers": [BLANKS, BLANKS]}
+    steps = {"type": "Sequence", "pretokenizers": [inner] + [BLANKS] * (num - 3)}
+    vocabulary = read(pre_tokenizer=steps)
+    assert vocabulary.kind == "upstream"
+    assert vocabulary.may_take_long == (num >= MAX_STEPS)
+    assert not vocabulary.costs.patterns
+    vocabulary = read(normalizer={"type": "Sequence", "normalizers": [AS] * (num + 1)})
+    assert (vocabulary.kind, vocabulary.may_take_long) == ("bpe", num >= MAX_STEPS)
+
+
+@pytest.mark.parametrize("length", [MAX_WORD, MAX_WORD + 1])
+def test_long_words_of_wordpiece_and_long_tokens_of_unigram_take_long(length):
+    content = document({"a": 0}, [], type="WordPiece", unk_token="a")
+    content["model"] |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": length}
+    vocabulary = formats.read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.may_take_long == (length > MAX_WORD)
+    content = document({}, [], type="Unigram", unk_id=0)
+    content["model"]["vocab"] = [["<unk>", 0.0], ["a" * length, -1.0]]
+    vocabulary = formats.read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.may_take_long == (length > MAX_WORD)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", builtin.BUILTINS)
 def test_built_in_vocabularies_have_known_patterns_only(name):
-    assert not builtin.load(name).unknown_patterns
+    assert not builtin.load(name).may_take_long

@@ -1,4 +1,4 @@
-r"""Finds the regular expressions of a vocabulary whose running time nobody knows.
+r"""Finds what of a vocabulary may make a text take any time, foremost its regular expressions.
 
 A pattern is known if it is a published one, or if its form shows that it takes a bounded time for
 each character. A known form is an alternation of parts with one repetition at most, at the end:
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from vocabularies.preprocessing.class_patterns import MAX_PATTERN
@@ -22,6 +23,8 @@ from vocabularies.preprocessing.pretokenizers import is_published_pattern
 
 MAX_REPEATED = 32  # The most characters that one repetition has to match at least.
 MAX_LITERAL = 4_000  # Characters; the library may compare all of them at each place of a text.
+MAX_STEPS = 32  # Of a normalizer or pre_tokenizer; each runs over the whole text.
+MAX_WORD = 256  # Letters of a WordPiece's longest word, or of a Unigram's longest token.
 _STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _CHARACTER = re.compile(r"\\[pPxu]\{[^}]*\}|\\[^gk0-9]", re.DOTALL)
 _SET = re.compile(r"\[(?:\[[^\[\]]+\]|[^\[\]])+\]")
@@ -62,11 +65,39 @@ def _has_known_form(pattern: str) -> bool:
     return True
 
 
-def find_in_document(tokenizer_json: str) -> Iterator[UnknownPattern]:
-    """Find the unknown patterns of a tokenizer.json, in the order of the file's steps."""
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What of a vocabulary may make a text take any time.
+
+    Attributes:
+        patterns: the regular expressions whose running time is not known.
+        others: what else takes much more time for a byte than in published files.
+    """
+
+    patterns: tuple[UnknownPattern, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def find_document_costs(tokenizer_json: str) -> Costs:
+    """Find what may take any time in a tokenizer.json that only the library computes."""
     document = json.loads(tokenizer_json)
-    for name in _STEPS:
-        yield from _find_in_value(document.get(name), name)
+    patterns = chain.from_iterable(_find_in_value(document.get(n), n) for n in _STEPS)
+    others = [f"{n}: many steps" for n in _STEPS if _count_steps(document.get(n)) > MAX_STEPS]
+    model = document["model"]
+    most = model.get("max_input_chars_per_word")
+    if isinstance(most, int) and most > MAX_WORD:
+        others.append("model.max_input_chars_per_word: long words")
+    vocab = model["vocab"]  # Unigram's search takes as many steps a letter as tokens are long.
+    if isinstance(vocab, list) and max(len(entry[0]) for entry in vocab) > MAX_WORD:
+        others.append("model.vocab: long tokens")
+    return Costs(tuple(patterns), tuple(others))
+
+
+def _count_steps(step: Any) -> int:
+    """Count the steps of a normalizer or pre_tokenizer, in all sequences."""
+    if isinstance(step, dict):
+        return 1 + sum(_count_steps(part) for part in step.values() if isinstance(part, list))
+    return sum(map(_count_steps, step)) if isinstance(step, list) else 0
 
 
 def _find_in_value(value: Any, where: str) -> Iterator[UnknownPattern]:
@@ -91,8 +122,13 @@ def _find_long_literal(literal: str, where: str) -> Iterator[UnknownPattern]:
         yield UnknownPattern(where, re.escape(literal))
 
 
-def find_in_normalizers(normalizers: Iterable[Normalizer]) -> Iterator[UnknownPattern]:
-    """Find the unknown patterns of a vocabulary's normalizers."""
+def find_normalizer_costs(normalizers: Sequence[Normalizer]) -> Costs:
+    """Find what may take any time among a vocabulary's normalizers."""
+    others = ("normalizers: many steps",) if len(normalizers) > MAX_STEPS else ()
+    return Costs(tuple(_find_in_normalizers(normalizers)), others)
+
+
+def _find_in_normalizers(normalizers: Iterable[Normalizer]) -> Iterator[UnknownPattern]:
     for i, step in enumerate(normalizers):
         where = f"normalizers[{i}]"
         if step.kind == "replace_regex" and not is_known(step.pattern):
