@@ -29,6 +29,7 @@ SOURCES = {
     "fused_cluster": ("text/fused/cluster.cu",),
     "fused_grid": ("text/fused/grid.cu",),
     "kmers": ("kmers/kernels.cu",),
+    "plain_kmers": ("kmers/plain_kernels.cu",),
     "dna": ("dna/kernels.cu",),
     "repair_chunk128": ("dna/repair/chunk128.cu",),
     "repair_chunk512": ("dna/repair/chunk512.cu",),
@@ -130,10 +131,15 @@ def _kmer_kernels() -> dict[str, Kernel]:
         fused[f"fetch_letters{bits}"] = Kernel(_BLOCK, each, 2, takes_job=True)
     stages = {"pretokenize": pretokenize, "merge": merge, "compact": compact, "fused": fused}
     return {
-        name: replace(kernel, module="kmers", stage=stage)
+        name: replace(kernel, module=_kmer_module(name), stage=stage)
         for stage, kernels in stages.items()
         for name, kernel in kernels.items()
     }
+
+
+def _kmer_module(kernel: str) -> str:
+    is_plain = kernel.startswith(("place_neighbours", "place_rows", "write_", "fetch_"))
+    return "plain_kmers" if is_plain and kernel != "write_places" else "kmers"
 
 
 def _dna_kernels() -> dict[str, Kernel]:

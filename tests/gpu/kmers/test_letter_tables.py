@@ -277,8 +277,9 @@ def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
 
 
 @pytest.mark.slow
-def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("kmers/kernels.cu")
+@pytest.mark.parametrize("source", ["kmers/kernels.cu", "kmers/plain_kernels.cu"])
+def test_the_kernels_compile_for_a_device(source: str) -> None:
+    compile_for_device(source)
 
 
 def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):

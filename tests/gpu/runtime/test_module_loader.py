@@ -106,8 +106,8 @@ DNA_WITH_PARTS = dna_family(has_whole=False, maps=False, walk=(), parts="encode_
 @pytest.mark.parametrize(
     ("family", "own"),
     [
-        (CHARACTERS, {"kmers"}),
-        (STRIDED_KMERS, {"kmers"}),
+        (CHARACTERS, {"kmers", "plain_kmers"}),
+        (STRIDED_KMERS, {"kmers", "plain_kmers"}),
         (DNA_WITH_PARTS, {"kmers", "dna", "dna_parts", *REPAIR}),
     ],
 )
