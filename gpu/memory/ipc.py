@@ -19,6 +19,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import find_lost_context
 from gpu.runtime.device import Device
 from vocabularies.batch.shared_rows import check_bounds
 
@@ -64,6 +65,16 @@ class Region:
         raise NotImplementedError
 
 
+@contextmanager
+def _unless_lost() -> Iterator[None]:
+    """Ignore that nothing can be released because the CUDA context is lost."""
+    try:
+        yield
+    except Exception as error:
+        if not find_lost_context(error):
+            raise
+
+
 class SharedDeviceMemory(Region):
     """The device memory behind one handle.
 
@@ -98,7 +109,8 @@ class SharedDeviceMemory(Region):
         stream.synchronize()
 
     def _release(self) -> None:
-        self.device.close_shared(self.address)
+        with _unless_lost():
+            self.device.close_shared(self.address)
 
 
 class SharedHostMemory(Region):
@@ -143,6 +155,7 @@ class SharedHostMemory(Region):
             raise IndexError(f"the file ends at byte {offset + size} of the region")
 
     def _release(self) -> None:
-        self.device.unpin(self._begin)
+        with _unless_lost():
+            self.device.unpin(self._begin)
         self._map.close()
         os.close(self._file)

@@ -34,11 +34,10 @@ def main(argument: str) -> int:
         if values["name"] == "engine":
             from service.multiprocess.engine_process import run_engine
 
-            run_engine(settings, sockets[0])
-        else:
-            from service.multiprocess.front_end import run_front_end
+            return run_engine(settings, sockets[0])
+        from service.multiprocess.front_end import run_front_end
 
-            run_front_end(settings, sockets, Path(values["link"]), values["name"])
+        run_front_end(settings, sockets, Path(values["link"]), values["name"])
     except ValueError as error:
         print(f"warptok: {error}", file=sys.stderr)
         return USAGE_ERROR

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -19,7 +22,7 @@ from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.server.app import create_app, make_engine
-from service.server.startup import USAGE_ERROR, find_lame_duck_s
+from service.server.startup import DEVICE_LOST, USAGE_ERROR, find_lame_duck_s
 from service.server.uvicorn_server import start_grpc
 
 if TYPE_CHECKING:
@@ -30,17 +33,26 @@ if TYPE_CHECKING:
     from service.server.app import Application
 
 
-def run_engine(settings: Settings, listening: socket.socket) -> None:
-    """Answer front ends on a Unix socket until a signal has drained the process.
+logger = logging.getLogger(__name__)
+CHECK_PERIOD_S = 0.25  # Between looks at whether the GPU is lost.
+
+
+def run_engine(settings: Settings, listening: socket.socket) -> int:
+    """Answer front ends on a Unix socket until a signal or the loss of the GPU ends the process.
+
+    Returns:
+        The exit code: DEVICE_LOST if the process has to be started again to use the GPU.
 
     Raises:
         ValueError: a setting is wrong.
     """
     memory = LinkMemory()
-    engine = make_engine(settings, functools.partial(_open_gpus, memory=memory))
+    device_lost = threading.Event()
+    open_gpus = functools.partial(_open_gpus, memory=memory)
+    engine = make_engine(settings, open_gpus, device_lost.set)
     app = create_app(settings, engine, memory.place)
     check_names(app.service.get_engine_parts().registry)
-    uvloop.run(_serve(app, listening, memory))
+    return uvloop.run(_serve(app, listening, memory, device_lost))
 
 
 def _open_gpus(settings: Settings, memory: LinkMemory) -> OpenedGpu:
@@ -49,7 +61,13 @@ def _open_gpus(settings: Settings, memory: LinkMemory) -> OpenedGpu:
     return open_gpus(settings, memory)
 
 
-async def _serve(app: Application, listening: socket.socket, memory: LinkMemory) -> None:
+async def _serve(
+    app: Application,
+    listening: socket.socket,
+    memory: LinkMemory,
+    device_lost: threading.Event,
+) -> int:
+    """Answer front ends until the process has to end; return its exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     service = app.service
@@ -70,13 +88,17 @@ async def _serve(app: Application, listening: socket.socket, memory: LinkMemory)
         server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         grpc, metrics = await _start_others(app)
         print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
-        await stop.wait()
-        await _drain(app, engine_server, grpc)
+        await _wait_for_end(stop, device_lost)
+        if stop.is_set():
+            await _drain(app, engine_server, grpc)
+        else:
+            await _finish_accepted(app, engine_server, grpc)
         if metrics is not None:
             stop_metrics(metrics)
         server.close()
         updates.cancel()
         memory.close()
+    return 0 if stop.is_set() else DEVICE_LOST
 
 
 async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer | None]:
@@ -107,6 +129,31 @@ async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer
     except TimeoutError:
         pass
     await service.batcher.stop(max(0.0, end - monotonic()))
+    if grpc is not None:
+        await grpc.stop(grace_s)
+
+
+async def _wait_for_end(stop: asyncio.Event, device_lost: threading.Event) -> None:
+    """Wait until the process is stopped, or has lost its GPU."""
+    while not device_lost.is_set() and not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), CHECK_PERIOD_S)
+
+
+async def _finish_accepted(
+    app: Application, engine_server: EngineServer, grpc: GrpcServer | None
+) -> None:
+    """Answer what is accepted, and refuse the rest; front ends then wait for the next process."""
+    logger.critical("the process ends, as another one can use the GPU")
+    service = app.service
+    service.draining = True
+    app.training.stop_soon()
+    grace_s = service.settings.drain_timeout_s
+    end = monotonic() + grace_s
+    if grpc is not None:
+        await grpc.leave(grace_s)
+    await service.batcher.stop(max(0.0, end - monotonic()))
+    await engine_server.wait_until_replied(max(0.0, end - monotonic()))
     if grpc is not None:
         await grpc.stop(grace_s)
 

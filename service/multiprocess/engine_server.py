@@ -7,6 +7,7 @@ come over links: batches of texts, and whole HTTP requests about state that all 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import mmap
 from collections.abc import Callable, Coroutine
@@ -38,6 +39,7 @@ NAME = "engine"
 STATUS_PERIOD_S = 0.25
 FOLLOW_TIMEOUT_S = 10.0
 GATHER_TIMEOUT_S = 1.0
+REPLIED_PERIOD_S = 0.02  # Between looks at whether all calls are answered.
 PAGE_LOCKED_BYTES = 1 << 31  # Of the memory of all front ends.
 COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, and not by the event loop.
 MAX_UNNAMED = 16  # The most vocabularies without a name that are kept.
@@ -247,6 +249,13 @@ class EngineServer:
         if missing <= 0 or self.service.draining:
             return []
         return [f"{missing} of {self.num_front_ends} front ends are being started"]
+
+    async def wait_until_replied(self, timeout_s: float) -> None:
+        """Wait until no front end waits for a reply, but not for longer than the timeout."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while any(link.num_replies for link in self.links):
+                    await asyncio.sleep(REPLIED_PERIOD_S)
 
     async def synchronize(self) -> None:
         """Send the list of vocabularies, and wait until every front end has followed it."""

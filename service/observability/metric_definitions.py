@@ -146,7 +146,8 @@ READ: dict[str, Family] = {
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
     ),
     "warptok_device_up": Family(
-        "1 while the GPU gets batches, 0 while it rests after failures or hangs.", ("device",)
+        "1 while the GPU gets batches, 0 while it rests after failures, hangs, or is lost.",
+        ("device",),
     ),
     "warptok_device_bytes_in_flight": Family(
         "Bytes that each of several GPUs computes now.", ("device",)
@@ -197,7 +198,7 @@ ALWAYS: dict[str, list[tuple[str, ...]]] = {
         ("store_failed",),
         ("too_many_connections",),
     ],
-    "warptok_fallbacks_total": [("device_error",), ("resting",)],
+    "warptok_fallbacks_total": [("device_error",), ("resting",), ("lost",)],
     "warptok_connections_closed_total": [("make_room",), ("no_room",)],
 }
 """Counters, with their labels, that are 0 from the start, as `rate` in alerts needs a value before

@@ -123,7 +123,11 @@ class Application:
         return running(service, [preload(service, names)], closing)
 
 
-def make_engine(settings: Settings, open_gpus: OpenGpus | None = None) -> Engine:
+def make_engine(
+    settings: Settings,
+    open_gpus: OpenGpus | None = None,
+    on_lost: Callable[[], None] = lambda: None,
+) -> Engine:
     """Make the best engine of this machine that the settings allow.
 
     A GPU is opened in the background; until it is open, the CPU computes all batches.
@@ -131,6 +135,7 @@ def make_engine(settings: Settings, open_gpus: OpenGpus | None = None) -> Engine
     Args:
         settings: the settings of the service.
         open_gpus: opens the GPUs that the settings name; None: only the first is used.
+        on_lost: called once, from any thread, if this process should end because it lost the GPU.
 
     Raises:
         ValueError: the settings demand a GPU, and there is none that can be used, or they name more
@@ -153,6 +158,7 @@ def make_engine(settings: Settings, open_gpus: OpenGpus | None = None) -> Engine
         open_gpu = functools.partial(open_gpus, settings)
     cpu = CpuEngine(settings.pattern_us_per_byte)
     engine = HybridEngine(cpu, open_gpu, settings.crossover_bytes)
+    engine.fallbacks.loss.on_lost = on_lost
     if settings.engine == "gpu":
         try:
             engine.vocabularies.wait_until_open()

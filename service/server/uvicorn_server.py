@@ -20,6 +20,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -43,7 +44,13 @@ from service.server.sockets import (
     bind_unix_socket,
     remove_unix_path,
 )
-from service.server.startup import BACKLOG, USAGE_ERROR, find_lame_duck_s, print_address
+from service.server.startup import (
+    BACKLOG,
+    DEVICE_LOST,
+    USAGE_ERROR,
+    find_lame_duck_s,
+    print_address,
+)
 from vocabularies.batch.batch import JOINED_BY
 
 if TYPE_CHECKING:
@@ -58,7 +65,10 @@ logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings, open_gpus: OpenGpus) -> int:
-    """Answer requests in this process until SIGTERM or Ctrl-C; return the exit code.
+    """Answer requests in this process until SIGTERM, Ctrl-C, or the loss of the GPU.
+
+    Returns:
+        The exit code: DEVICE_LOST if the process has to be started again to use the GPU.
 
     Args:
         settings: the settings of the service.
@@ -74,10 +84,11 @@ def serve(settings: Settings, open_gpus: OpenGpus) -> int:
     logger.info("DNA BPE on the CPU is encoded by %s", ENCODED_BY)
     sys.setswitchinterval(SWITCH_S)
     sockets, unix_socket = bind_sockets(settings), bind_unix_socket(settings)
-    app = create_app(settings, make_engine(settings, open_gpus))
+    device_lost = threading.Event()
+    app = create_app(settings, make_engine(settings, open_gpus, device_lost.set))
     check_names(app.service.get_engine_parts().registry)
-    Server(app.asgi, settings, app, unix_socket).run(sockets)
-    return 0
+    Server(app.asgi, settings, app, unix_socket, device_lost).run(sockets)
+    return DEVICE_LOST if device_lost.is_set() else 0
 
 
 def end_normally_on_signals() -> None:
@@ -117,6 +128,7 @@ class Server(uvicorn.Server):
         settings: the settings of the service.
         main: the whole application; None: another process of the service has its features.
         unix_socket: the bound Unix socket on which it answers as well; None: there is none.
+        device_lost: set when the process has lost its GPU, and should end; None: it has none.
     """
 
     def __init__(
@@ -125,8 +137,11 @@ class Server(uvicorn.Server):
         settings: Settings,
         main: Application | None,
         unix_socket: socket.socket | None = None,
+        device_lost: threading.Event | None = None,
     ) -> None:
         self.app = app
+        self.device_lost = device_lost or threading.Event()
+        self._is_signalled = False
         self.settings = settings
         self.main = main
         self.unix_socket = unix_socket
@@ -161,18 +176,25 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain at the first signal; end at once at the second."""
-        if self.should_exit:
+        if self._is_signalled:
             logger.warning("a second signal: accepted requests are not answered")
             logging.shutdown()
             os._exit(128 + sig)
+        self._is_signalled = True
         super().handle_exit(sig, frame)
+        self._begin_draining(find_lame_duck_s(self.settings, sig))
+
+    def _begin_draining(self, lame_duck_s: float) -> None:
         self.app.service.draining = True
-        lame_duck_s = find_lame_duck_s(self.settings, sig)
         self.listen_until = monotonic() + lame_duck_s
         logger.info("draining: the ports close in %g s", lame_duck_s)
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether the port should close; uvicorn asks every 0.1 s."""
+        if self.device_lost.is_set() and not self.should_exit:
+            logger.critical("the process ends, as another one can use the GPU")
+            self.should_exit = True
+            self._begin_draining(find_lame_duck_s(self.settings, signal.SIGTERM))
         should_exit = await super().on_tick(counter)
         return should_exit and monotonic() >= self.listen_until
 

@@ -56,7 +56,13 @@ MATCHER = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 GROUPING = re.compile(r"\bby \(([^)]*)\)")
 TARGET_LABELS = {"job", "instance", "process", "le"}
 KNOWN_REASONS: dict[str, set[str]] = {
-    "warptok_fallbacks_total": {"out_of_memory", "device_error", "resting", "not_resident"},
+    "warptok_fallbacks_total": {
+        "out_of_memory",
+        "device_error",
+        "resting",
+        "lost",
+        "not_resident",
+    },
     "warptok_connections_closed_total": set(REASONS),
 }
 

@@ -47,10 +47,9 @@ async def linked_service(
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))
         yield engine_server, fronts
-        if isinstance(engine, FakeEngine):
-            engine.gate.set()
-        elif isinstance(engine.cpu, FakeEngine):
-            engine.cpu.gate.set()
+        cpu = engine.cpu if isinstance(engine, HybridEngine) else engine
+        if (gate := getattr(cpu, "gate", None)) is not None:  # Of a fake engine.
+            gate.set()
         updates.cancel()
         server.close()
 

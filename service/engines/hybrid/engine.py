@@ -2,8 +2,8 @@
 
 `_choose_gpu` decides it for each batch; docs/internals/service.md, "Two engines", draws how. Each
 large batch that the CPU engine computes is counted by its reason, which is logged once a minute.
-After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker. Knows
-no HTTP, and of CUDA only its errors.
+After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker. A GPU
+that is lost gets no batches any more (device_loss.py). Knows no HTTP, and of CUDA only its errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from gpu.runtime.stage_timer import STAGES
 from service.engines.base import (
     Counted,
     Decoded,
-    DeviceActivity,
     DeviceMemory,
     Engine,
     EngineStatus,
@@ -33,6 +32,7 @@ from service.engines.base import (
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
+from service.engines.hybrid.device_loss import DeviceLoss
 from service.engines.hybrid.gpu_selftest import Gpu
 from service.engines.hybrid.residency import REST_S, GpuResidency, GpuVocabularies, OpenedGpu
 from vocabularies.batch.batch import Batch, Encoded
@@ -57,10 +57,12 @@ class Fallbacks:
 
     Attributes:
         has_breaker: whether failures make the GPU rest; several GPUs have breakers of their own.
+        loss: whether the GPU is lost to this process.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.has_breaker = True
+        self.loss = DeviceLoss()
         self._clock = clock
         self._counts: Counter[str] = Counter()
         self._logged: dict[str, tuple[float, int]] = {}
@@ -84,8 +86,9 @@ class Fallbacks:
         with self._lock:
             return dict(self._counts)
 
-    def failed(self) -> None:
+    def failed(self, error: Exception) -> None:
         """Note that the GPU failed on a batch; after MAX_FAILURES in a row it rests."""
+        self.loss.note_error(error)
         with self._lock:
             self._num_failures += 1
             if self._num_failures >= MAX_FAILURES and self.has_breaker:
@@ -124,7 +127,7 @@ class Fallbacks:
             return cpu(0, num_rows)
         except Exception as error:
             self.add("device_error", f"the GPU failed on a batch: {error!r}")
-            self.failed()
+            self.failed(error)
             return cpu(0, num_rows)
         self.succeeded()
         outputs = [cpu(begin, end) if output is None else output for begin, end, output in parts]
@@ -142,6 +145,9 @@ class Fallbacks:
             try:
                 parts.append((begin, end, gpu(begin, end)))
             except OutOfMemory as error:
+                self.loss.note_error(error)
+                if self.loss.is_lost:
+                    raise
                 num_halvings += 1
                 self.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
                 if end - begin > 1 and num_halvings <= MAX_HALVINGS:
@@ -178,9 +184,11 @@ class HybridEngine:
         def open_and_note() -> OpenedGpu:
             opened = open_gpu()
             self.fallbacks.has_breaker = not opened.has_breakers
+            self.fallbacks.loss.note_opened()
             return opened
 
-        self.vocabularies = GpuVocabularies(cpu, open_and_note, self._measure)
+        loss = self.fallbacks.loss
+        self.vocabularies = GpuVocabularies(cpu, open_and_note, self._measure, loss)
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
@@ -227,6 +235,7 @@ class HybridEngine:
             self.vocabularies.refuse(entry, test)
             self._is_measured = False
         except Exception as error:
+            self.fallbacks.loss.note_error(error)
             logger.exception("the crossover could not be measured: %r", error)
         log_crossover(self.crossover_bytes)
 
@@ -236,14 +245,17 @@ class HybridEngine:
         fallbacks = self.fallbacks.counts() | self.cpu.status().fallbacks
         if opened is None:
             return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
-        activity, all_rest = opened.activity, self.fallbacks.is_resting
+        activity = opened.activity
         states = {
-            name: "resting" if all_rest else activity[name].state if activity else "ready"
-            for name in opened.each
+            name: activity[name].state if activity else self._own_state() for name in opened.each
         }
         described = [each.device | {"state": states[name]} for name, each in opened.each.items()]
         # A device that hangs would not return from the question for its memory.
-        answering = {name: each for name, each in opened.each.items() if _answers(activity, name)}
+        answering = {
+            name: each
+            for name, each in opened.each.items()
+            if states[name] not in ("hanging", "lost")
+        }
         return EngineStatus(
             (self.name, self.cpu.name),
             (*described, *opened.unavailable),
@@ -254,6 +266,12 @@ class HybridEngine:
             {name: state == "ready" for name, state in states.items()},
             activity,
         )
+
+    def _own_state(self) -> str:
+        """Name the state of a GPU that has no circuit breaker of its own."""
+        if self.fallbacks.loss.is_lost:
+            return "lost"
+        return "resting" if self.fallbacks.is_resting else "ready"
 
     def take_stage_seconds(self) -> dict[str, list[float]]:
         """Return the seconds in each stage of the batches timed since the last call."""
@@ -269,21 +287,25 @@ class HybridEngine:
         """Release all memory and threads."""
         self.vocabularies.close()
 
+    def _usable(self) -> OpenedGpu | None:
+        """Return the open GPU; None if there is none, or it is lost."""
+        return None if self.fallbacks.loss.is_lost else self.vocabularies.opened
+
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Allocate pinned memory, which the device reads itself, or else ordinary memory."""
-        opened = self.vocabularies.opened
+        opened = self._usable()
         if opened is not None and num_bytes >= self.crossover_bytes:
             if (memory := opened.gpu.host_memory(num_bytes)) is not None:
                 return memory
         return self.cpu.host_memory(num_bytes)
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
-        """Open device memory of another process; None while the GPU is not open.
+        """Open device memory of another process; None while the GPU is not open, or is lost.
 
         Raises:
             ValueError: the device cannot open it.
         """
-        opened = self.vocabularies.opened
+        opened = self._usable()
         return None if opened is None else opened.open_shared(handle, num_bytes, device_id)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
@@ -292,7 +314,7 @@ class HybridEngine:
         Raises:
             ValueError: the file is shorter.
         """
-        if (opened := self.vocabularies.opened) is None:
+        if (opened := self._usable()) is None:
             return None
         try:
             return opened.gpu.share_host(file, offset, num_bytes)
@@ -315,11 +337,12 @@ class HybridEngine:
             self.fallbacks.add("shared_memory", f"shared memory cannot be used: {error}")
             return None
         except OutOfMemory as error:
+            self.fallbacks.loss.note_error(error)
             self.fallbacks.add("out_of_memory", f"shared texts do not fit: {error}")
             return None
         except Exception as error:
             self.fallbacks.add("device_error", f"the GPU failed on shared texts: {error!r}")
-            self.fallbacks.failed()
+            self.fallbacks.failed(error)
             return None
         self.fallbacks.succeeded()
         return offsets
@@ -400,6 +423,8 @@ class HybridEngine:
                 self.fallbacks.add("not_resident", "the GPU is not open yet")
         elif entry.refusal:
             self.fallbacks.add(entry.refusal, entry.residency.fallback_reason)
+        elif self.fallbacks.loss.is_lost:
+            self.fallbacks.add("lost", "the GPU is lost until the process is started again")
         elif self.fallbacks.is_resting or opened.is_resting:
             self.fallbacks.add("resting", "the GPU failed three times, or hangs, and is left out")
         elif entry.is_ready and opened.gpu.is_resident(vocabulary.digest):
@@ -409,10 +434,6 @@ class HybridEngine:
             vocabularies.start_upload(entry)
             self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
         return None
-
-
-def _answers(activity: dict[str, DeviceActivity], name: str) -> bool:
-    return name not in activity or activity[name].state != "hanging"
 
 
 def _read_memory(gpu: Gpu) -> dict[str, int]:

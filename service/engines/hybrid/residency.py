@@ -29,6 +29,7 @@ from service.engines.base import (
     Residency,
     SelfTest,
 )
+from service.engines.hybrid.device_loss import DeviceLoss
 from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -112,6 +113,7 @@ class GpuVocabularies:
         cpu: the engine that answers until the GPU may.
         open_gpu: opens the GPU, or raises DeviceUnavailable; called in the background.
         on_ready: called in the background, once settled, for each vocabulary that becomes ready.
+        loss: whether the GPU is lost to this process.
 
     Attributes:
         opened: the GPU; None until it is open.
@@ -123,8 +125,10 @@ class GpuVocabularies:
         cpu: Engine,
         open_gpu: Callable[[], OpenedGpu],
         on_ready: Callable[[OpenedGpu, GpuResidency], None],
+        loss: DeviceLoss,
     ) -> None:
         self.cpu = cpu
+        self._loss = loss
         self.opened: OpenedGpu | None = None
         self._on_ready = on_ready
         self.entries: dict[str, GpuResidency] = {}
@@ -211,6 +215,8 @@ class GpuVocabularies:
         with self._lock:
             if self._is_closed or entry.refusal or monotonic() < entry.retry_at:
                 return
+            if self._loss.is_lost:
+                return
             if entry.upload is None or entry.upload.done():
                 entry.upload = self._thread.submit(self._upload, entry)
 
@@ -232,6 +238,7 @@ class GpuVocabularies:
             entry.refusal = "not_covered"
             self._stay_on_cpu(entry, f"the GPU does not cover it: {error}", logging.INFO)
         except Exception as error:
+            self._loss.note_error(error)
             # It is tried again: others may be evicted, and a device may recover.
             entry.retry_at = monotonic() + REST_S
             self._stay_on_cpu(entry, f"the GPU could not load it: {error!r}", logging.WARNING)
@@ -264,7 +271,7 @@ class GpuVocabularies:
         self._forget(digest)
 
     def _forget(self, digest: str) -> None:
-        if self.opened is not None:
+        if self.opened is not None and not self._loss.is_lost:
             self.opened.gpu.unload(digest)
         if digest not in self.entries:
             self.cpu.unload(digest)
@@ -280,6 +287,8 @@ class GpuVocabularies:
     def residency(self, entry: GpuResidency) -> Residency:
         """Report the state of a vocabulary now."""
         opened = self.opened
+        if self._loss.is_lost:
+            return _with_reason(entry.cpu, "the GPU is lost until the process is started again")
         if entry.is_ready and opened is not None:
             if opened.gpu.is_resident(entry.vocabulary.digest):
                 return entry.residency
@@ -299,7 +308,7 @@ class GpuVocabularies:
             self._is_closed = True
             self.entries.clear()
         self._thread.shutdown(cancel_futures=True)
-        if self.opened is not None:
+        if self.opened is not None and not self._loss.is_lost:
             self.opened.gpu.close()
         self.cpu.close()
 

@@ -90,6 +90,11 @@ class Link(asyncio.BufferedProtocol):
         """Whether the connection is up."""
         return self._transport is not None
 
+    @property
+    def num_replies(self) -> int:
+        """The number of calls of the peer that are not answered yet."""
+        return len(self._replies)
+
     def call(self, message: Message) -> asyncio.Future[Message]:
         """Call the peer; the future gets the answer, and cancelling it cancels the call.
 
