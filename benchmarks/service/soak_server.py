@@ -6,11 +6,11 @@ The engine is the one that the service chooses, that of the GPU where there is o
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from service.cli.parser import main
 from service.core.settings import Settings
 from service.engines.base import Engine
-from service.runtime.memory_pool import Take
 from service.server import app
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
@@ -20,9 +20,9 @@ MARKED_CHARACTERS = 100  # Longer texts are not looked through.
 make_engine = app.make_engine
 
 
-def make_exhaustible(settings: Settings, take: Take | None = None) -> Engine:
+def make_exhaustible(settings: Settings, *options: Any) -> Engine:
     """Make the service's engine fail, as without memory, for every batch that holds MARK."""
-    engine = make_engine(settings, take)
+    engine = make_engine(settings, *options)
     encode = engine.encode
 
     def encode_unless_marked(vocabulary: Vocabulary, batch: Batch) -> Encoded:
@@ -36,5 +36,5 @@ def make_exhaustible(settings: Settings, take: Take | None = None) -> Engine:
 
 
 if __name__ == "__main__":
-    app.make_engine = make_exhaustible
+    app.make_engine = make_exhaustible  # type: ignore[assignment]
     sys.exit(main(sys.argv[1:]))
