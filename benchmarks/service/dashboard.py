@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.support.machine import machine
 from benchmarks.support.open_loop import Client, Request, arrivals, json_request
 from benchmarks.support.service_process import find_free_port, service_process
@@ -40,13 +42,16 @@ PANELS = (
     "Requests by vocabulary",
     "Bytes by vocabulary",
     "Connections",
-    "Processor",
+    "Wait of chats for their template, p99",
     "Store",
 )
 SCRAPE_S = 1
 STEP_S = 2
 INTERVAL_S = 10  # What Grafana puts in place of $__rate_interval.
 WORDS = "the quick brown fox jumps over a lazy dog while it rains in Spain".split()
+TEMPLATE = """{% for _ in range(300) %}{% for _ in range(2000) %}{% endfor %}{% endfor %}
+{% for message in messages %}
+{{ message.role }}: {{ message.content }}{% endfor %}"""  # Slower than most, so that some wait.
 CONFIGURATION = """
 global: {{scrape_interval: {scrape}s}}
 scrape_configs:
@@ -96,14 +101,39 @@ def make_sequences(name: str, vocabulary: str, key: str, bases: int) -> Make:
     return make
 
 
+def make_chats(name: str, vocabulary: str, key: str) -> Make:
+    """Return the function that makes chats of a client."""
+    headers = {"x-api-key": key}
+
+    def make(chance: random.Random) -> Request:
+        text = " ".join(chance.choices(WORDS, k=20))
+        body = {"model": vocabulary, "messages": [{"role": "user", "content": text}]}
+        return json_request(name, "/tokenize", body, headers)
+
+    return make
+
+
+def upload_model(url: str, key: str) -> None:
+    """Upload GPT-2 with a chat template, under the name assistant."""
+    headers = {"x-api-key": key}
+    file = httpx.get(f"{url}/v1/vocabularies/gpt2?format=tokenizer.json", headers=headers)
+    files = {
+        "tokenizer": ("tokenizer.json", file.content),
+        "template": ("chat_template.jinja", TEMPLATE.encode()),
+    }
+    done = httpx.put(f"{url}/v1/vocabularies/assistant", files=files, headers=headers, timeout=60)
+    done.raise_for_status()
+
+
 async def put_load(port: int, keys: dict[str, str], seconds: float) -> dict[str, int]:
-    """Send what three clients send: two come later, and one sends more than its key allows."""
+    """Send what four clients send: three come later, and one sends more than its key allows."""
     web, search, genomes = keys["web"], keys["search"], keys["genomes"]
     plan: list[tuple[float, float, Make]] = [
         (0.0, 80, make_texts("web", "gpt2", web, 40)),
         (0.25, 15, make_texts("search", "cl100k_base", search, 4_000)),
         (0.5, 12, make_sequences("genomes", "dnabert2", genomes, 5_000)),
         (0.5, 12, make_sequences("genomes", "hyenadna", genomes, 5_000)),
+        (0.7, 20, make_chats("assistant", "assistant", keys["assistant"])),
     ]
 
     async def send(begin: float, rate: float, make: Make, seed: int) -> int:
@@ -157,6 +187,7 @@ def main() -> None:
         folder = Path(made)
         file = folder / "keys.json"
         keys = {name: add_key(file, name, ("encode",)) for name in ("web", "search")}
+        keys["assistant"] = add_key(file, "assistant", ("encode", "manage"))
         keys["genomes"] = add_key(file, "genomes", ("encode",), Rates(requests_per_s=15))
         settings: dict[str, object] = {
             "preload": "gpt2,cl100k_base,dnabert2,hyenadna",
@@ -168,6 +199,7 @@ def main() -> None:
             service_process(folder, settings) as running,
             running_prometheus(folder, running.port) as prometheus,
         ):
+            upload_model(f"http://127.0.0.1:{running.port}", keys["assistant"])
             time.sleep(2 * INTERVAL_S)
             begin = time.time()
             sent = asyncio.run(put_load(running.port, keys, args.seconds))

@@ -233,14 +233,14 @@ def training() -> str:
 
 
 def dashboard() -> str:
-    """Draw panels of the Grafana dashboard over a load of three clients."""
+    """Draw panels of the Grafana dashboard over a load of four clients."""
     document = load("dashboard.json")
     end = document["seconds"]
     panels = [_panel(each) for each in document["panels"]]
     page = Page(WIDTH)
     put_title(
         page,
-        "The dashboard over three clients",
+        "The dashboard over four clients",
         "What Prometheus answers to the panels' queries. The key genomes may send 15 requests a "
         "second.",
     )

@@ -24,6 +24,6 @@ def test_prometheus_answers_the_queries_of_the_panels(tmp_path):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     panels = {panel["title"]: panel["lines"] for panel in json.loads(out.read_text())["panels"]}
     assert list(panels) == list(PANELS)
-    assert set(panels["Requests by key"]) == {"web", "search", "genomes"}
+    assert set(panels["Requests by key"]) == {"web", "search", "genomes", "assistant"}
     for title, lines in panels.items():
         assert any(value for points in lines.values() for _, value in points), title
