@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -133,6 +135,20 @@ def test_where_both_are_killed_the_cpu_answers_until_they_are_back(workers):
     wait_until(lambda: workers.states() == ["ready", "ready"])
     wait_until(lambda: workers.engine.encode(BYTES, BATCHES[0].duplicate()).engine == "gpu")
     check(workers)
+
+
+def test_the_texts_of_a_batch_whose_worker_ended_are_given_back_at_once(workers):
+    workers.give_fault(0, "end")
+    batches = [Batch(["ACGT" * 20_000]) for _ in range(2)]
+    kept = [weakref.ref(batch) for batch in batches]
+    gc.disable()
+    try:
+        for _ in range(len(batches)):
+            assert workers.engine.encode(BYTES, batches.pop()).engine == "gpu"
+        wait_until(lambda: all(each() is None for each in kept), "the batches are given back")
+    finally:
+        gc.enable()
+    assert "resting" in workers.states()
 
 
 def test_a_worker_that_hangs_is_killed_and_comes_back(workers, monkeypatch, caplog):
