@@ -92,7 +92,8 @@ def run(folder: Path, argument: str) -> int:
         device = ClientDevice(1 << 28, number=number)
         opened = open_engine(device, number, memory_share, take)
         assert isinstance(opened.gpu, GpuEngine)
-        return OwnGpu(device, OpenedGpu(with_faults(opened.gpu, file), opened.device))
+        described = opened.device | {"visible": os.environ["CUDA_VISIBLE_DEVICES"]}
+        return OwnGpu(device, OpenedGpu(with_faults(opened.gpu, file), described))
 
     return main(argument, open_gpu)
 

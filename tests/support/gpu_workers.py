@@ -78,7 +78,7 @@ def start_workers(cpu: CpuEngine, folder: Path, crossover_bytes: int = 0) -> Emu
     settings = Settings(gpu_memory_share=0.5)
 
     def open_gpus() -> OpenedGpus:
-        return open_workers(settings, {0: "0", 1: "1"}, memory, [*WORKER, str(folder)])
+        return open_workers(settings, {0: "GPU-a", 1: "MIG-b"}, memory, [*WORKER, str(folder)])
 
     engine = HybridEngine(cpu, open_gpus, crossover_bytes)
     engine.settle()

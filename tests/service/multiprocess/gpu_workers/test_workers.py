@@ -49,6 +49,7 @@ def check(workers: EmulatedWorkers, batch: Batch) -> None:
 
 
 def test_each_has_a_process_and_one_vocabulary_is_on_both(workers):
+    assert [gpu.description["visible"] for gpu in workers.gpus] == ["GPU-a", "MIG-b"]
     assert len({gpu.process_id for gpu in workers.gpus} | {os.getpid()}) == 3
     assert all(gpu.is_resident(BYTES.digest) for gpu in workers.gpus)
     residency = workers.engine.residency(BYTES.digest)
@@ -56,6 +57,7 @@ def test_each_has_a_process_and_one_vocabulary_is_on_both(workers):
     workers.gpus[1].refresh()  # As it happens every second.
     status = workers.engine.status()
     assert [device["number"] for device in status.devices] == [0, 1]
+    assert {device["budget_bytes"] for device in status.devices} == {1 << 27}
     assert status.memory["emulation #1"]["vocabularies"] == residency.device_bytes
 
 
