@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ NEVER = 1 << 40  # Stands for the rank at which a whole token is merged: it neve
 MAX_TRIED = 256  # The most tokens for which every pair is encoded.
 Spine = tuple[tuple[int, int], ...]
 """(symbol, rank of the merge that consumes it), from a letter to the whole token."""
+Waiting = tuple[tuple[int, int], ...]
+"""(symbol, how many of the merges that consume it on one side, those of the lowest ranks)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,25 @@ class Pairs:
 def derivation_of(symbols: Sequence[int], rules: BpeRules) -> Derivation | None:
     """Merge a token's letters and return the derivation; None if several symbols remain."""
     merges, slots = rules.merges, list(symbols)
+    pairs = [merges.get(pair) for pair in pairwise(slots)]
     left: list[tuple[int, int]] = []
     right: list[tuple[int, int]] = []
-    while len(slots) > 1:
-        found = [
-            (merges[pair][0], place) for place, pair in enumerate(pairwise(slots)) if pair in merges
-        ]
-        if not found:
+    while pairs:
+        known = [pair for pair in pairs if pair is not None]
+        if not known:
             return None
-        rank, place = min(found)
+        lowest = min(known)
+        place, (rank, merged) = pairs.index(lowest), lowest
         if place == 0:
             left.append((slots[0], rank))
-        if place == len(slots) - 2:
+        if place == len(pairs) - 1:
             right.append((slots[-1], rank))
-        slots[place : place + 2] = [merges[slots[place], slots[place + 1]][1]]
+        slots[place : place + 2] = [merged]
+        del pairs[place]
+        if place > 0:
+            pairs[place - 1] = merges.get((slots[place - 1], merged))
+        if place < len(pairs):
+            pairs[place] = merges.get((merged, slots[place + 1]))
     whole = (slots[0], NEVER)
     return Derivation((*left, whole), (*right, whole))
 
@@ -110,33 +117,33 @@ def _by_spines(derivations: Sequence[Derivation], rules: BpeRules) -> Pairs:
     for rank, x, y in sorted((rank, *pair) for pair, (rank, _) in rules.merges.items()):
         by_left[x].append(rank)
         by_right[y].append(rank)
-    waiting_left = [_waiting(each.right, by_left, 0) for each in derivations]
-    waiting_right = [_waiting(each.left, by_right, 1) for each in derivations]
-    left, left_sets = _classes(waiting_left)
-    right, right_sets = _classes(waiting_right)
+    left, left_sets = _classes(_waiting(each.right, by_left, 0) for each in derivations)
+    right, right_sets = _classes(_waiting(each.left, by_right, 1) for each in derivations)
     num_words = -(-len(right_sets) // 32)
     crossed = np.zeros((1 + max(rank for rank, _ in rules.merges.values()), num_words), np.uint32)
-    for number, ranks in enumerate(right_sets):
-        crossed[list(ranks), number // 32] |= np.uint32(1 << number % 32)
+    for number, waiting in enumerate(right_sets):
+        ranks = [rank for symbol, count in waiting for rank in by_right[symbol][:count]]
+        crossed[ranks, number // 32] |= np.uint32(1 << number % 32)
     bits = np.full((1 + len(left_sets), num_words), 0xFFFFFFFF, np.uint32)
-    for number, ranks in enumerate(left_sets):
-        bits[1 + number] = ~np.bitwise_or.reduce(crossed[list(ranks)], axis=0)
+    for number, waiting in enumerate(left_sets):
+        ranks = [rank for symbol, count in waiting for rank in by_left[symbol][:count]]
+        bits[1 + number] = ~np.bitwise_or.reduce(crossed[ranks], axis=0)
     return Pairs(left + np.uint16(1), right, bits)
 
 
-def _waiting(spine: Spine, ranks_of: Mapping[int, list[int]], may_equal: int) -> frozenset[int]:
-    """Return the ranks of the merges that could consume a symbol of a spine across the border."""
-    waiting = [ranks_of[symbol] for symbol, _ in spine]
-    ends = [
-        bisect_left(ranks, end + may_equal) for ranks, (_, end) in zip(waiting, spine, strict=True)
-    ]
-    return frozenset(chain.from_iterable(map(islice, waiting, ends)))
+def _waiting(spine: Spine, ranks_of: Mapping[int, list[int]], may_equal: int) -> Waiting:
+    """Return the merges that could consume a symbol of a spine across the border."""
+    return tuple(
+        (symbol, count)
+        for symbol, end in spine
+        if symbol in ranks_of and (count := bisect_left(ranks_of[symbol], end + may_equal))
+    )
 
 
-def _classes(sets: Iterable[frozenset[int]]) -> tuple[NDArray[np.uint16], list[frozenset[int]]]:
-    """Return the class of each set, and the sets of the classes."""
-    numbers: dict[frozenset[int], int] = {}
-    classes = [numbers.setdefault(each, len(numbers)) for each in sets]
+def _classes(all_waiting: Iterable[Waiting]) -> tuple[NDArray[np.uint16], list[Waiting]]:
+    """Return the class of each, and what waits in each class."""
+    numbers: dict[Waiting, int] = {}
+    classes = [numbers.setdefault(each, len(numbers)) for each in all_waiting]
     return np.array(classes, np.uint16), list(numbers)
 
 

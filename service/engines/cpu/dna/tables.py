@@ -27,8 +27,9 @@ REASONS = ("", "dna_unknown_letter", "dna_not_ascii", "dna_special_token")
 """Why the extension leaves a row, by the number that it gives."""
 ACCEPT, KEEP_AS_TEXT, LEAVE_ROW = range(3)
 MAX_SPECIAL_BYTES = 64  # A longer one could hide the whole overlap of two parts of a row.
-SMALL_VOCABULARY, SMALL_K, LARGE_K = 6000, 8, 9
-"""The tables of last tokens have 8 * 4**k bytes: 512 KiB, which a core's cache holds, or 2 MiB."""
+MOST_INDEXED = (
+    9  # Letters by which last tokens are looked up: 2 MiB. With 8, more texts have lists.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,7 @@ def table_bytes(arguments: tuple[Any, ...]) -> int:
 
 def _indexed_letters(num_tokens: int) -> int:
     """Return the number of letters by which last tokens are looked up."""
-    most = SMALL_K if num_tokens <= SMALL_VOCABULARY else LARGE_K
-    return min(most, 2 + num_tokens.bit_length() // 2)
+    return min(MOST_INDEXED, 3 + num_tokens.bit_length() // 2)
 
 
 def _letter_codes(letters: Letters) -> tuple[NDArray[np.uint8], int]:

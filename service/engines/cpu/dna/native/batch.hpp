@@ -190,7 +190,8 @@ class BatchEncoder {
         out.clear();
         for (int64_t row = task.first_row; row < task.end_row; row++) {
             auto number = static_cast<size_t>(row);
-            int64_t begin = task.is_part() ? task.begin : offsets_[row], end = task.is_part() ? task.end : offsets_[row + 1];
+            int64_t begin = task.is_part() ? task.begin : offsets_[row];
+            int64_t end = task.is_part() ? task.end : offsets_[row + 1];
             size_t num_ids = out.ids.size(), num_spans = out.spans.size();
             Reason reason = encoder.encode(data_ + begin, data_ + end, task.is_row_begin, task.is_row_end, out);
             if (reason) {

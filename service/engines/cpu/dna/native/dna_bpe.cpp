@@ -100,8 +100,9 @@ bool for_each(PyObject* list, Add add) {
 
 bool add_special(PyObject* list, dna::Rules& rules) {
     return for_each(list, [&](std::string content, const int* numbers) {
-        rules.special.push_back({std::move(content), static_cast<uint8_t>(numbers[1]), static_cast<uint16_t>(numbers[0]),
-                                 static_cast<dna::SpecialToken::Action>(numbers[2])});
+        auto action = static_cast<dna::SpecialToken::Action>(numbers[2]);
+        auto first_byte = static_cast<uint8_t>(numbers[1]);
+        rules.special.push_back({std::move(content), first_byte, static_cast<uint16_t>(numbers[0]), action});
     });
 }
 
@@ -146,6 +147,7 @@ bool read_rules(const Arguments& given, bool has_mixed, dna::Rules& rules) {
     rules.run_length = static_cast<size_t>(given.run_length);
     rules.run_id = static_cast<uint16_t>(given.run_id);
     rules.has_mixed = has_mixed;
+    rules.are_acgt = rules.codes['A'] == 0 && rules.codes['C'] == 1 && rules.codes['G'] == 2 && rules.codes['T'] == 3;
     bool are_read = for_each(given.motifs, [&](const std::string& motif, const int* numbers) {
         rules.motifs.add(motif, static_cast<uint16_t>(numbers[0]));
     });
@@ -268,7 +270,8 @@ PyObject* write(PyObject*, PyObject* arguments) {
         return nullptr;
     }
     dna::BatchEncoder& batch = *encoded->batch;
-    size_t added = prefix.size<int32_t>() + suffix.size<int32_t>(), num_bytes = static_cast<size_t>(ids.buffer.itemsize);
+    size_t added = prefix.size<int32_t>() + suffix.size<int32_t>();
+    auto num_bytes = static_cast<size_t>(ids.buffer.itemsize);
     if ((num_bytes != 2 && num_bytes != 4) || batch.with_spans() != (span_array != Py_None) ||
         !fits(batch, offsets, added, ids.size<uint8_t>() / num_bytes) ||
         (batch.with_spans() && spans.size<dna::Span>() != ids.size<uint8_t>() / num_bytes)) {

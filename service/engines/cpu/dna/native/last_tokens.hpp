@@ -6,38 +6,40 @@
 // docs/internals/dna-bpe.md, *What letters leave*, has the proof.
 //
 // S(w) of k letters has mostly one token or two. To choose between two, a record does not name tokens but a mask of
-// *signatures*: every token has one of 31, and those of S(v) that t may follow have other ones than those that it may not
-// follow. So one bit of the mask decides, without a look at the pairs.
+// *signatures*: every token has one of 38, and those of S(v) that t may follow have other ones than those that it may
+// not follow. So one bit of the mask decides, without a look at the pairs.
 //
-//     record    mask of signatures : 32 | second option : 16 | first option : 16
-//     option    second signature : 6 | length : 4 | signature : 6
+//     record    0 | mask of signatures : 39 | tested : 4 | second option : 10 | first option : 10
+//     or        1 | number of a list : 31 | number of a block : 32
+//     option    length : 4 | signature : 6
 //
-// The first option is the last token if the mask has the signature of the last token where it begins. A record of more
-// options has length 0 as its first one's, and the number of these options in its highest half. They may be tested by
-// the *second signatures*, of which there are 63, where the first ones do not tell classes apart.
+// The first option is the last token if the mask has the signature of the last token where it begins, `tested` letters
+// before. Of a single token nothing is tested: both options are the same, and `tested` is k, since the last token there
+// has long been known. Where signatures do not tell there is a list of options, and a block of records by the two
+// letters in front of the k letters.
 #pragma once
 
 #include "tokens.hpp"
 
 namespace dna {
 
-constexpr int FIRST_SIGNATURE = 32, NUM_SIGNATURES = 32;  // Bits of a record's mask.
-constexpr int NUM_SECOND = 64;
-constexpr int LAST_BITS = 16, LENGTH_SHIFT = 6, SECOND_SHIFT = 10;
-constexpr int SIGNATURE_MASK = (1 << LENGTH_SHIFT) - 1;
+constexpr int FIRST_SIGNATURE = 24, NUM_SIGNATURES = 39;  // Bits of a record's mask.
+constexpr uint64_t HAS_LIST = uint64_t{1} << 63;           // In a record.
+constexpr int LAST_BITS = 10, LENGTH_SHIFT = 6, TESTED_SHIFT = 20;
+constexpr int LAST_MASK = (1 << LAST_BITS) - 1, SIGNATURE_MASK = (1 << LENGTH_SHIFT) - 1;
 constexpr int MAX_SHORT = 15;  // Letters of the tokens that records have. Last tokens of more letters have length 0.
+constexpr int MORE = 2;        // Letters in front of k that are looked at where these do not tell.
 constexpr int MAX_K = 10;      // 16 places are looked up by one word.
 
-// A last token as places keep it: its signatures and its length, 0 for more than MAX_SHORT.
+// A last token as places keep it: its signature and its length, 0 for more than MAX_SHORT.
 using Last = uint16_t;
 constexpr Last BEGIN_LAST = FIRST_SIGNATURE;  // At the begin of a text, where every token may begin.
 
 // One of several tokens that may be the last one.
 struct Option {
     enum Test : uint8_t {
-        BY_SIGNATURE,          // The mask decides by the signature of the last token in front of it,
-        BY_SECOND_SIGNATURE,   // or by the second one.
-        BY_PAIR,               // Neither does.
+        BY_SIGNATURE,          // The mask decides.
+        BY_PAIR,               // The pair decides, as signatures do not.
         BY_LETTERS_AND_PAIR,   // The token is longer than k, so that its letters are compared as well.
         NONE                   // It is the last token if no other one is.
     };
@@ -56,7 +58,6 @@ struct Sets {
 
     const uint16_t* begin(uint64_t text) const { return ids.data() + begins[text]; }
     const uint16_t* end(uint64_t text) const { return ids.data() + begins[text + 1]; }
-    size_t size(uint64_t text) const { return begins[text + 1] - begins[text]; }
 };
 
 // Computes S(w) of all texts of up to k letters.
@@ -71,7 +72,34 @@ class PossibleLast {
         for (int length = 1; length <= k; length++) add_level(length);
     }
 
-    const Sets& of_length(int length) const { return levels_[static_cast<size_t>(length)]; }
+    // The tokens in front of one at the end of a text: those of S(v), where w = v t; v has k letters at most.
+    struct InFront {
+        const uint16_t *begin, *end;
+
+        size_t size() const { return static_cast<size_t>(end - begin); }
+    };
+    InFront in_front(const Token& token, uint64_t text, int length) const {
+        int before = length - token.length, most = static_cast<int>(levels_.size()) - 1;
+        uint64_t letters = text & mask_of(before);
+        if (before > most) letters >>= 2 * (before - most);
+        const Sets& sets = levels_[static_cast<size_t>(std::min(before, most))];
+        return {sets.begin(letters), sets.end(letters)};
+    }
+
+    // S(w) of a text of up to k letters.
+    InFront of(uint64_t text, int length) const {
+        const Sets& sets = levels_[static_cast<size_t>(length)];
+        return {sets.begin(text), sets.end(text)};
+    }
+
+    // Whether a token that may be last by the last letters of a text may be by all of them.
+    bool may_be_last(const Token& token, uint64_t text, int length) const {
+        int compared = std::min<int>(token.length, length);
+        if (ending(token.latest[0], compared) != text >> 2 * (length - compared)) return false;
+        if (token.length >= length) return true;
+        InFront front = in_front(token, text, length);
+        return std::any_of(front.begin, front.end, [&](uint16_t id) { return tokens_.may_follow(id, token.id); });
+    }
 
    private:
     void add_level(int length) {
@@ -84,16 +112,6 @@ class PossibleLast {
             made.begins.push_back(static_cast<uint32_t>(made.ids.size()));
         }
         levels_.push_back(std::move(made));
-    }
-
-    // Whether a token that may be last by all letters but the first one may be by all.
-    bool may_be_last(const Token& token, uint64_t text, int length) const {
-        if (token.length >= length) return (ending(token.latest[0], length) & 3) == (text & 3);
-        int before = length - token.length;
-        uint64_t letters = text & mask_of(before);
-        const Sets& sets = levels_[static_cast<size_t>(before)];
-        return std::any_of(sets.begin(letters), sets.end(letters),
-                           [&](uint16_t id) { return tokens_.may_follow(id, token.id); });
     }
 
     const Tokens& tokens_;
@@ -157,17 +175,11 @@ class Signatures {
 // The tables of a vocabulary.
 class LastTokens {
    public:
-    LastTokens(const Tokens& tokens, int k) : tokens_(tokens), k_(k), signatures_(tokens.num_left, NUM_SIGNATURES),
-          second_(tokens.num_left, NUM_SECOND) {
+    LastTokens(const Tokens& tokens, int k) : tokens_(tokens), k_(k), signatures_(tokens.num_left, NUM_SIGNATURES) {
         if (k < 1 || k > MAX_K) throw std::invalid_argument("k");
         PossibleLast possible(tokens, k);
-        const Sets& sets = possible.of_length(k);
-        for (uint64_t text = 0; text <= mask_of(k); text++)
-            if (sets.size(text) > 1) require(possible, text);
+        for (uint64_t text = 0; text <= mask_of(k); text++) require(possible, Ending(possible, tokens, text, k));
         signatures_.choose();
-        for (uint64_t text = 0; text <= mask_of(k); text++)
-            if (sets.size(text) > 1) require_second(possible, text);
-        second_.choose();
         lasts_.resize(tokens.by_id.size());
         for (const Token& token : tokens.by_id)
             if (token.length) lasts_[token.id] = make_last(token);
@@ -178,113 +190,139 @@ class LastTokens {
 
     int k() const { return k_; }
     const uint64_t* records() const { return records_.data(); }
-    const Option* options(uint64_t record) const { return options_.data() + (record >> 32); }
+    const Option* options(uint64_t record) const { return options_.data() + ((record & ~HAS_LIST) >> 32); }
     Last last_of(uint16_t id) const { return lasts_[id]; }
-    size_t num_options() const { return options_.size(); }
 
     // The last token of a whole text of fewer than k letters.
     Last of_short(uint64_t latest, int length) const { return short_[begin_of(length) + ending(latest, length)]; }
 
-    static bool has_list(uint64_t record) { return !(record >> LENGTH_SHIFT & MAX_SHORT); }
-    static int first_length(uint64_t record) { return static_cast<int>(record >> LENGTH_SHIFT & MAX_SHORT); }
+    static bool has_list(uint64_t record) { return record >> 63; }
+    static int tested_length(uint64_t record) { return static_cast<int>(record >> TESTED_SHIFT & MAX_SHORT); }
     static bool has_signature(uint64_t mask, Last last) { return mask >> (last & SIGNATURE_MASK) & 1; }
-    static bool has_second(uint64_t mask, Last last) { return mask >> (last >> SECOND_SHIFT) & 1; }
+
+    // Whether a record with a list has a block by more letters, and its record for the latest letters.
+    static bool has_block(uint64_t record) { return static_cast<uint32_t>(record); }
+    const uint64_t& more_record(uint64_t record, uint64_t latest) const {
+        uint32_t block = static_cast<uint32_t>(record) - 1;
+        return more_records_[block * BLOCK + (ending(latest, k_ + MORE) & (BLOCK - 1))];
+    }
+
+    // The memory that is read next for a record with a list.
+    const void* behind(uint64_t record, uint64_t latest) const {
+        return has_block(record) ? static_cast<const void*>(&more_record(record, latest)) : options(record);
+    }
 
    private:
+    static constexpr size_t BLOCK = 1 << 2 * MORE;
     static constexpr size_t MOST_CLASSES = 1024;  // To tell apart for one record.
+
+    // The last letters of texts, and the tokens that they leave in the order in which these are tested. Where letters
+    // repeat it is mostly a short one. One that is all of the letters comes last, where no test is needed, as nothing
+    // is known of what is in front of it.
+    struct Ending {
+        uint64_t text;
+        int length;
+        std::vector<uint16_t> ids;
+
+        Ending(const PossibleLast& possible, const Tokens& tokens, uint64_t text_, int length_)
+            : text(text_), length(length_) {
+            auto all = possible.of(text, length);
+            ids.assign(all.begin, all.end);
+            sort(tokens);
+        }
+        // The same texts by two letters more.
+        Ending(const PossibleLast& possible, const Tokens& tokens, const Ending& shorter, uint64_t more)
+            : text(shorter.text << 2 * MORE | more), length(shorter.length + MORE) {
+            for (uint16_t id : shorter.ids)
+                if (possible.may_be_last(tokens.by_id[id], text, length)) ids.push_back(id);
+            sort(tokens);
+        }
+
+       private:
+        void sort(const Tokens& tokens) {
+            if (ids.size() < 2) return;
+            auto rank = [&](uint16_t id) {
+                return tokens.length_of(id) == length ? MAX_LETTERS + 1 : tokens.length_of(id);
+            };
+            std::sort(ids.begin(), ids.end(),
+                      [&](uint16_t a, uint16_t b) { return rank(a) < rank(b) || (rank(a) == rank(b) && a < b); });
+        }
+    };
 
     Last make_last(const Token& token) const {
         int length = token.length > MAX_SHORT ? 0 : token.length;
-        return static_cast<Last>((FIRST_SIGNATURE + signatures_.of(token.left)) | length << LENGTH_SHIFT |
-                                 second_.of(token.left) << SECOND_SHIFT);
-    }
-
-    // The tokens in front of one that some text ends with.
-    struct InFront {
-        const uint16_t *begin, *end;
-    };
-    InFront in_front(const PossibleLast& possible, uint16_t id, uint64_t text) const {
-        int before = k_ - tokens_.length_of(id);
-        const Sets& sets = possible.of_length(before);
-        uint64_t letters = text & mask_of(before);
-        return {sets.begin(letters), sets.end(letters)};
-    }
-    bool is_within(uint16_t id) const { return tokens_.length_of(id) < k_; }
-
-    // The tokens of a text in the order in which they are tested. Where letters repeat it is mostly a short one. The one
-    // that is all of the k letters comes last, where no test is needed, as nothing is known of what is in front of it.
-    std::vector<uint16_t> in_order(const PossibleLast& possible, uint64_t text) const {
-        const Sets& sets = possible.of_length(k_);
-        std::vector<uint16_t> ids(sets.begin(text), sets.end(text));
-        auto rank = [&](uint16_t id) { return tokens_.length_of(id) == k_ ? MAX_LETTERS + 1 : tokens_.length_of(id); };
-        std::sort(ids.begin(), ids.end(),
-                  [&](uint16_t a, uint16_t b) { return rank(a) < rank(b) || (rank(a) == rank(b) && a < b); });
-        return ids;
+        return static_cast<Last>((FIRST_SIGNATURE + signatures_.of(token.left)) | length << LENGTH_SHIFT);
     }
 
     // Requires the signatures that tell the last token of a text. Of two tokens one is tested, of more all but one.
-    void require(const PossibleLast& possible, uint64_t text) {
-        std::vector<uint16_t> ids = in_order(possible, text);
-        if (ids.size() == 2 && is_within(ids[0]) && is_within(ids[1])) {
-            InFront first = in_front(possible, ids[0], text), second = in_front(possible, ids[1], text);
-            bool is_first = first.end - first.begin <= second.end - second.begin;
-            require(signatures_, ids[is_first ? 0 : 1], is_first ? first : second, 4);
-            return;
+    void require(const PossibleLast& possible, const Ending& ending) {
+        size_t num_tested = ending.ids.size() < 2 ? 0 : ending.ids.size() - 1;
+        for (size_t i = 0; i < num_tested; i++) {
+            const Token& token = tokens_.by_id[ending.ids[i]];
+            if (token.length >= ending.length) break;
+            auto front = possible.in_front(token, ending.text, ending.length);
+            const Token& other = tokens_.by_id[ending.ids[1]];
+            if (num_tested > 1 || other.length >= ending.length) {
+                require(token, front);
+                continue;
+            }
+            auto other_front = possible.in_front(other, ending.text, ending.length);
+            if (front.size() <= other_front.size()) require(token, front, 4);
+            else require(other, other_front, 4);
         }
-        for (size_t i = 0; i + 1 < ids.size() && is_within(ids[i]); i++)
-            require(signatures_, ids[i], in_front(possible, ids[i], text), 1);
     }
-    // The same for what the first signatures do not tell.
-    void require_second(const PossibleLast& possible, uint64_t text) {
-        std::vector<uint16_t> ids = in_order(possible, text);
-        for (size_t i = 0; i + 1 < ids.size() && is_within(ids[i]); i++)
-            if (!mask_for(possible, signatures_, ids[i], text))
-                require(second_, ids[i], in_front(possible, ids[i], text), 1);
-    }
-    void require(Signatures& signatures, uint16_t id, InFront before, uint32_t weight) {
-        if (static_cast<size_t>(before.end - before.begin) > MOST_CLASSES) return;
-        signatures.require(weight);
-        for (const uint16_t* each = before.begin; each < before.end; each++)
-            signatures.add(tokens_.left_of[*each], tokens_.may_follow(*each, id));
+    void require(const Token& token, PossibleLast::InFront front, uint32_t weight = 1) {
+        if (front.size() > MOST_CLASSES) return;
+        signatures_.require(weight);
+        for (const uint16_t* each = front.begin; each < front.end; each++)
+            signatures_.add(tokens_.left_of[*each], tokens_.may_follow(*each, token.id));
     }
 
     // The mask of the signatures that a token may follow; 0 if some class that it may not follow has one of these.
-    uint64_t mask_for(const PossibleLast& possible, const Signatures& signatures, uint16_t id, uint64_t text) const {
-        if (!is_within(id)) return 0;
+    uint64_t mask_for(const PossibleLast& possible, const Token& token, const Ending& ending) const {
+        if (token.length >= ending.length) return 0;
         uint64_t masks[2] = {0, 1};    // That it may not follow, and that it may: the begin.
-        InFront before = in_front(possible, id, text);
-        for (const uint16_t* each = before.begin; each < before.end; each++)
-            masks[tokens_.may_follow(*each, id)] |= uint64_t{1} << signatures.of(tokens_.left_of[*each]);
-        return masks[0] & masks[1] ? 0 : masks[1];
+        auto front = possible.in_front(token, ending.text, ending.length);
+        for (const uint16_t* each = front.begin; each < front.end && !(masks[0] & masks[1]); each++)
+            masks[tokens_.may_follow(*each, token.id)] |= uint64_t{1} << signatures_.of(tokens_.left_of[*each]);
+        return masks[0] & masks[1] ? 0 : masks[1] << FIRST_SIGNATURE;
     }
 
+    // The record of texts that end with k letters, and the block of those with more letters if it has a list.
     uint64_t record_of(const PossibleLast& possible, uint64_t text) {
-        std::vector<uint16_t> ids = in_order(possible, text);
-        bool is_short = std::all_of(ids.begin(), ids.end(), [&](uint16_t id) { return tokens_.length_of(id) <= k_; });
-        if (is_short && ids.size() == 1) return lasts_[ids[0]] | static_cast<uint64_t>(lasts_[ids[0]]) << LAST_BITS;
-        for (int tested = 0; is_short && ids.size() == 2 && tested < 2; tested++)
-            if (uint64_t mask = mask_for(possible, signatures_, ids[tested], text))
-                return lasts_[ids[tested]] | static_cast<uint64_t>(lasts_[ids[1 - tested]]) << LAST_BITS |
-                       mask << FIRST_SIGNATURE;
-        uint64_t first = options_.size();
-        for (uint16_t id : ids) options_.push_back(option_of(possible, id, text, id == ids.back()));
-        return first << 32;
+        Ending ending(possible, tokens_, text, k_);
+        uint64_t record = record_of(possible, ending);
+        if (!has_list(record) || ending.ids.empty()) return record;
+        uint64_t number = more_records_.size() / BLOCK + 1;
+        for (uint64_t more = 0; more < BLOCK; more++)
+            more_records_.push_back(record_of(possible, Ending(possible, tokens_, ending, more)));
+        return record | number;
     }
 
-    Option option_of(const PossibleLast& possible, uint16_t id, uint64_t text, bool is_final) const {
+    uint64_t record_of(const PossibleLast& possible, const Ending& ending) {
+        const std::vector<uint16_t>& ids = ending.ids;
+        int most = std::min(ending.length, MAX_SHORT);
+        bool is_short = std::all_of(ids.begin(), ids.end(), [&](uint16_t id) { return tokens_.length_of(id) <= most; });
+        if (is_short && ids.size() == 1) return make_record(ids[0], ids[0], k_, 0);
+        for (size_t tested = 0; is_short && ids.size() == 2 && tested < 2; tested++)
+            if (uint64_t mask = mask_for(possible, tokens_.by_id[ids[tested]], ending))
+                return make_record(ids[tested], ids[1 - tested], tokens_.length_of(ids[tested]), mask);
+        uint64_t first = options_.size();
+        for (uint16_t id : ids) options_.push_back(option_of(possible, id, ending, id == ids.back()));
+        return HAS_LIST | first << 32;
+    }
+
+    uint64_t make_record(uint16_t first, uint16_t second, int tested, uint64_t mask) const {
+        return lasts_[first] | static_cast<uint64_t>(lasts_[second]) << LAST_BITS |
+               static_cast<uint64_t>(tested) << TESTED_SHIFT | mask;
+    }
+
+    Option option_of(const PossibleLast& possible, uint16_t id, const Ending& ending, bool is_final) const {
         const Token& token = tokens_.by_id[id];
         Option option{0, token.latest[0], id, lasts_[id], token.length, Option::BY_PAIR};
-        if (is_final) {
-            option.test = Option::NONE;
-        } else if (token.length > k_) {
-            option.test = Option::BY_LETTERS_AND_PAIR;
-        } else if (uint64_t mask = mask_for(possible, signatures_, id, text)) {
-            option.test = Option::BY_SIGNATURE;
-            option.mask = mask << FIRST_SIGNATURE;
-        } else if (uint64_t second = mask_for(possible, second_, id, text)) {
-            option.test = Option::BY_SECOND_SIGNATURE;
-            option.mask = second;
-        }
+        if (is_final) option.test = Option::NONE;
+        else if (token.length > ending.length) option.test = Option::BY_LETTERS_AND_PAIR;
+        else if ((option.mask = mask_for(possible, token, ending))) option.test = Option::BY_SIGNATURE;
         return option;
     }
 
@@ -294,14 +332,14 @@ class LastTokens {
         std::vector<uint16_t> ids(begin_of(k_), NO_TOKEN);
         for (int length = 1; length < k_; length++)
             for (uint64_t text = 0; text <= mask_of(length); text++) {
-                const Sets& sets = possible.of_length(length);
-                const uint16_t* last = std::find_if(sets.begin(text), sets.end(text), [&](uint16_t id) {
+                auto all = possible.of(text, length);
+                const uint16_t* last = std::find_if(all.begin, all.end, [&](uint16_t id) {
                     int before = length - tokens_.length_of(id);
                     if (before <= 0) return before == 0;
                     uint16_t in_front = ids[begin_of(before) + (text & mask_of(before))];
                     return in_front != NO_TOKEN && tokens_.may_follow(in_front, id);
                 });
-                if (last == sets.end(text)) continue;  // Some letter is no token.
+                if (last == all.end) continue;  // Some letter is no token.
                 ids[begin_of(length) + text] = *last;
                 short_[begin_of(length) + text] = lasts_[*last];
             }
@@ -309,10 +347,11 @@ class LastTokens {
 
     const Tokens& tokens_;
     int k_;
-    Signatures signatures_, second_;
+    Signatures signatures_;
     std::vector<Last> lasts_;         // By id.
-    std::vector<uint64_t> records_;
-    std::vector<Option> options_;
+    Table<uint64_t> records_;
+    Table<uint64_t> more_records_;    // Blocks of records of k and more letters.
+    Table<Option> options_;
     std::vector<Last> short_;         // By length, then letters.
 };
 

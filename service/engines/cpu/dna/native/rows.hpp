@@ -3,8 +3,8 @@
 //     text     A C G T - A C N N .. N A [ S E P ]      a gap, a run of N that a normalizer replaces, a special token
 //     ids      stretch g stretch  run  str  special
 //
-// The order is the reference's: special tokens, white space at both ends, runs, motifs, whole tokens, letters. What this
-// does not know is left to another encoder: the text gets a reason instead of ids.
+// The order is the reference's: special tokens, white space at both ends, runs, motifs, whole tokens, letters. What
+// this does not know is left to another encoder: the text gets a reason instead of ids.
 #pragma once
 
 #include <string>
@@ -86,6 +86,36 @@ struct Rules {
     std::unordered_map<std::string, uint16_t> whole;  // Tokens that merges do not reach, if they are all of a pretoken.
     size_t longest_whole = 0;
     bool has_mixed = false;
+    bool are_acgt = false;   // The bases are A, C, G and T in this order.
+};
+
+// Eight letters in a word, the first one in the lowest byte.
+class EightLetters {
+   public:
+    explicit EightLetters(const uint8_t* text) { std::memcpy(&letters_, text, 8); }
+
+    // Whether all are A, C, G or T. The second and third bit of a letter tell which one it would be.
+    bool are_acgt() const {
+        uint64_t number = letters_ >> 1 & EACH * 3;            // A 0, C 1, T 2, G 3
+        uint64_t is_t = number >> 1 & ~number & EACH;
+        return letters_ == ((EACH * 'A' + number * 2) ^ is_t * ('E' ^ 'T'));
+    }
+    // Their codes, one a byte, if they are.
+    uint64_t codes() const {
+        uint64_t number = letters_ >> 1 & EACH * 3;
+        return number ^ (number >> 1 & EACH);
+    }
+    // Packs codes to two bits each.
+    static uint64_t packed(uint64_t codes) {
+        codes = (codes | codes >> 6) & 0x000F000F000F000F;
+        codes = (codes | codes >> 12) & 0x000000FF000000FF;
+        return (codes | codes >> 24) & 0xFFFF;
+    }
+
+   private:
+    static constexpr uint64_t EACH = 0x0101010101010101;
+
+    uint64_t letters_;
 };
 
 struct Span {
@@ -108,7 +138,8 @@ class RowEncoder {
    public:
     RowEncoder(const Tokens& tokens, const LastTokens& tables, const Repeats& repeats, const Rules& rules,
                bool with_spans)
-        : tokens_(tokens), rules_(rules), with_spans_(with_spans), stretch_encoder_(tokens, tables, &repeats, stretch_) {
+        : tokens_(tokens), rules_(rules), with_spans_(with_spans),
+          stretch_encoder_(tokens, tables, &repeats, stretch_) {
         bool is_known[256] = {};
         for (const SpecialToken& token : rules.special) {
             if (!is_known[token.first_byte]) first_bytes_.push_back({token.first_byte, nullptr});
@@ -137,6 +168,8 @@ class RowEncoder {
     size_t latest_stretch() const { return latest_stretch_; }
 
    private:
+    static constexpr uint64_t NO_BASES = 0xFCFCFCFCFCFCFCFC;  // Bits that some of eight other codes have.
+
     // A byte with which special tokens begin, and its next place from where it was searched last.
     struct FirstByte {
         uint8_t value;
@@ -274,17 +307,16 @@ class RowEncoder {
     // Reads bases, eight at a time, as long as there are so many.
     const uint8_t* read_bases(const uint8_t* text, const uint8_t* end) {
         for (; end - text >= 8; text += 8) {
-            uint64_t bases = 0;
-            uint8_t all = 0;
-            for (int i = 0; i < 8; i++) {
-                uint8_t code = rules_.codes[text[i]];
-                all |= code;
-                bases |= static_cast<uint64_t>(code) << 2 * i;
+            uint64_t codes = 0;
+            EightLetters letters(text);
+            if (rules_.are_acgt && letters.are_acgt()) {
+                codes = letters.codes();
+            } else {
+                for (int i = 0; i < 8; i++) codes |= static_cast<uint64_t>(rules_.codes[text[i]]) << 8 * i;
+                if (codes & NO_BASES) break;
             }
-            if (all >= FIRST_MIXED) break;
-            if (rules_.has_mixed)
-                for (int i = 0; i < 8; i++) stretch_.codes()[stretch_.size() + i] = rules_.codes[text[i]];
-            stretch_.add_bases(bases);
+            if (rules_.has_mixed) std::memcpy(stretch_.codes() + stretch_.size(), &codes, 8);
+            stretch_.add_bases(EightLetters::packed(codes));
         }
         return text;
     }

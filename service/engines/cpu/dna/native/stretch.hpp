@@ -1,14 +1,15 @@
 // Encodes a stretch: letters that merge, between the ends of a text, gaps and whatever else no token crosses.
 //
-// Every place from the first one on gets its last token, by the tables of last_tokens.hpp; then the path is read off from
-// the end by the tokens' lengths.
+// Every place from the first one on gets its last token, by the tables of last_tokens.hpp; then the path is read off
+// from the end by the tokens' lengths.
 //
 //     text          a a b          tokens a b aa ab, merges (a, b) (a, a)
 //     last tokens   a aa ab        aa may stand alone; ab may follow the a of place 1
 //     path          a ab           back from place 3 by two letters, then by one
 //
-// Tables are right where the latest k letters are bases. Behind a mixed letter they are right as soon as a mixed token's
-// tail and k bases are behind it (docs/internals/dna-bpe.md, *N in parts*); at the places before, all tokens are tried.
+// Tables are right where the latest k letters are bases. Behind a mixed letter they are right as soon as a mixed
+// token's tail and k bases are behind it (docs/internals/dna-bpe.md, *N in parts*); `find_lasts_near` has the places
+// before.
 #pragma once
 
 #include <memory>
@@ -34,11 +35,11 @@ class Stretch {
         mixed_.clear();
     }
 
-    // Adds eight bases: their codes, two bits each.
-    void add_bases(uint64_t codes) {
+    // Adds eight bases, two bits each.
+    void add_bases(uint64_t bases) {
         uint8_t* byte = packed() + size_ / 4;
         int shift = 2 * (size_ % 4);
-        auto word = static_cast<uint32_t>(codes << shift | (*byte & mask_of(size_ % 4)));
+        auto word = static_cast<uint32_t>(bases << shift | (*byte & mask_of(size_ % 4)));
         std::memcpy(byte, &word, 4);
         size_ += 8;
     }
@@ -119,82 +120,146 @@ class StretchEncoder {
     }
 
    private:
-    static constexpr int BLOCK = 64;      // Places whose records are loaded together.
+    static constexpr int BLOCK = 64;      // Places whose records are loaded together: bits of a word.
     static constexpr int GROUP = 16;      // Places that one word of letters is enough for.
+
+    struct Block {
+        Place place;
+        int count;
+        uint64_t lists;                   // The places where k letters do not tell, as bits.
+        uint64_t records[BLOCK];
+    };
 
     // Finds the last tokens from a border up to a place with bases alone in between.
     void find_lasts_behind(Place border, Place end) {
+        Place place = border == 0 ? find_first_lasts(end) : find_lasts_near(border, end);
+        Block blocks[2];
+        load(place, end, blocks[0]);
+        for (int number = 0; place <= end; number++) {
+            Block& block = blocks[number % 2];
+            load(place + block.count, end, blocks[(number + 1) % 2]);
+            int num_lists = __builtin_popcountll(block.lists);
+            look_at_more_letters(block, border);
+            choose_all(block, border);
+            place += block.count;
+            if (2 * num_lists <= block.count) continue;
+            place = extend_repeat(place, end, border);
+            load(place, end, blocks[(number + 1) % 2]);
+        }
+    }
+
+    // Finds the last tokens of the first places; returns the next one.
+    Place find_first_lasts(Place end) {
+        Place place = 1 + copy_repeat(end);
+        if (place > Repeats::LENGTH) return extend_repeat(place, end, 0);
+        for (; place <= end && place < tables_.k(); place++)
+            stretch_.last(place) = tables_.of_short(stretch_.latest(place), static_cast<int>(place));
+        return place;
+    }
+
+    // Finds the last tokens of the places near a mixed letter; returns the next one.
+    //
+    // The letters behind the mixed one are encoded as if they were a text. If their first token may follow the last
+    // token in front of them, that is right (*Pairs decide*); else all tokens are tried.
+    Place find_lasts_near(Place border, Place end) {
+        uint16_t first_tokens[MAX_K];  // Of the letters behind the border, by their number.
+        uint16_t in_front = id_at(border, stretch_.length(border));
         Place place = border + 1;
-        if (border == 0) {
-            place += copy_repeat(end);
-            for (; place <= end && place < tables_.k(); place++)
-                stretch_.last(place) = tables_.of_short(stretch_.latest(place), static_cast<int>(place));
-        } else {
-            for (; place <= end && place < border + tokens_.tail + tables_.k(); place++) try_all_tokens(place);
+        for (; place <= end && place < border + tables_.k(); place++) {
+            auto count = static_cast<int>(place - border);
+            Last last = tables_.of_short(stretch_.latest(place), count);
+            int length = last >> LENGTH_SHIFT & MAX_SHORT;
+            first_tokens[count] = length == count ? id_at(place, length) : first_tokens[count - length];
+            if (tokens_.may_follow(in_front, first_tokens[count])) stretch_.last(place) = last;
+            else try_all_tokens(place);
         }
-        while (place <= end) {
-            int count = static_cast<int>(std::min<Place>(BLOCK, end - place + 1));
-            int num_lists = find_block(place, count, border);
-            place += count;
-            if (2 * num_lists > count) place = extend_repeat(place, end, border);
-        }
+        for (; place <= end && place < border + tokens_.tail + tables_.k(); place++) try_all_tokens(place);
+        return place;
     }
 
-    // Finds the last tokens of the next places; returns at how many there were more than two.
-    int find_block(Place place, int count, Place border) {
-        uint64_t records[BLOCK];
-        load_records(place, count, records);
-        int num_lists = 0;
-        Last* last = &stretch_.last(place);
-        for (int i = 0; i < count; i++) {
-            uint64_t record = records[i];
-            if (__builtin_expect(LastTokens::has_list(record), 0)) {
-                choose(place + i, record, border);
-                num_lists++;
-                continue;
-            }
-            Last before = last[i - LastTokens::first_length(record)];
-            uint64_t chosen = LastTokens::has_signature(record, before) ? record : record >> LAST_BITS;
-            last[i] = static_cast<Last>(chosen);
-        }
-        return num_lists;
-    }
-
-    // Loads all records first, so that no choice waits for memory.
-    void load_records(Place place, int count, uint64_t* records) const {
+    // Loads the records of the next places, finds those with lists, and prefetches what is read of these. All of it is
+    // done a block ahead, so that no choice waits for memory, and without a branch.
+    void load(Place place, Place end, Block& block) const {
+        block.place = place;
+        block.count = static_cast<int>(std::max<Place>(0, std::min<Place>(BLOCK, end - place + 1)));
+        block.lists = 0;
         const uint64_t* table = tables_.records();
         const uint64_t mask = mask_of(tables_.k());
-        for (int first = 0; first < count; first += GROUP) {
+        for (int first = 0; first < block.count; first += GROUP) {
             Place begin = place + first - tables_.k();
-            uint64_t letters;
+            uint64_t letters, lists = 0;
             std::memcpy(&letters, stretch_.packed() + (begin >> 2), 8);
             letters >>= 2 * (begin & 3);
-            for (int i = 0; i < GROUP; i++) records[first + i] = table[letters >> 2 * i & mask];
+            for (int i = 0; i < GROUP; i++) {
+                uint64_t record = table[letters >> 2 * i & mask];
+                block.records[first + i] = record;
+                lists |= record >> 63 << i;
+            }
+            block.lists |= lists << first;
+        }
+        if (block.count < BLOCK) block.lists &= (uint64_t{1} << block.count) - 1;
+        for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
+            int i = __builtin_ctzll(lists);
+            __builtin_prefetch(tables_.behind(block.records[i], stretch_.latest(place + i)));
         }
     }
 
-    // Chooses from a list. A token of bases does not reach across the border.
+    // Replaces records with lists by those of more letters, where these are behind the border.
+    void look_at_more_letters(Block& block, Place border) const {
+        const Place first = border + tables_.k() + MORE + tail_behind(border);
+        for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
+            int i = __builtin_ctzll(lists);
+            uint64_t& record = block.records[i];
+            Place place = block.place + i;
+            if (!LastTokens::has_block(record) || place < first) continue;
+            record = tables_.more_record(record, stretch_.latest(place));
+            if (LastTokens::has_list(record)) __builtin_prefetch(tables_.options(record));
+            block.lists ^= (record >> 63 ^ 1) << i;
+        }
+    }
+
+    // Finds the last tokens of a block, one after another.
+    void choose_all(const Block& block, Place border) {
+        int done = 0;
+        for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
+            int i = __builtin_ctzll(lists);
+            choose_without_lists(block, done, i);
+            choose(block.place + i, block.records[i], border);
+            done = i + 1;
+        }
+        choose_without_lists(block, done, block.count);
+    }
+
+    void choose_without_lists(const Block& block, int begin, int end) {
+        const uint64_t* records = block.records;
+        Last* last = &stretch_.last(block.place);
+#pragma GCC unroll 8
+        for (int i = begin; i < end; i++)
+            last[i] = choose_of_two(records[i], last[i - LastTokens::tested_length(records[i])]);
+    }
+
+    // Finds the last token of a place by a list.
     void choose(Place place, uint64_t record, Place border) {
         const Option* option = tables_.options(record);
-        for (; option->test != Option::NONE; option++) {
+        for (; option->test != Option::NONE; option++) {  // A token of bases does not reach across the border.
             Place begin = place - option->length;
             if (begin >= border && passes(*option, place, begin)) break;
         }
         set_last(place, *option);
     }
 
+    static Last choose_of_two(uint64_t record, Last before) {
+        uint64_t chosen = LastTokens::has_signature(record, before) ? record : record >> LAST_BITS;
+        return static_cast<Last>(chosen & LAST_MASK);
+    }
+
+    // The bases behind a border that mixed tokens may have.
+    int tail_behind(Place border) const { return border ? tokens_.tail : 0; }
+
     bool passes(const Option& option, Place place, Place begin) {
-        switch (option.test) {
-            case Option::BY_SIGNATURE:
-                return LastTokens::has_signature(option.mask, stretch_.last(begin));
-            case Option::BY_SECOND_SIGNATURE:
-                return LastTokens::has_second(option.mask, stretch_.last(begin));
-            case Option::BY_LETTERS_AND_PAIR:
-                if (!is_spelled(option, place)) return false;
-                return may_begin(option.id, begin);
-            default:
-                return may_begin(option.id, begin);
-        }
+        if (option.test == Option::BY_SIGNATURE) return LastTokens::has_signature(option.mask, stretch_.last(begin));
+        if (option.test == Option::BY_LETTERS_AND_PAIR && !is_spelled(option, place)) return false;
+        return may_begin(option.id, begin);
     }
 
     bool is_spelled(const Option& option, Place place) const {
@@ -281,8 +346,8 @@ class StretchEncoder {
 
     // Where letters repeat, last tokens do so after a while: copies them as long as letters repeat.
     //
-    // The last token of a place follows from those of the `longest` places in front of it, and from the letters of these
-    // tokens. If all of these are those a period before, so is the next last token.
+    // The last token of a place follows from those of the `longest` places in front of it, and from the letters of
+    // these tokens. If all of these are those a period before, so is the next last token.
     Place extend_repeat(Place place, Place end, Place border) {
         const int reach = tokens_.longest;
         Place known = place - 1 - border;

@@ -8,9 +8,13 @@
 //     place   0 1 2 3 4
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -27,11 +31,41 @@ constexpr uint16_t NO_TOKEN = 0xFFFF;
 
 using Place = int64_t;
 
+// Allocates large tables in huge pages, as every look-up is somewhere else.
+template <typename Element>
+struct TableAllocator {
+    using value_type = Element;
+    static constexpr size_t PAGE = size_t{1} << 21;
+
+    TableAllocator() = default;
+    template <typename Other>
+    TableAllocator(const TableAllocator<Other>&) {}
+
+    Element* allocate(size_t count) {
+        size_t num_bytes = (count * sizeof(Element) + PAGE - 1) / PAGE * PAGE;
+        void* memory = std::aligned_alloc(PAGE, num_bytes);
+        if (!memory) throw std::bad_alloc();
+        madvise(memory, num_bytes, MADV_HUGEPAGE);  // Where it is refused, ordinary pages do.
+        return static_cast<Element*>(memory);
+    }
+    void deallocate(Element* memory, size_t) { std::free(memory); }
+    template <typename Other>
+    bool operator==(const TableAllocator<Other>&) const {
+        return true;
+    }
+    template <typename Other>
+    bool operator!=(const TableAllocator<Other>&) const {
+        return false;
+    }
+};
+template <typename Element>
+using Table = std::vector<Element, TableAllocator<Element>>;
+
 // The bits of so many bases.
 inline uint64_t mask_of(int num_bases) { return (uint64_t{1} << 2 * num_bases) - 1; }
 
-// The number of texts of 1 .. length - 1 bases: the place of those of `length` in a table of all.
-inline uint32_t begin_of(int length) { return ((1u << 2 * length) - 4) / 3; }
+// The place of the texts of so many bases in a table of all texts by their length: theirs is a one in front of them.
+inline uint32_t begin_of(int length) { return 1u << 2 * length; }
 
 // The LATEST letters or more in front of a place.
 inline uint64_t latest_letters(const uint8_t* packed, Place place) {
@@ -152,8 +186,8 @@ class SpelledTokens {
     }
 
     int k_;
-    std::vector<uint16_t> short_;
-    std::vector<Slot> long_;
+    Table<uint16_t> short_;
+    Table<Slot> long_;
 };
 
 // Which tokens may follow which, by their classes; left class 0 is the begin of a text. A row for each right class, as
@@ -192,7 +226,7 @@ class Pairs {
     }
 
     size_t num_right_, row_words_;
-    std::vector<uint32_t> bits_;
+    Table<uint32_t> bits_;
 };
 
 // The tokens as the caller gives them: arrays of `count` elements, the codes of all letters, and which left class may
@@ -252,7 +286,9 @@ struct Tokens {
             endings.add(letters, given.lengths[i], given.ids[i]);
     }
 
-    bool may_follow(uint16_t before, uint16_t after) const { return pairs.may_follow(left_of[before], by_id[after].right); }
+    bool may_follow(uint16_t before, uint16_t after) const {
+        return pairs.may_follow(left_of[before], by_id[after].right);
+    }
     int length_of(uint16_t id) const { return by_id[id].length; }
 
    private:
@@ -266,8 +302,8 @@ struct Tokens {
         return token;
     }
 
-    // Orders left classes by the last letters of one of their tokens, so that the bits of tokens that end alike are near
-    // each other: those that are looked up where a text ends with some letters. Class 0, the begin, stays the first one.
+    // Orders left classes by the last letters of one of their tokens, so that the bits of tokens that end alike are
+    // near each other: those that are looked up where a text ends with some letters. Class 0, the begin, stays first.
     static std::vector<uint16_t> find_order(const GivenTokens& given) {
         std::vector<uint64_t> latest(given.num_left);
         const uint8_t* letters = given.letters;
