@@ -11,8 +11,16 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from gpu.errors import DeviceUnavailable
 from service.apis.oip.shared_memory import CudaRegion, Region, SystemRegion
-from service.core.errors import InvalidRequest, NameTaken, RegionsOff, TooLarge, UnknownRegion
+from service.core.errors import (
+    InvalidRequest,
+    NameTaken,
+    NotReady,
+    RegionsOff,
+    TooLarge,
+    UnknownRegion,
+)
 from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
@@ -117,6 +125,7 @@ class RegionRegistry:
 
         Raises:
             ServiceError: there is no device, the handle is invalid, or the name is in use.
+            NotReady: the device may be one that is being started again.
         """
         self._check_new(name)
         if byte_size < 1 or device_id < 0:
@@ -130,6 +139,8 @@ class RegionRegistry:
                 memory = self._open_shared(handle, byte_size, device_id)
             except ValueError as error:
                 raise InvalidRequest(str(error), "raw_handle") from error
+            except DeviceUnavailable as error:
+                raise NotReady(str(error), name) from error
             if memory is None:
                 raise InvalidRequest("this server has no GPU that could open device memory", name)
             return CudaRegion(name, device_id, byte_size, memory)

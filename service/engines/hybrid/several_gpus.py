@@ -436,10 +436,11 @@ class SeveralGpus:
             device_id: the number that the client has for the device, which is tried first.
 
         Raises:
-            BadHandle: no GPU that is ready can open it.
+            BadHandle: no GPU can open it.
+            DeviceUnavailable: a GPU that is left out now may have it.
         """
         members = sorted(self._ready(), key=lambda each: each.number != device_id)
-        message = "no GPU is ready"
+        message = ""
         for member in members:
             opened = self._call_each([member], lambda gpu: gpu.open_shared(handle, num_bytes))
             memory = opened[member]
@@ -448,6 +449,8 @@ class SeveralGpus:
             if not isinstance(memory, BadHandle):
                 member.fail(memory)
             message = str(memory)
+        if any(member.state != "ready" for member in self.members):
+            raise DeviceUnavailable("a GPU that is left out now may have the memory")
         raise BadHandle(message)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory:

@@ -126,7 +126,7 @@ class RemoteGpu:
         self._process.kill()
 
     def refresh(self) -> None:
-        """Read the counts and sizes of memory of the worker, and tell it what has changed."""
+        """Read the worker's counts and sizes of memory; the call also carries what has changed."""
         values = self._process.call(Message("refresh")).values
         self._sizes = values["memory"]
         self._page_locked_bytes = values["page_locked"]

@@ -114,6 +114,10 @@ def test_of_several_gpus_the_one_that_has_the_region_serves_it(device_id):
             unknown = register_body(handle_of(1), 64)
             refused = await client.post("/v2/cudasharedmemory/region/x/register", json=unknown)
             assert refused.status_code == 422 and "no block" in refused.text
+            members = engine.vocabularies.opened.several.members
+            members[0].state, members[0].retry_at = "resting", float("inf")
+            refused = await client.post("/v2/cudasharedmemory/region/x/register", json=unknown)
+            assert refused.status_code == 503 and "left out now" in refused.text
         assert device.num_shared == 0
 
     run(scenario)

@@ -1,0 +1,120 @@
+"""One of several GPUs, with a process: when the process is killed, and when it is started again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import service.engines.hybrid.member as module
+import service.engines.hybrid.several_gpus as several_gpus
+from gpu.errors import DeviceLost
+from service.engines.cpu.engine import CpuEngine
+from service.engines.hybrid.device_threads import DeviceThreads
+from service.engines.hybrid.member import MIN_RESTART_S, REST_S, STEADY_S, Member
+from service.engines.hybrid.several_gpus import SeveralGpus
+from tests.support.fake_gpu import FakeGpu
+from tests.support.waiting import wait_until
+
+
+class FakeProcess:
+    """A process whose calls of `refresh` and `restart` wait while `answers` is cleared."""
+
+    def __init__(self) -> None:
+        self.is_alive = True
+        self.num_restarts = self.num_kills = 0
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def kill(self) -> None:
+        self.is_alive = False
+        self.num_kills += 1
+        self.answers.set()
+
+    def restart(self) -> None:
+        assert self.answers.wait(60)
+        self.num_restarts += 1
+        self.is_alive = True
+
+    def open_regions(self) -> None:
+        pass
+
+    def refresh(self) -> None:
+        assert self.answers.wait(60)
+        if not self.is_alive:
+            raise DeviceLost("killed")
+
+
+@pytest.fixture
+def process() -> FakeProcess:
+    return FakeProcess()
+
+
+@pytest.fixture
+def member(process) -> Member:
+    return Member(FakeGpu(CpuEngine()), 0, "fake", DeviceThreads("fake"), process)
+
+
+@pytest.fixture
+def now(monkeypatch) -> list[float]:
+    """The time, which a test changes."""
+    now = [1000.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def several(member, monkeypatch) -> Iterator[SeveralGpus]:
+    """The member alone, without a keeper: tests call `check`."""
+    monkeypatch.setattr(several_gpus, "CHECK_PERIOD_S", 1000.0)
+    made = SeveralGpus([member])
+    yield made
+    made.close()
+
+
+def test_a_process_that_ends_again_and_again_is_started_later_and_later(member, now):
+    member.ready_since = now[0]
+    delays = []
+    for _ in range(9):
+        member.fail(DeviceLost("ended"))
+        assert member.state == "resting"
+        delays.append(member.retry_at - now[0])
+        member.revive()
+    assert delays[:4] == [0.0, MIN_RESTART_S, 2 * MIN_RESTART_S, 4 * MIN_RESTART_S]
+    assert delays[-1] == REST_S
+    now[0] += STEADY_S + 1
+    member.fail(DeviceLost("ended"))
+    assert member.retry_at == now[0]
+
+
+def test_one_that_does_not_pass_its_test_is_killed_and_rests_longer(member, process, now):
+    member.fail(DeviceLost("ended"))
+    for number in range(1, 4):
+        member.fail_to_revive(RuntimeError("told to fail"))
+        assert process.num_kills == number
+        assert member.retry_at - now[0] == MIN_RESTART_S * 2 ** (number - 1)
+
+
+def test_a_process_that_has_ended_is_found_and_started_again(several, member, process):
+    process.is_alive = False
+    several.check()
+    assert (member.state, member.num_failures) == ("resting", 1)
+    wait_until(lambda: several.check() or member.state == "ready")
+    assert process.num_restarts == 1
+
+
+def test_a_process_that_does_not_answer_while_idle_is_killed(several, member, process, monkeypatch):
+    monkeypatch.setattr(several_gpus, "REFRESH_HANG_S", 0.1)
+    process.answers.clear()
+    wait_until(lambda: several.check() or process.num_kills)
+    wait_until(lambda: several.check() or member.state == "ready")
+    assert process.num_restarts == 1
+
+
+def test_a_start_that_hangs_is_killed(several, member, process, monkeypatch):
+    monkeypatch.setattr(several_gpus, "REVIVAL_S", 0.1)
+    process.is_alive = False
+    process.answers.clear()
+    wait_until(lambda: several.check() or process.num_kills)
+    wait_until(lambda: several.check() or member.state == "ready")
