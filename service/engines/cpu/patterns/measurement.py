@@ -19,9 +19,9 @@ from service.engines.cpu.patterns.worker_process import TookTooLong, WorkerProce
 from vocabularies.errors import VocabularyError
 from vocabularies.preprocessing.running_time import UnknownPattern
 
-SHORT_SIZES = (32, 500, 4_000)  # Characters.
+SHORT_SIZES = (32, 500, 2_500)  # Characters.
 LONG_SIZE = 64_000
-NUM_LONG = 8  # Strings of which the longest texts are made.
+NUM_LONG = 5  # Strings of which the longest texts are made.
 FREE_S = 0.01  # Of each text, which may be lost to other processes.
 MARGIN_S = 0.05
 COMPILE_S = 5.0

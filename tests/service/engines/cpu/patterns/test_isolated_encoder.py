@@ -107,6 +107,19 @@ def test_a_call_that_takes_too_long_is_ended_and_the_next_one_is_answered(encode
 
 
 @pytest.mark.slow
+def test_a_decoder_that_takes_too_long_is_ended():
+    strip = {"type": "Replace", "pattern": {"Regex": r"\s+$"}, "content": ""}
+    content = document({"a": 0, SLOW: 1}, [], decoder=strip, pre_tokenizer=SPACES)
+    vocabulary = formats.read_vocabulary({"tokenizer.json": encoded(content)})
+    engine = CpuEngine(pattern_us_per_byte=1.0)
+    with pytest.raises(DeadlinePassed):
+        engine.decode(vocabulary, np.array([1], np.int64), np.array([0, 1]), False)
+    decoded = engine.decode(vocabulary, np.array([0, 0], np.int64), np.array([0, 2]), False)
+    assert decoded.data.tobytes() == b"aa"
+    engine.close()
+
+
+@pytest.mark.slow
 def test_a_call_that_nobody_waits_for_is_ended(encoder):
     encoder.us_per_byte = 1e6
     batch, end = Batch([SLOW]), time.monotonic() + 0.5

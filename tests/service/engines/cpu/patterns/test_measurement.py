@@ -12,20 +12,16 @@ from vocabularies.preprocessing.running_time import UnknownPattern
 
 PLACE = "pre_tokenizer.pattern.Regex"
 # Exponential, cubic and quadratic ones; with classes, groups, lookarounds and references.
-QUICKLY_FOUND = (
-    *(r"(a+)+b", r"(a|a)*b", r"(?:foo|fo|o)*x", r"(.*,){8}P", r"(x+x+)+y", r"(?i:k+|\u212a)*z"),
+SLOW = (
+    *(r"(a+)+b", r"(?:foo|fo|o)*x", r"(.*,){8}P", r"(?i:k+|\u212a)*z", r"\w+\s*\w+\s*\w+!"),
     r"([a-zA-Z0-9])(([\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}(([a-z]{2,3})|(com))",
-    *(r"\w+\s*\w+\s*\w+!", r"x*y*z*x*y*z*w", r"^(\(.*\)|[^()])*$", r"(?:\s*\p{L}+)*\."),
-)
-FOUND = (
-    *(r"(?:a{1000}){1000}", r"(?:(?:a{300}){300}){300}", r"a+b", r"\p{L}+[0-9]", r"[^é]*é[^ü]*ü"),
-    *(r"(\w+)\s\1", r"(?=(a+))a*b\1", r"a{0,60000}b", r"\bfoo.*bar\b", r"(\()+((\w|\s)*)(\))+;"),
-    *(r"(?=(\d{3})+(?!\d))", r"[ \t]+\n", r"<[^>]*>"),
+    *(r"^(\(.*\)|[^()])*$", r"(?:\s*\p{L}+)*\.", r"(?:a{1000}){1000}", r"a+b", r"\p{L}+[0-9]"),
+    *(r"(\w+)\s\1", r"(?=(a+))a*b\1", r"a{0,60000}b", r"(?=(\d{3})+(?!\d))", r"[ \t]+\n"),
 )
 # Published ones, spelled so that the service does not know them, and other quick ones.
 QUICK = (
-    *(GPT2, LLAMA3.replace(r"\s+(?!\S)", r"\s+(?!(?:\S))"), O200K + "|(?:x)", r"(?:\r?\n)+"),
-    *(r"(?<=[a-z])(?=[A-Z])", r"(?:[A-Z]+|[a-z]+)", r"\A[^€]*\z", r"(a)(b)?"),
+    *(GPT2, LLAMA3.replace(r"\s+(?!\S)", r"\s+(?!(?:\S))"), O200K + "|(?:x)"),
+    *(r"(?<=[a-z])(?=[A-Z])", r"\A[^€]*\z"),
 )
 
 
@@ -45,7 +41,7 @@ def test_a_refusal_has_the_pattern_the_time_and_the_limit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", [*QUICKLY_FOUND[1:], *FOUND])
+@pytest.mark.parametrize("pattern", SLOW)
 def test_a_slow_pattern_is_found(pattern):
     assert "made to be slow" in refuse(pattern)
 
