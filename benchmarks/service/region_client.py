@@ -75,7 +75,7 @@ class Pair:
     """Two registered regions of one kind.
 
     Attributes:
-        kind: "system" or "cuda".
+        kind: the part of their names that pairs differ in, such as "system" or "cuda".
         ids: gives uint8[...], the front of the memory for ids.
         clear: fills it with ones.
     """
@@ -113,37 +113,44 @@ def system_pair(client: Client, text: Bytes) -> Iterator[Pair]:
 
 
 @contextlib.contextmanager
-def cuda_pair(client: Client, text: Bytes) -> Iterator[Pair]:
-    """Register a pair of regions in device memory."""
+def cuda_pair(client: Client, text: Bytes, device: int = 0, kind: str = "cuda") -> Iterator[Pair]:
+    """Register a pair of regions in the memory of a device; `kind` distinguishes several pairs."""
     import cupy
 
-    runtime = cupy.cuda.runtime
+    runtime, current = cupy.cuda.runtime, cupy.cuda.Device(device)
     sizes = {"text": len(text), "ids": 4 * len(text)}
-    places = {name: runtime.malloc(size) for name, size in sizes.items()}
+    with current:
+        places = {name: runtime.malloc(size) for name, size in sizes.items()}
 
     def ids(size: int) -> Bytes:
         out = np.empty(size, np.uint8)
-        runtime.memcpy(out.ctypes.data, places["ids"], size, runtime.memcpyDeviceToHost)
+        with current:
+            runtime.memcpy(out.ctypes.data, places["ids"], size, runtime.memcpyDeviceToHost)
         return out
 
     def clear() -> None:
-        runtime.memset(places["ids"], 0xFF, sizes["ids"])
-        runtime.deviceSynchronize()
+        with current:
+            runtime.memset(places["ids"], 0xFF, sizes["ids"])
+            runtime.deviceSynchronize()
 
     def handle(name: str) -> dict[str, Any]:
         raw = b64encode(runtime.ipcGetMemHandle(places[name])).decode()
-        return {"raw_handle": {"b64": raw}, "device_id": 0}
+        return {"raw_handle": {"b64": raw}, "device_id": device}
 
     try:
         source = np.ascontiguousarray(text)
-        runtime.memcpy(places["text"], source.ctypes.data, len(text), runtime.memcpyHostToDevice)
-        for name, size in sizes.items():
-            client.register("cuda", f"cuda-{name}", size, handle(name))
-        yield Pair("cuda", ids, clear)
+        with current:
+            runtime.memcpy(
+                places["text"], source.ctypes.data, len(text), runtime.memcpyHostToDevice
+            )
+            for name, size in sizes.items():
+                client.register("cuda", f"{kind}-{name}", size, handle(name))
+        yield Pair(kind, ids, clear)
     finally:
         client.post("/v2/cudasharedmemory/unregister", {})
-        for place in places.values():
-            runtime.free(place)
+        with current:
+            for place in places.values():
+                runtime.free(place)
 
 
 def infer(client: Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
