@@ -233,10 +233,9 @@ class WorkerProcess:
         if not has_changes:
             yield
             return
-        message.values["pin"] = [
-            [each.offset, each.num_bytes] for each in changes if each.unpinned is None
+        message.values["pinned"] = [
+            [each.offset, each.num_bytes, each.unpinned is None] for each in changes
         ]
-        message.values["unpin"] = [each.offset for each in changes if each.unpinned is not None]
         message.values["closed"] = closed
         try:
             yield

@@ -144,10 +144,11 @@ class WorkerServer:
 
     def _change(self, values: dict[str, Any]) -> None:
         """Make the changes of memory that came with a call."""
-        for offset in values.get("unpin", ()):
-            self._memory.unpin(self._device, offset)
-        for offset, num_bytes in values.get("pin", ()):
-            self._memory.pin(self._device, offset, num_bytes)
+        for offset, num_bytes, is_pinned in values.get("pinned", ()):
+            if is_pinned:
+                self._memory.pin(self._device, offset, num_bytes)
+            else:
+                self._memory.unpin(self._device, offset)
         for number in values.get("closed", ()):
             if (region := self._regions.pop(number, None)) is not None:
                 region.close()

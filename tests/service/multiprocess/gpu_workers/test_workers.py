@@ -139,6 +139,15 @@ def test_memory_that_is_lent_is_page_locked_by_each_and_given_back(workers):
     del other
 
 
+def test_a_block_that_comes_and_goes_between_two_calls_does_not_stay_page_locked(workers):
+    before = [page_locked(gpu) for gpu in workers.gpus]
+    memory = workers.gpus[0]._memory
+    for _ in range(3):
+        block = memory.allocate_pinned(1 << 20)
+        memory.free_pinned(block)
+    assert [page_locked(gpu) for gpu in workers.gpus] == before
+
+
 def test_arrays_of_front_ends_are_read_in_place(workers):
     front = LinkMemory(file_bytes=1 << 30)
     peer = PeerMemory(front.path)
