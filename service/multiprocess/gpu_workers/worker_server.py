@@ -166,7 +166,8 @@ class WorkerServer:
         places: list[Place | None] = []
         for i, array in enumerate(message.arrays):
             placed = np.ascontiguousarray(array)
-            offset = self._memory.find_offset(placed)
+            # A view of an array of the call, which is read-only, is kept only until the answer.
+            offset = self._memory.find_offset(placed) if placed.flags.writeable else None
             if offset is None and placed.nbytes >= MIN_SHARED_BYTES:
                 block = self._gpu.host_memory(placed.nbytes)
                 if block is not None and (offset := self._memory.find_offset(block)) is not None:
