@@ -68,7 +68,14 @@ def open_workers(
     Raises:
         DeviceUnavailable: none can be used.
     """
-    shared = WorkerMemory(memory or LinkMemory())
+    mapped = LinkMemory() if memory is None else memory
+    shared = WorkerMemory(mapped)
+
+    def close() -> None:
+        shared.close()
+        if memory is None:
+            mapped.close()
+
     first, *others = [
         _Opening(number, partial(_start, command, settings, number, name, shared), shared)
         for number, name in devices.items()
@@ -84,9 +91,9 @@ def open_workers(
     for each in failed:
         logger.error("GPU %d cannot be used: %r", each.number, each.error)
     if not opened:
-        shared.close()
+        close()
         raise DeviceUnavailable(f"none of {len(devices)} GPUs can be used: {first.error}")
-    several = SeveralGpus([each.make_member() for each in opened], shared.close)
+    several = SeveralGpus([each.make_member() for each in opened], close)
     names = ", ".join(member.label for member in several.members)
     logger.info("%d GPUs, each in a process of its own: %s", len(opened), names)
     return OpenedGpus(

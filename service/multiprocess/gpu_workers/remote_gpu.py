@@ -109,6 +109,8 @@ class RemoteGpu:
         """
         self._process.close()
         self._check_is_used()
+        if not self._process.has_ended:  # Its device may still write to the memory that it has.
+            raise DeviceLost("its process was killed and does not end")
         self._process = self._start()
         try:
             self._check_is_used()

@@ -119,6 +119,11 @@ class WorkerProcess:
         """Whether it can be called."""
         return not self._is_lost and self._process.poll() is None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, so that its device does not write any more."""
+        return self._process.poll() is not None
+
     def wait_until_open(self) -> dict[str, Any]:
         """Wait until the device is open, and return its description.
 
