@@ -117,6 +117,7 @@ ADVICE = {
     "name_taken": "Choose another name, or send `replace=true`.",
     "no_space": "Send it again when the operator has made room on the disk.",
     "not_found": "Use a path of [api.md](api.md).",
+    "not_installed": "Ask the operator for the image `cpu`, or to install the extra.",
     "not_ready": AGAIN,
     "queue_full": AGAIN,
     "rate_limited": AGAIN,

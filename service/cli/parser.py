@@ -58,6 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"warptok: {place}{error.strerror or error}", file=sys.stderr)
     except ValueError as error:
         print(f"warptok: {error}", file=sys.stderr)
+    except ImportError as error:
+        from service.core.errors import NotInstalled
+
+        if not isinstance(error, NotInstalled):
+            raise
+        print(f"warptok: {error}", file=sys.stderr)
     return USAGE_ERROR
 
 
@@ -73,6 +79,10 @@ def _run(parsed: argparse.Namespace) -> int:
         from service.cli import encode as encode_command
 
         return encode_command.run(parsed)
+    if parsed.command in ("train", "motifs"):
+        from service.core.extras import check_installed
+
+        check_installed("training and motifs", "dna")
     if parsed.command == "train":
         from service.cli import train
 

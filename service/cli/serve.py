@@ -42,13 +42,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ValueError: a setting in the environment or an option is wrong.
+        NotInstalled: the settings need packages that are not installed.
     """
+    from service.core.extras import check_installed
     from service.registry.model_folder import use_model
 
     if arguments.command == "render":
         settings = with_defaults(_read(arguments, RENDER_OPTIONS), RENDER_DEFAULTS)
     else:
         settings = _read(arguments, OPTIONS)
+    if settings.serves_grpc:
+        check_installed(f"gRPC calls ({PREFIX}GRPC=false turns them off)", "grpc")
     configure(settings)
     settings = use_model(settings)
     if settings.frontends:

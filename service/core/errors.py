@@ -12,7 +12,7 @@
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
     ├── TooManyConnections 503
     ├── BodyTimeout 408 · Draining 503 · NotReady 503 · DeadlinePassed 504
-    └── EngineFailed 500 · EngineLost 503
+    └── EngineFailed 500 · EngineLost 503 · NotInstalled 501
 
 Each becomes a problem document (problem_details.py). Messages never quote an input: they have its
 place or its length only.
@@ -253,6 +253,12 @@ class EngineLost(ServiceError):
     """The engine process ended before it had answered; it is being started again."""
 
     status, code, headers = 503, "engine_lost", ((b"retry-after", b"1"),)
+
+
+class NotInstalled(ServiceError, ImportError):
+    """The call needs packages that this installation leaves out; the message names the extra."""
+
+    status, code = 501, "not_installed"
 
 
 class UnknownJob(ServiceError):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import BinaryIO, cast
 
-import dnaio
+from service.core.extras import check_installed
+
+try:
+    import dnaio
+
+    FastqError = dnaio.FileFormatError
+except ModuleNotFoundError:  # `open_fastq` says so.
+
+    class FastqError(Exception):  # type: ignore[no-redef]
+        """Stands for dnaio's error where dnaio is not installed."""
+
 
 LINE_ENDS = b"\r\n"
 MAX_BLANK_BYTES = 1 << 20
@@ -16,8 +26,10 @@ def open_fastq(file: BinaryIO) -> dnaio.FastqReader:
     """Make dnaio's reader of a file that may end with blank lines.
 
     Raises:
-        dnaio.FileFormatError: the first record is damaged; a later one raises when it is read.
+        NotInstalled: dnaio is not installed.
+        FastqError: the first record is damaged; a later one raises when it is read.
     """
+    check_installed("FASTQ files", "dna")
     lines = _WithoutBlankEnd(file)
     lines.reader = dnaio.FastqReader(cast("BinaryIO", lines))
     return lines.reader

@@ -16,12 +16,11 @@ from contextlib import closing, contextmanager, nullcontext
 from io import BufferedReader
 from typing import BinaryIO, Literal, NamedTuple, cast, get_args
 
-import dnaio
 from isal import isal_zlib
 
 from service.seqio.bgzf import UnpackedGzip
 from service.seqio.fasta import Name, fasta_pieces
-from service.seqio.fastq import open_fastq
+from service.seqio.fastq import FastqError, open_fastq
 from service.seqio.format_detection import FORMATS, check_no_header, check_text, detect_format
 from service.seqio.sequence_checks import BadRecord, check_bases, is_plain
 from vocabularies.batch.batch import Batch
@@ -34,7 +33,7 @@ GZIP_ERRORS: tuple[type[Exception], ...] = (
     zlib.error,
     cast("type[Exception]", isal_zlib.error),
 )
-CONTENT_ERRORS: tuple[type[Exception], ...] = (dnaio.FileFormatError, ValueError, *GZIP_ERRORS)
+CONTENT_ERRORS: tuple[type[Exception], ...] = (FastqError, ValueError, *GZIP_ERRORS)
 
 GZIP_MAGIC = b"\x1f\x8b"
 DETECTING = ("auto", "sequences")  # The readings that detect the format.
@@ -247,7 +246,7 @@ def _read_fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
             for record in records:
                 number += 1
                 yield record.id, record.sequence
-    except dnaio.FileFormatError as error:
+    except FastqError as error:
         behind = " or behind it" if error.line is None else ""
         raise BadRecord(str(error), number, behind) from error
 

@@ -6,7 +6,10 @@ of a batch to its file instead, and `_Pieces` is a file that keeps them.
 
 from __future__ import annotations
 
-import pyarrow as pa
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:  # The routes call `check_installed` first.
+    pa = None
 
 LONG_BYTES = 1 << 16  # Shorter buffers are joined, which is cheaper than sending each.
 

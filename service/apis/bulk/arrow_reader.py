@@ -11,10 +11,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat
 from vocabularies.batch.batch import Batch
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:  # The routes call `check_installed` first.
+    pa = None
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COLUMN = "text"

@@ -29,6 +29,7 @@ from service.apis.bulk.arrow_reader import MEDIA_TYPE, TextBatch
 from service.batching.work import EncodeWork, Result
 from service.core.call import read_timeout
 from service.core.errors import ServiceError, TooLarge
+from service.core.extras import check_installed
 from service.http.backpressure import BoundedSender
 from service.http.request_body import RequestBody
 from service.http.streaming_response import StreamedResponse, run_part, stream_thread
@@ -188,14 +189,17 @@ class ArrowStream(StreamedResponse):
         query: the options of the call, a `query_model`.
         dtype: the type of the ids in the answer.
         vocabulary: the vocabulary of the request; set before `source` is called.
+        extras: the extras that subclasses need.
     """
 
     query_model = BatchQuery
+    extras: tuple[str, ...] = ("arrow",)
     query: Any
     vocabulary: Vocabulary
 
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
+        check_installed("Arrow streams", *self.extras)
         self.query = parse_query(self.query_model, request.query_params)
         read_timeout(self.call)
         self.dtype = DTYPES[self.query.dtype]

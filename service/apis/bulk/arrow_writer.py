@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from service.apis.bulk.arrow_buffers import PieceWriter
@@ -21,6 +20,11 @@ from service.batching.work import Result
 from service.core.errors import ServiceError, TooLarge
 from vocabularies.batch.batch import Encoded
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:  # The routes call `check_installed` first.
+    pa = None
 
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)

@@ -134,6 +134,7 @@ class BulkFasta(ArrowStream):
     """Answers a request whose body is a FASTA or FASTQ file."""
 
     query_model = FastaQuery
+    extras = ("arrow", "dna")
 
     @override
     def max_read_bytes(self, settings: Settings) -> int:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from service.apis.native.training_upload import FILES, max_upload_bytes, receive_upload
 from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge
+from service.core.extras import check_installed
 from service.core.problem_details import invalid_body
 from service.http.dependencies import ServiceDep
 from service.http.openapi import refusals
@@ -71,6 +72,7 @@ async def create_training_job(
     It learns BPE, or GeneticBPE if there are motifs or a seed region. `vocabulary` is the name of
     the vocabulary that it learns.
     """
+    check_installed("training jobs", "dna")
     settings, headers = service.settings, request.headers
     max_bytes = max_upload_bytes(settings)
     length = headers.get("content-length", "")

@@ -34,10 +34,13 @@ class BytePairs:
 
     def look_up(self, data: Bytes) -> Bytes:
         """Look up contiguous uint8[N]; the ids, uint8[N], may be read only."""
-        arrow, compute = _arrow()
         if data.ctypes.data % 2:
             data = data.copy()
         num_pairs = len(data) // 2
+        if (libraries := _arrow()) is None:
+            ids = self._pairs[data[: 2 * num_pairs].view(np.uint16)].view(np.uint8)
+            return np.append(ids, self._table[data[-1]]) if len(data) % 2 else ids
+        arrow, compute = libraries
         buffer = arrow.py_buffer(data[: 2 * num_pairs])
         indices = arrow.Array.from_buffers(arrow.uint16(), num_pairs, [None, buffer])
         ids = compute.take(self._values, indices, boundscheck=False).to_numpy().view(np.uint8)
@@ -45,14 +48,20 @@ class BytePairs:
 
     @cached_property
     def _values(self) -> Any:
-        arrow, _ = _arrow()
-        return arrow.array(self._pairs)
+        import pyarrow as pa
+
+        return pa.array(self._pairs)
 
 
 @cache
-def _arrow() -> tuple[Any, Any]:
-    """Import Arrow and its compute module at the first use: that takes as long as a command."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _arrow() -> tuple[Any, Any] | None:
+    """Import Arrow and its compute module at the first use: that takes as long as a command.
 
+    None: Arrow is not installed, and NumPy looks up the pairs, which is slower.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+    except ModuleNotFoundError:
+        return None
     return pa, pc

@@ -27,6 +27,7 @@ assert errors.BodyTimeout in KINDS
 EXPECTED = {
     "bad_head": 400,
     "unsupported_transfer_coding": 501,
+    "not_installed": 501,
     "host_not_allowed": 403,
     "origin_not_allowed": 403,
     "too_many_connections": 503,
