@@ -238,7 +238,7 @@ class NotReady(ServiceError):
 
 
 class DeadlinePassed(ServiceError):
-    """The request's deadline passed before it was computed."""
+    """The deadline passed before the answer began, or the text takes its vocabulary too long."""
 
     status, code = 504, "deadline_passed"
 
