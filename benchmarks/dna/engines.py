@@ -73,7 +73,8 @@ def front_for_all_cores(rows: Sequences) -> int:
 
 def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict[str, Way]:
     """List our CPU engine's ways, from strings and from bytes."""
-    rows = front(rows) if isinstance(vocabulary.model, Bpe) else rows
+    is_slow = engine.load(vocabulary).encoder.startswith("tokenizers")
+    rows = front(rows) if is_slow else rows
     size = len(rows.data)
 
     def from_bytes() -> Batch:
