@@ -78,8 +78,10 @@ class BatchEncoder {
     void encode(int num_threads) {
         for_each_task(num_threads, [&](RowEncoder& encoder, Task& task) { encode_task(encoder, task); });
         RowEncoder encoder = make_encoder();
-        for (size_t i = 1; i < tasks_.size(); i++)
-            if (!tasks_[i].is_row_begin && !reasons[row_of(i)]) join(encoder, tasks_[i - 1], tasks_[i]);
+        for (size_t i = 1; i < tasks_.size(); i++) {
+            if (tasks_[i].is_row_begin || reasons[row_of(i)] || join(encoder, tasks_[i - 1], tasks_[i])) continue;
+            i = encode_whole_row(encoder, i);
+        }
         for (Task& task : tasks_) {
             if (!task.is_part() || reasons[static_cast<size_t>(task.first_row)]) continue;
             int64_t& count = counts[static_cast<size_t>(task.first_row)];
@@ -237,20 +239,37 @@ class BatchEncoder {
         return found;
     }
 
-    // Joins a part of a row to the one in front of it.
-    void join(RowEncoder& encoder, Task& left, Task& right) {
+    // Joins a part of a row to the one in front of it; false if they have no boundary where that is possible.
+    bool join(RowEncoder& encoder, Task& left, Task& right) {
         std::vector<Boundary> boundaries = boundaries_back(left, right.begin);
-        if (join_at_common(left, right, boundaries)) return;
+        if (join_at_common(left, right, boundaries)) return true;
         for (const Boundary& boundary : boundaries) {
             right.begin = boundary.place;
             right.first_id = 0;
             encode_task(encoder, right);
             if (right.num_ids() && fits(left, boundary.id, right, 0)) {
                 left.end_id = boundary.id;
-                return;
+                return true;
             }
         }
-        throw std::logic_error("two parts of a row have no common boundary");
+        return false;
+    }
+
+    // Encodes a row of parts at once: its first task has all ids, the others none. Returns the row's last task.
+    size_t encode_whole_row(RowEncoder& encoder, size_t task) {
+        size_t first = task, last = task;
+        while (!tasks_[first].is_row_begin) first--;
+        while (!tasks_[last].is_row_end) last++;
+        for (size_t i = first; i <= last; i++) {
+            tasks_[i].out.clear();
+            tasks_[i].first_id = tasks_[i].end_id = 0;
+        }
+        Task& whole = tasks_[first];
+        size_t row = row_of(first);
+        Reason reason = encoder.encode(data_ + offsets_[row], data_ + offsets_[row + 1], true, true, whole.out);
+        if (reason) set_reason(row, reason);
+        whole.end_id = whole.out.ids.size();
+        return last;
     }
 
     bool join_at_common(Task& left, Task& right, const std::vector<Boundary>& boundaries) const {

@@ -47,13 +47,14 @@ class Motifs {
     }
     bool empty() const { return ids_.size() == 1; }
 
-    // The length of the longest motif at a place, 0 if there is none, and its id.
-    size_t longest(const uint8_t* text, const uint8_t* end, uint16_t* id) const {
-        if (!may_begin_[*text]) return 0;
+    // The length of the longest motif at a place, 0 if there is none, and its id. Motifs are found in the bytes that
+    // normalizers make of the text's bytes.
+    size_t longest(const uint8_t* text, const uint8_t* end, const uint8_t* mapped, uint16_t* id) const {
+        if (!may_begin_[mapped[*text]]) return 0;
         uint32_t node = 0;
         size_t length = 0;
         for (const uint8_t* letter = text; letter < end; letter++) {
-            auto found = children_.find(key(node, *letter));
+            auto found = children_.find(key(node, mapped[*letter]));
             if (found == children_.end()) break;
             node = found->second;
             if (ids_[node] == NO_TOKEN) continue;
@@ -227,7 +228,7 @@ class RowEncoder {
         const uint8_t* behind_motif = text;
         while (text < end) {
             uint16_t id;
-            size_t length = rules_.motifs.longest(text, end, &id);
+            size_t length = rules_.motifs.longest(text, end, rules_.mapped, &id);
             if (!length) {
                 text++;
                 continue;

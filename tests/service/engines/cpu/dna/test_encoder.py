@@ -21,7 +21,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.encoder import Encoder, ReferenceEncoder
 from tests.support.data_files import records
 from tests.support.inputs.letter_bpe import NASTY, cases, repeats, vocabulary_of
-from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases
+from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases, motif_vocabulary
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds, post_process
 from vocabularies.builtin import load
@@ -90,6 +90,12 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, mode, spans)
 def test_any_motifs_have_the_ids_of_the_reference(case, mode, spans):
     vocabulary, texts = case
     check_reference(vocabulary, texts, EncodeOptions(special=mode, spans=spans))
+
+
+def test_motifs_are_found_in_normalized_text():
+    lowercase = (Normalizer("lowercase"),)
+    vocabulary = motif_vocabulary("acgt", [], ["aa", "ac"], unknown=False, normalizers=lowercase)
+    check_reference(vocabulary, ["Aaa", "aA", "ACAa"], EncodeOptions(spans=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
