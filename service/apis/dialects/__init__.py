@@ -4,7 +4,8 @@
 /apply-template, `render` requests that hold a prompt or a chat, and `probes` requests for health,
 version and models; `common` has what these routes share.
 `chat_messages`, `content_format` and `chat_prompt` turn a chat into text by the vocabulary's
-template; `template_pool` and `template_worker` run templates in processes of their own.
+template; `template_pool` runs templates in processes of their own (`template_process`,
+`template_worker`), in the order that `template_queue` decides.
 `media_estimate` estimates the ids of images and documents.
 
 Called by HTTP clients of those systems; the application registers the routes.
