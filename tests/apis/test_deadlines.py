@@ -103,16 +103,15 @@ def test_a_request_whose_batch_runs_is_refused_and_its_batch_abandoned(size):
 def test_others_of_the_same_batch_are_answered():
     async def scenario():
         engine = FakeEngine()
-        async with serving(engine, inline_batch_bytes=0) as (client, service):
+        async with serving(engine, inline_batch_bytes=0) as (client, _):
             assert (await client.post("/v1/encode", json=JSON)).status_code == 200
             engine.gate.clear()
             first = asyncio.ensure_future(client.post("/v1/encode", json=JSON))
             await until(lambda: len(engine.batches) == 2)
             both = [
                 asyncio.ensure_future(client.post("/v1/encode", json=JSON, headers=headers))
-                for headers in ({}, {"x-request-timeout-ms": "1500"})
+                for headers in ({}, LATE)
             ]
-            await until(lambda: service.batcher.queue_rows == 3)
             late = await both[1]
             assert late.status_code == 504
             engine.gate.set()

