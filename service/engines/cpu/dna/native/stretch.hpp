@@ -162,19 +162,33 @@ class StretchEncoder {
     // The letters behind the mixed one are encoded as if they were a text. If their first token may follow the last
     // token in front of them, that is right (*Pairs decide*); else all tokens are tried.
     Place find_lasts_near(Place border, Place end) {
-        uint16_t first_tokens[MAX_K];  // Of the letters behind the border, by their number.
+        uint16_t first_tokens[MAX_K + MAX_LETTERS];  // Of the letters behind the border, by their number.
         uint16_t in_front = id_at(border, stretch_.length(border));
+        bool is_alone = true;                        // All last tokens so far are those of the letters alone.
         Place place = border + 1;
-        for (; place <= end && place < border + tables_.k(); place++) {
+        for (; place <= end && place < border + tokens_.tail + tables_.k(); place++) {
             auto count = static_cast<int>(place - border);
-            Last last = tables_.of_short(stretch_.latest(place), count);
-            int length = last >> LENGTH_SHIFT & MAX_SHORT;
+            if (count >= tables_.k() && !(is_alone && choose_by_record(place))) {
+                try_all_tokens(place);
+                is_alone = false;
+                continue;
+            }
+            if (count < tables_.k()) stretch_.last(place) = tables_.of_short(stretch_.latest(place), count);
+            int length = stretch_.length(place);
             first_tokens[count] = length == count ? id_at(place, length) : first_tokens[count - length];
-            if (tokens_.may_follow(in_front, first_tokens[count])) stretch_.last(place) = last;
-            else try_all_tokens(place);
+            if (tokens_.may_follow(in_front, first_tokens[count])) continue;
+            try_all_tokens(place);
+            is_alone = false;
         }
-        for (; place <= end && place < border + tokens_.tail + tables_.k(); place++) try_all_tokens(place);
         return place;
+    }
+
+    // Finds the last token of a place by k letters; false if they do not tell.
+    bool choose_by_record(Place place) {
+        uint64_t record = tables_.records()[ending(stretch_.latest(place), tables_.k())];
+        if (LastTokens::has_list(record)) return false;
+        stretch_.last(place) = choose_of_two(record, stretch_.last(place - LastTokens::tested_length(record)));
+        return true;
     }
 
     // Loads the records of the next places, finds those with lists, and prefetches what is read of these. All of it is
