@@ -31,7 +31,8 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 
 pytestmark = pytest.mark.skipif(dna.native is None, reason="the C++ extension is not built")
-NAMES = ("dnabert2", "gena_lm_t2t_32k")
+GENA = pytest.param("gena_lm_t2t_32k", marks=pytest.mark.slow)  # It takes seconds to load.
+NAMES = ("dnabert2", GENA)
 LEAST_TASK = 256
 MODES = st.sampled_from(["match", "plain", "refuse"])
 
