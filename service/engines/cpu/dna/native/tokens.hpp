@@ -42,10 +42,12 @@ struct TableAllocator {
     TableAllocator(const TableAllocator<Other>&) {}
 
     Element* allocate(size_t count) {
-        size_t num_bytes = (count * sizeof(Element) + PAGE - 1) / PAGE * PAGE;
-        void* memory = std::aligned_alloc(PAGE, num_bytes);
+        size_t num_bytes = count * sizeof(Element);
+        bool is_large = num_bytes >= PAGE / 2;
+        if (is_large) num_bytes = (num_bytes + PAGE - 1) / PAGE * PAGE;
+        void* memory = is_large ? std::aligned_alloc(PAGE, num_bytes) : std::malloc(num_bytes);
         if (!memory) throw std::bad_alloc();
-        madvise(memory, num_bytes, MADV_HUGEPAGE);  // Where it is refused, ordinary pages do.
+        if (is_large) madvise(memory, num_bytes, MADV_HUGEPAGE);  // Where it is refused, ordinary pages do.
         return static_cast<Element*>(memory);
     }
     void deallocate(Element* memory, size_t) { std::free(memory); }
