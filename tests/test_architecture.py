@@ -143,6 +143,12 @@ def test_the_command_line_starts_without_the_web_framework() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_service_starts_without_the_tables_of_kernels() -> None:
+    program = "import sys, service.server.uvicorn_server; sys.exit('gpu.kernels' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_package_says_that_it_is_typed() -> None:
     for package in PACKAGES:
         assert (ROOT / package / "py.typed").is_file()

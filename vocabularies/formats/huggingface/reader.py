@@ -44,7 +44,8 @@ _UNFOLLOWED = {
     "truncation": "requests have max_length and truncation_side",
     "padding": "requests have padding, padding_side and pad_id",
 }
-_MAY_HAVE_UNFOLLOWED = re.compile(rb'"(?:truncation|padding)"\s*+:\s*+(?!null)')
+# Not followed by a number, as many vocabularies have these words as tokens.
+_MAY_HAVE_UNFOLLOWED = re.compile(rb'"(?:truncation|padding)"\s*+:\s*+(?!null|[0-9])')
 _MAX_SHOWN = 200  # Characters of a block that are repeated.
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 

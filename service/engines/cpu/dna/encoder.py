@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
 from gpu.host.copy_pool import usable_cores
-from service.engines.cpu.dna.tables import REASONS, native_arguments, table_bytes
 from service.engines.encoder import Encoder, EncodeRows
 from vocabularies.batch.batch import SPECIAL, Batch, Encoded, EncodeOptions
 from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds, Content, join_rows
@@ -40,7 +39,7 @@ class _NativeRows:
     Attributes:
         encoded: the extension's object.
         counts: int64[B], the ids of each row; 0 where it is left.
-        reasons: uint8[B], why a row is left, see REASONS; 0 where it is encoded.
+        reasons: uint8[B], why a row is left, see `tables.REASONS`; 0 where it is encoded.
     """
 
     encoded: Any
@@ -68,12 +67,16 @@ class DnaEncoder:
     def __init__(self, vocabulary: Vocabulary, other: Encoder) -> None:
         if native is None:
             raise NotCovered("its C++ extension is not built")
+        # Imported here: it brings the tables of the kernels, which only DNA needs.
+        from service.engines.cpu.dna import tables
+
         self.other = other
         self.encode_left: EncodeRows = other.encode
         self.count_left: Callable[[Iterable[str]], None] = lambda reasons: None
-        arguments = native_arguments(vocabulary)
+        arguments = tables.native_arguments(vocabulary)
         self.native = native.make(*arguments)
-        self.num_bytes = table_bytes(arguments)
+        self.num_bytes = tables.table_bytes(arguments)
+        self.reasons = tables.REASONS
         self.num_threads = usable_cores()
         self.task_bytes = TASK_BYTES
 
@@ -85,7 +88,7 @@ class DnaEncoder:
         left = np.flatnonzero(rows.reasons)
         if not len(left):
             return content
-        self.count_left([REASONS[reason] for reason in np.unique(rows.reasons[left])])
+        self.count_left([self.reasons[reason] for reason in np.unique(rows.reasons[left])])
         other_rows = self.encode_left(batch.select(left.tolist(), options), options)
         done = np.flatnonzero(rows.reasons == 0)
         content.offsets = offsets_from_lengths(rows.counts[done])

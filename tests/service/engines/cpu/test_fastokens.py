@@ -14,7 +14,7 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engines.cpu.bpe import fastokens_encoder
+from service.engines.cpu.bpe import fastokens_encoder, tokenizers_encoder
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.fastokens_quirks import spelling
 from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import BLANKS, LINE_BREAKS
@@ -25,10 +25,11 @@ from tests.support.data_files import data_bytes, data_json
 from tests.support.waiting import wait_until
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.formats import read_vocabulary
+from vocabularies.formats import describe_ignored, read_vocabulary
+from vocabularies.formats.huggingface import reader
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import token_table
-from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.types import Bpe, Normalizer, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import find_pretokenizer
 from vocabularies.reference import tokenizer
@@ -290,3 +291,35 @@ def test_texts_one_after_the_other_and_shared_by_threads_have_the_same_ids(texts
         assert one.offsets.tobytes() == both[1]
         assert one.ids.flags.writeable
         assert (one.ids.dtype, one.offsets.dtype) == (np.int32, np.int64)
+
+
+def test_a_model_is_read_by_tokenizers_once_for_both_ways_to_see_special_tokens(monkeypatch):
+    special = (SpecialToken("<m>", 256), SpecialToken("<t>", 257, special=False))
+    tokens = (*(bytes([byte]) for byte in range(256)), b"<m>", b"<t>")
+    vocabulary = Vocabulary(
+        tokens, Bpe((), byte_level=True), special, normalizers=(Normalizer("nfc"),)
+    )
+    documents = []
+    read = tokenizers_encoder.read_tokenizer
+
+    def count(document: str) -> object:
+        documents.append(document)
+        return read(document)
+
+    monkeypatch.setattr(tokenizers_encoder, "read_tokenizer", count)
+    encoder = encoder_of(vocabulary)
+    matched, plain = encoder.tokenizer(False), encoder.tokenizer(True)
+    assert len(documents) == 1
+    for text in ("a<m>b<t>", "<m><m", "e\u0301<t>", ""):
+        assert matched.encode(text).ids == read(documents[0]).encode(text).ids
+        alone = read(documents[0])
+        alone.encode_special_tokens = True
+        assert plain.encode(text).ids == alone.encode(text).ids
+    assert matched.encode("<m>").ids == [256]
+    assert plain.encode("<m>").ids != [256]
+
+
+def test_a_token_named_padding_does_not_have_its_file_parsed_again(monkeypatch):
+    monkeypatch.setattr(reader, "parse_json", lambda data: pytest.fail("parsed again"))
+    content = b'{"truncation": null, "padding":null, "model": {"vocab": {"padding": 7}}}'
+    assert describe_ignored({"tokenizer.json": content}) == ()
