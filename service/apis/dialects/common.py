@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import orjson
 from fastapi import Request
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from service.apis.dialects.template_pool import TemplatePool
@@ -142,14 +144,19 @@ class EncodedTexts(NamedTuple):
     """The ids of a request's texts.
 
     Attributes:
-        rows: the ids of each text.
+        arrays: the ids of each text, in memory of the batch.
         headers: headers of the answer that warn the client; mostly none.
         result: the result of the batch, in which the request's rows stand from `result.begin` on.
     """
 
-    rows: list[list[int]]
+    arrays: list[NDArray[np.integer[Any]]]
     headers: dict[str, str]
     result: Result[Encoded]
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """The ids of each text as Python's numbers, which are made anew."""
+        return [array.tolist() for array in self.arrays]
 
 
 async def encode_texts(
@@ -184,12 +191,13 @@ async def encode_texts(
     if errors:
         row = min(errors)
         raise RowRefused(errors[row], where)
-    rows = [result.output.row(row).tolist() for row in range(result.begin, result.end)]
+    arrays = [result.output.row(row) for row in range(result.begin, result.end)]
     prefix = list(entry.vocabulary.prefix)
     size = len(prefix)
-    doubled = size and any(row[:size] == prefix == row[size : 2 * size] for row in rows)
+    begins = (array[: 2 * size].tolist() for array in arrays)
+    doubled = size and any(begin == 2 * prefix for begin in begins)
     headers = DOUBLED if doubled and add_special_tokens else {}
-    return EncodedTexts(rows, headers, result)
+    return EncodedTexts(arrays, headers, result)
 
 
 async def decode_rows(

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
+import numpy as np
+import orjson
 from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from service.apis.dialects.chat_messages import convert_anthropic, convert_responses, convert_tools
@@ -29,6 +32,7 @@ from service.apis.dialects.sampling import Sampling, make_sampling_params
 from service.core.errors import InvalidRequest
 from service.http.json_response import make_json_response
 from service.operations import schemas
+from service.operations.rendering.json_stream import write_ids
 from service.operations.rendering.offset_units import convert_spans
 from service.registry.entries import LoadedVocabulary
 
@@ -37,6 +41,9 @@ router = APIRouter(tags=["dialects"])
 COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
 # A prompt may be ids, which the answer repeats.
 TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
+
+
+Row = TypeVar("Row", list[Any], NDArray[np.integer[Any]])
 
 
 class PromptTruncation(DialectBody):
@@ -52,7 +59,7 @@ class PromptTruncation(DialectBody):
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True)] | None = None
     truncation_side: Literal["left", "right"] | None = None
 
-    def truncate(self, row: list[Any], max_length: int | None) -> list[Any]:
+    def truncate(self, row: Row, max_length: int | None) -> Row:
         """Cut the ids of a prompt, or their offsets, to at most `max_length`."""
         if max_length is None or max_length >= len(row):
             return row
@@ -117,13 +124,13 @@ class RenderedTexts(NamedTuple):
     """The ids of a request's texts, truncated.
 
     Attributes:
-        rows: the ids of each text.
+        arrays: the ids of each text.
         offsets: for each text, begin and end of each id in code points, or None where the request
             wants no offsets.
         headers: headers of the answer that warn the client; mostly none.
     """
 
-    rows: list[list[int]]
+    arrays: list[NDArray[np.integer[Any]]]
     offsets: list[list[Any] | None]
     headers: dict[str, str]
 
@@ -147,11 +154,12 @@ async def render_completion(http_request: Request) -> Response:
     next_text = 0
     for prompt in prompts:
         if isinstance(prompt, str):
-            ids, offsets = rendered.rows[next_text], rendered.offsets[next_text]
+            array, offsets = rendered.arrays[next_text], rendered.offsets[next_text]
+            answer.append(generation.make(len(array), write_ids(array), offsets))
             next_text += 1
         else:
-            ids, offsets = body.truncate(prompt, max_length), None
-        answer.append(generation.make(ids, offsets))
+            ids = body.truncate(prompt, max_length)
+            answer.append(generation.make(len(ids), orjson.dumps(ids), None))
     return make_json_response(answer, rendered.headers)
 
 
@@ -191,9 +199,9 @@ async def _render_texts(
         max_length=None if body.truncation_side else max_length,
         where=where,
     )
-    rows = [body.truncate(row, max_length) for row in encoded.rows]
+    arrays = [body.truncate(array, max_length) for array in encoded.arrays]
     if not body.return_token_offsets:
-        return RenderedTexts(rows, [None] * len(rows), encoded.headers)
+        return RenderedTexts(arrays, [None] * len(arrays), encoded.headers)
     result = encoded.result
     spans = result.output.spans
     assert spans is not None
@@ -202,7 +210,7 @@ async def _render_texts(
     for i, text in enumerate(texts):
         points = convert_spans(spans[begins[i] : begins[i + 1]], text, "codepoints")
         offsets.append(body.truncate(points.tolist(), max_length))
-    return RenderedTexts(rows, offsets, encoded.headers)
+    return RenderedTexts(arrays, offsets, encoded.headers)
 
 
 class Generation(NamedTuple):
@@ -222,8 +230,13 @@ class Generation(NamedTuple):
     max_tokens: int | None
     is_chat: bool
 
-    def make(self, ids: list[int], offsets: list[Any] | None) -> dict[str, Any]:
+    def make(self, num_ids: int, ids: bytes, offsets: list[Any] | None) -> dict[str, Any]:
         """Make the request for a prompt that the engines of vLLM and SGLang read.
+
+        Args:
+            num_ids: the number of its ids.
+            ids: the ids as JSON, which is written once for both names.
+            offsets: the begin and end of each id; None: they are not wanted.
 
         Raises:
             InvalidRequest: the sampling parameters contradict each other.
@@ -233,12 +246,12 @@ class Generation(NamedTuple):
         prefix = "chatcmpl" if self.is_chat else "cmpl"
         config = self.request.service.registry.configs.get(self.entry.name)
         generation = {} if config is None else config.generation_defaults()
-        max_tokens = self._find_max_tokens(len(ids), generation)
+        max_tokens = self._find_max_tokens(num_ids, generation)
         return {
             "request_id": f"{prefix}-{uuid.uuid4().hex}",
             "model": body.get("model") or self.request.service.settings.default_vocabulary,
-            "token_ids": ids,
-            "input_ids": ids,
+            "token_ids": orjson.Fragment(ids),
+            "input_ids": orjson.Fragment(ids),
             "token_offsets": offsets,
             "features": None,
             "content_parts": None,
@@ -280,7 +293,8 @@ async def render_chat(http_request: Request) -> Response:
     text = await render_chat_text(request, entry, body)
     rendered = await _render_texts(request, entry, [text], body, max_length, "/messages")
     generation = Generation(request, entry, sampling, wanted, is_chat=True)
-    answer = generation.make(rendered.rows[0], rendered.offsets[0])
+    (ids,) = rendered.arrays
+    answer = generation.make(len(ids), write_ids(ids), rendered.offsets[0])
     return make_json_response(answer, rendered.headers)
 
 
@@ -305,7 +319,7 @@ async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBod
     encoded = await encode_texts(
         request, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
     )
-    return len(encoded.rows[0])
+    return len(encoded.arrays[0])
 
 
 @router.post("/v1/responses/input_tokens")
@@ -325,7 +339,7 @@ async def count_responses(http_request: Request) -> Response:
         encoded = await encode_texts(
             request, entry, [body.input], add_special_tokens=True, where="/input"
         )
-        return _make_count_response(request, entry, body, len(encoded.rows[0]), MediaEstimate())
+        return _make_count_response(request, entry, body, len(encoded.arrays[0]), MediaEstimate())
     items = [{"role": "user", "content": body.input}] if is_text else body.input
     estimate = MediaEstimate()
     if request.service.settings.estimate_media:

@@ -10,14 +10,13 @@ another one is started when it is needed.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter
 from typing import Any
 
-from service.apis.dialects.template_process import TemplateProcess
+from service.apis.dialects.template_process import Answer, TemplateProcess, write_request
 from service.apis.dialects.template_queue import Chat, ChatQueue, Flow
 from service.batching.work import ClientGone
 from service.core.errors import (
@@ -90,11 +89,7 @@ class TemplatePool:
             "variables": variables,
             "max_chars": self.max_chars,
         }
-        try:
-            body = json.dumps(request).encode()
-        except RecursionError as error:
-            raise InvalidRequest("is nested too deeply", "/messages") from error
-        chat = Chat(flow, body, asyncio.get_running_loop().create_future())
+        chat = Chat(flow, write_request(request), asyncio.get_running_loop().create_future())
         self._enter(chat)
         watcher: asyncio.Task[None] | None = None
         try:
@@ -109,10 +104,9 @@ class TemplatePool:
             self._leave(chat)
             if watcher is not None:
                 watcher.cancel()
-        if "error" in answer:
-            raise InvalidRequest(f"the chat template says: {answer['error']}", "/messages")
-        text: str = answer["text"]
-        return text
+        if answer.is_error:
+            raise InvalidRequest(f"the chat template says: {answer.text}", "/messages")
+        return answer.text
 
     def _enter(self, chat: Chat) -> None:
         """Put a chat into the queue, or begin to render it.
@@ -153,7 +147,7 @@ class TemplatePool:
 
     async def _run(self, chat: Chat) -> None:
         """Render a chat, and complete its result."""
-        answer: dict[str, Any] | ServiceError
+        answer: Answer | ServiceError
         try:
             answer = await self._render(chat)
         except (TimeoutError, OSError, EOFError) as error:
@@ -166,7 +160,7 @@ class TemplatePool:
         else:
             chat.result.set_result(answer)
 
-    async def _render(self, chat: Chat) -> dict[str, Any]:
+    async def _render(self, chat: Chat) -> Answer:
         """Render a chat in an idle process or in a new one, which is killed if that fails.
 
         Raises:

@@ -5,14 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import struct
 import sys
 from asyncio.subprocess import PIPE, Process
-from typing import Any
+from typing import Any, NamedTuple
 
-from service.apis.dialects.template_worker import READY
+import orjson
+
+from service.apis.dialects.template_worker import ANSWER, READY, REQUEST
+from service.core.errors import InvalidRequest
 
 START_S = 10.0  # The most seconds that starting the process may take.
+
+
+class Answer(NamedTuple):
+    """What a template wrote, or the error that ended it."""
+
+    text: str
+    is_error: bool
+
+
+def write_request(request: dict[str, Any]) -> bytes:
+    """Write a request for a process as JSON.
+
+    Raises:
+        InvalidRequest: it is nested too deeply.
+    """
+    try:
+        return orjson.dumps(request)
+    except orjson.JSONEncodeError:  # It is nested more deeply than orjson writes.
+        pass
+    try:
+        return json.dumps(request).encode()
+    except RecursionError as error:
+        raise InvalidRequest("is nested too deeply", "/messages") from error
 
 
 class TemplateProcess:
@@ -49,7 +74,7 @@ class TemplateProcess:
         assert self._process.stdout is not None
         await self._process.stdout.readexactly(len(READY))
 
-    async def render(self, body: bytes, timeout_s: float) -> dict[str, Any]:
+    async def render(self, body: bytes, timeout_s: float) -> Answer:
         """Return the answer of the process to a request, if it comes within `timeout_s`.
 
         Raises:
@@ -57,17 +82,18 @@ class TemplateProcess:
         """
         return await asyncio.wait_for(self._send(body), timeout_s)
 
-    async def _send(self, body: bytes) -> dict[str, Any]:
+    async def _send(self, body: bytes) -> Answer:
         """Send a request to the process, and return its answer."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(struct.pack("<I", len(body)) + body)
+        process.stdin.write(REQUEST.pack(len(body)) + body)
         await process.stdin.drain()
-        (size,) = struct.unpack("<I", await process.stdout.readexactly(4))
-        answer: dict[str, Any] = json.loads(await process.stdout.readexactly(size))
-        return answer
+        head = await process.stdout.readexactly(ANSWER.size)
+        size, is_error = ANSWER.unpack(head)
+        data = await process.stdout.readexactly(size)
+        return Answer(data.decode(errors="replace"), is_error)
 
     async def end(self) -> None:
         """Kill the process, and wait until it has ended and its pipes are closed."""

@@ -14,7 +14,9 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from service.apis.dialects.template_process import Answer
 
 SLOW_S = 0.1  # Chats that are expected to take longer leave one process to the others.
 MAX_MEASURED = 4_096  # Vocabularies; the least recently measured ones are forgotten.
@@ -41,7 +43,7 @@ class Chat:
 
     flow: Flow
     body: bytes
-    result: asyncio.Future[dict[str, Any]]
+    result: asyncio.Future[Answer]
     submitted: float = field(default_factory=perf_counter)
 
 

@@ -1,9 +1,10 @@
 """Renders chat templates in a separate process, as templates are untrusted programs.
 
-`python -m service.apis.dialects.template_worker` reads requests from stdin and writes answers to
-stdout, each as 4 bytes of length, little-endian, and JSON. jinja2's sandbox limits a template to
-its values; the process has a memory limit, and `template_pool` kills it when a chat takes longer
-than its `timeout_s`. The kernel does it a little later, in case the service has ended.
+`python -m service.apis.dialects.template_worker` reads requests from stdin, each as 4 bytes of
+length, little-endian, and JSON. It writes answers to stdout, each as the length, a byte that is 1
+for an error, and the text in UTF-8. jinja2's sandbox limits a template to its values; the process
+has a memory limit, and `template_pool` kills it when a chat takes longer than its `timeout_s`. The
+kernel does it a little later, in case the service has ended.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 from typing import Any, NamedTuple, NoReturn
 
+import orjson
 from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -29,6 +31,8 @@ from service.apis.dialects.content_format import join_parts, takes_parts
 MEMORY_BYTES = 1 << 30
 KERNEL_S = 2  # The kernel ends a chat so much later than the service does.
 READY = b"ready"  # The first output of the process.
+REQUEST = struct.Struct("<I")  # The length of the JSON that follows.
+ANSWER = struct.Struct("<I?")  # The length of the text that follows, and whether it is an error.
 MAX_COMPILED = 64  # The most templates that stay compiled.
 COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
 
@@ -145,16 +149,33 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
     return "".join(pieces)
 
 
-def make_answer(templates: Templates, request: dict[str, Any]) -> dict[str, str]:
-    """Return the text of a chat, or an error; without enough memory, drop compiled templates."""
+def make_answer(templates: Templates, request: dict[str, Any]) -> bytes:
+    """Write the text of a chat, or an error; without enough memory, drop compiled templates.
+
+    A lone surrogate, which a template can write, becomes a question mark.
+    """
+    is_error = False
     try:
         try:
-            return {"text": render(templates, **request)}
+            text = render(templates, **request)
         except MemoryError:
             templates.compiled.clear()
-        return {"text": render(templates, **request)}
+            text = render(templates, **request)
+        data = text.encode(errors="replace")
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"[:500]}
+        data = f"{type(error).__name__}: {error}"[:500].encode(errors="replace")
+        is_error = True
+    return ANSWER.pack(len(data), is_error) + data
+
+
+def read_request(body: bytes) -> dict[str, Any]:
+    """Read the JSON of a request."""
+    request: dict[str, Any]
+    try:
+        request = orjson.loads(body)
+    except orjson.JSONDecodeError:  # It holds what only Python's own writer and reader know.
+        request = json.loads(body)
+    return request
 
 
 def limit_processor_time(seconds: float) -> None:
@@ -171,14 +192,11 @@ def main() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(READY)
     sink.flush()
-    while len(prefix := source.read(4)) == 4:
-        request = json.loads(source.read(*struct.unpack("<I", prefix)))
+    while len(head := source.read(REQUEST.size)) == REQUEST.size:
+        (size,) = REQUEST.unpack(head)
+        request = read_request(source.read(size))
         limit_processor_time(request.pop("timeout_s") + KERNEL_S)
-        # A lone surrogate, which a template can write, becomes a question mark.
-        body = json.dumps(make_answer(templates, request), ensure_ascii=False).encode(
-            errors="replace"
-        )
-        sink.write(struct.pack("<I", len(body)) + body)
+        sink.write(make_answer(templates, request))
         sink.flush()
 
 

@@ -180,3 +180,8 @@ def ragged_json(ids: NDArray[Any], offsets: NDArray[np.int64], rows: range) -> I
             yield piece
         else:
             yield (b"[" if is_first else b",") + piece[1:-1] + (b"]" if is_last else b"")
+
+
+def write_ids(ids: NDArray[Any]) -> bytes:
+    """Write the ids of one row as a JSON list, at once."""
+    return rows_json(np.ascontiguousarray(ids), np.array([0, len(ids)]))[1:-1]

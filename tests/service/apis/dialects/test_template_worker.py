@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from service.apis.dialects import template_worker
+from service.apis.dialects.template_process import write_request
 from service.apis.dialects.template_worker import (
+    ANSWER,
     COMPILED_CHARS,
     MAX_COMPILED,
     Templates,
     make_answer,
+    read_request,
     render,
 )
 
@@ -75,4 +78,30 @@ def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
     monkeypatch.setattr(template_worker, "render", short_of_memory)
     answer = make_answer(templates, {})
     assert times == [1, 0]
-    assert answer == ({"text": "text"} if failures == 1 else {"error": "MemoryError: "})
+    expected = (b"text", False) if failures == 1 else (b"MemoryError: ", True)
+    size, is_error = ANSWER.unpack_from(answer)
+    assert (answer[ANSWER.size :], is_error) == expected
+    assert size == len(expected[0])
+
+
+def test_a_request_is_read_as_it_was_written():
+    deep: list[object] = []
+    for _ in range(300):  # orjson writes 254 levels, Python's own writer more.
+        deep = [deep]
+    requests = [
+        {
+            "messages": [
+                {"content": "é\u2028\x00\U0001f642", "n": [1, -0.0, 5e-324, 2**64 - 1, None]}
+            ]
+        },
+        {"template": "\ud800"},  # As no request has, but orjson does not write it.
+        {"deep": deep},
+    ]
+    for request in requests:
+        read = read_request(write_request(request))
+        assert repr(read) == repr(request)
+
+
+def test_half_a_surrogate_pair_that_a_template_writes_becomes_a_question_mark():
+    answer = make_answer(Templates(), {"template": "a\ud800", "variables": {}, "max_chars": 9})
+    assert answer == ANSWER.pack(2, False) + b"a?"
