@@ -187,7 +187,7 @@ class CpuEngine(WithoutDevice):
         errors: dict[int, RowError] = {}
         for options, rows in batch.groups():
             without_spans = replace(options, spans=False) if options.spans else options
-            content = _encode_content(loaded, batch.select(rows, without_spans), without_spans)
+            content = _count_content(loaded, batch.select(rows, without_spans), without_spans)
             lengths, refused = post_processed_lengths(content, loaded.added, options)
             if len(rows) == len(batch):
                 return Counted(lengths, refused, engine)
@@ -216,15 +216,28 @@ class CpuEngine(WithoutDevice):
         self.memory.close()
 
 
+def _dna_encoder(loaded: _Loaded, options: EncodeOptions) -> DnaEncoder | None:
+    """Return the encoder of DNA if it takes one step from texts to their ids; else None."""
+    encoder = loaded.chosen.encoder
+    if not isinstance(encoder, DnaEncoder) or options.reverse_complement or options.circular:
+        return None
+    return None if options.invalid_utf8 == "bytes" else encoder
+
+
 def _encode_dna(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:
     """Encode rows of DNA with begin and end tokens in one step; None: it takes several steps."""
-    encoder = loaded.chosen.encoder
-    if not isinstance(encoder, DnaEncoder) or options.max_length is not None:
-        return None
-    if options.reverse_complement or options.circular or options.invalid_utf8 == "bytes":
+    encoder = _dna_encoder(loaded, options)
+    if encoder is None or options.max_length is not None:
         return None
     added = loaded.added if options.add_special_tokens else NO_ADDED_IDS
     return encoder.encode_with_added(batch.with_options(options), options, added)
+
+
+def _count_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """Encode rows without begin and end tokens, perhaps with offsets and without ids."""
+    encoder = _dna_encoder(loaded, options)
+    content = None if encoder is None else encoder.count(batch, options)
+    return _encode_content(loaded, batch, options) if content is None else content
 
 
 def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:

@@ -107,6 +107,17 @@ class DnaEncoder:
             return None
         return self._write(rows, batch, options, added)
 
+    def count(self, batch: Batch, options: EncodeOptions) -> Content | None:
+        """Encode each row, and return the offsets of their ids without the ids.
+
+        Returns:
+            None: a row is left to the other encoder.
+        """
+        rows = self._encode_rows(batch, options)
+        if rows.reasons.any():
+            return None
+        return Content(np.zeros(0, np.int32), offsets_from_lengths(rows.counts))
+
     def _encode_rows(self, batch: Batch, options: EncodeOptions) -> _NativeRows:
         mode = SPECIAL.index(options.special)
         encoded = native.encode(

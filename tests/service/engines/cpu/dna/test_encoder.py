@@ -1,4 +1,9 @@
-"""The C++ encoder of DNA letters against the reference and the library tokenizers."""
+"""The C++ encoder of DNA letters against the reference and the library tokenizers.
+
+Under sanitizers: compile native/dna_bpe.cpp with `g++ -O1 -g -std=c++17 -fPIC -shared -pthread
+-fsanitize=address,undefined -fno-sanitize-recover=undefined` in place of the extension, and run
+these tests with libasan, libubsan and libstdc++ in LD_PRELOAD and ASAN_OPTIONS=detect_leaks=0.
+"""
 
 from __future__ import annotations
 
@@ -181,6 +186,15 @@ def test_begin_and_end_tokens_are_written_around_rows(id_dtype, added):
     assert written.ids.tolist() == expected.ids.tolist()
     assert written.offsets.tolist() == expected.offsets.tolist()
     assert written.spans.tolist() == expected.spans.tolist()
+
+
+def test_counts_are_those_of_the_ids():
+    engine, vocabulary = CpuEngine(), load("dnabert2")
+    for texts in (["ACGT" * 30, "", "N", "GATTACA"], ["ACé", "A[SEP]C", "ACGTACGTTAG"]):
+        for options in (EncodeOptions(), EncodeOptions(False), EncodeOptions(max_length=4)):
+            batch = Batch(texts, options=options)
+            expected = np.diff(engine.encode(vocabulary, batch).offsets)
+            assert engine.count(vocabulary, batch).counts.tolist() == expected.tolist()
 
 
 def test_left_rows_are_counted_by_reason():
