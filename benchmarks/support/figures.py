@@ -366,6 +366,7 @@ def _service() -> Iterator[Figure]:
                     "plain FastAPI", of_rounds(each["plain"][field] for each in rounds).value
                 ),
             )
+    yield from _chats()
     fronts = runs.FRONTENDS.document()["rows"]
     for number in (1, 8):
         rounds = select(fronts, frontends=number)
@@ -386,6 +387,26 @@ def _service() -> Iterator[Figure]:
         yield Figure(run, f"lost of {soak['requests']:,} requests under faults", "requests", lost)
     peak = exactly(runs.FASTA.document()["rss_mb"]["peak"])
     yield Figure(runs.FASTA, "memory while 10 GB of FASTA pass, most", "MB", peak)
+
+
+def _chats() -> Iterator[Figure]:
+    document = runs.RENDER.document()
+    for row in document["lengths"]:
+        name = f"chats of {row['ids'] // 1000},000 ids"
+        for connections in (1, 8, 64):
+            rounds = select(document["rounds"], ids=row["ids"], connections=connections)
+            load = f"{name}, {connections} connection{'s' if connections > 1 else ''}"
+            fields = [("requests/s", "requests_per_s", 1.0, "")]
+            if connections == 1:
+                fields.append(("ms", "p50_ms", 1.0, ", p50"))
+            if connections == 8:
+                fields.append(("ms", "p99_ms", 1.0, ", p99"))
+                fields.append(("ms", "cpu_us_per_request", 1e-3, ", CPU a request"))
+            for unit, field, factor, words in fields:
+                ours = of_rounds(factor * each["warptok"][field] for each in rounds)
+                plain = of_rounds(factor * each["plain"][field] for each in rounds)
+                other = Beside("plain FastAPI", plain.value)
+                yield Figure(runs.RENDER, f"{load}{words}", unit, ours, competitor=other)
 
 
 def _shared_memory() -> Iterator[Figure]:
@@ -466,6 +487,8 @@ def _learning() -> Iterator[Figure]:
 def _proved() -> Iterator[Figure]:
     engine = sum(row["num_bytes"] for row in runs.ENGINE.document()["proofs"])
     yield Figure(runs.ENGINE, "text, GPU and CPU", "GB", exactly(engine / 1e9))
+    chats = sum(row["proved_chats"] for row in runs.RENDER.document()["lengths"])
+    yield Figure(runs.RENDER, "chats with tools, Qwen3's template", "chats", exactly(chats))
     for run, name in ((runs.DNA_PROOF, "DNA, GPU"), (runs.DNA_PROOF_CPU, "DNA, CPU")):
         bases = sum(row["bases"] for row in run.document()["proofs"])
         yield Figure(run, f"{name}, five vocabularies", "G bases", exactly(bases / 1e9))

@@ -82,6 +82,11 @@ DNA_PROOF_CPU = Run(
 )
 EMBEDDING = Run("embedding", "embedding_h200.json", "benchmarks.dna.embedding")
 HTTP = Run("http", "http.json", "benchmarks.service.http")
+RENDER = Run(
+    "render",
+    "render.json",
+    "benchmarks.service.render --data FOLDER --model QWEN3 --plain-python PYTHON",
+)
 FRONTENDS = Run(
     "frontends",
     "frontends.json",
@@ -135,6 +140,7 @@ RUNS = (
     DNA_PROOF_CPU,
     EMBEDDING,
     HTTP,
+    RENDER,
     FRONTENDS,
     REGIONS,
     BULK,
