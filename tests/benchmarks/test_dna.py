@@ -58,10 +58,8 @@ def test_what_is_slow_gets_the_front_of_a_shape_and_is_proved_on_it(monkeypatch)
     monkeypatch.setattr(dna_ways, "cores", lambda: 2)
     args = __main__.parse([*FEW[:3], "dnabert2", *FEW[6:], "--prove-bases", "2e3"])
     document = __main__.run(args, None, (Shape("3 x 50", 3, 50), Shape("1 x 700", 1, 700)))
-    assert {(row["shape"], row["bases"]) for row in document["results"]} == {
-        ("3 x 50", 130),
-        ("1 x 700", 130),
-    }
+    slow = [row for row in document["results"] if row["way"].startswith("tokenizers")]
+    assert {(row["shape"], row["bases"]) for row in slow} == {("3 x 50", 130), ("1 x 700", 130)}
     for shape, wanted in (
         (Shape("", 3, 90), 180),
         (Shape("", 9, 9), 130),
