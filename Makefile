@@ -10,6 +10,9 @@
 # make lint     run ruff, lint-imports and mypy; make fix applies ruff's fixes
 # make docs     write the generated parts of docs/, from the code and from benchmarks/results
 # make bench    run the HTTP benchmark; benchmarks/README.md has the others
+# make image    build the images cpu, render and gpu; IMAGES=cpu builds one, PLATFORM=linux/arm64 is
+#               for another architecture, and DOCKER_ARGS is for docker build
+# make locks    choose the packages of the images again where pyproject.toml has changed
 # make clean    remove everything that was built, the environment included
 # make help     print these lines
 #
@@ -22,7 +25,8 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 TYPED := vocabularies gpu service benchmarks
 
-.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench clean help
+.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench image locks \
+        clean help
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -86,11 +90,31 @@ docs: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.service.http $(BENCH_ARGS)
 
+IMAGES ?= cpu render gpu
+PLATFORM ?=
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+image:
+	for image in $(IMAGES); do \
+	  DOCKER_BUILDKIT=1 docker build $(if $(PLATFORM),--platform $(PLATFORM)) --target $$image \
+	    --tag warptok:$(VERSION)-$$image --build-arg VERSION=$(VERSION) \
+	    --build-arg REVISION=$$(git rev-parse HEAD) \
+	    --build-arg CREATED=$$(git log -1 --format=%cI) $(DOCKER_ARGS) . || exit 1; \
+	done
+
+# Its own environment, as uv is needed for nothing else.
+.locks/.installed: | $(BIN)/python
+	$(PYTHON) -m venv .locks
+	.locks/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@touch $@
+
+locks: .locks/.installed
+	PATH=$(CURDIR)/.locks/bin:$$PATH .locks/bin/python deploy/image/lock.py $(LOCK_ARGS)
+
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
 clean:
-	rm -rf $(VENV) .clients .schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients .schemathesis .locks build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -202,7 +202,7 @@ def test_the_pod_is_killed_only_after_it_could_have_drained(resources: list[Reso
 
 def test_pods_are_restricted_as_the_image_allows(resources: list[Resource]) -> None:
     pod = pod_template(resources)["spec"]
-    [user] = set(re.findall(r"--uid (\d+)", DOCKERFILE))
+    [user] = set(re.findall(r"^USER (\d+)", DOCKERFILE, re.MULTILINE))
     assert pod["securityContext"] == {
         "runAsNonRoot": True,
         "runAsUser": int(user),
