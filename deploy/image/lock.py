@@ -25,8 +25,11 @@ LEFT_OUT_OF_RENDER = ("arrow", "dna", "grpc")
 UNUSED = ("huggingface-hub", "pyyaml", "watchfiles", "websockets")
 # The compiler of kernels and its headers, instead of a base image with the whole CUDA toolkit.
 CUDA = ("nvidia-cuda-nvrtc-cu12>=12.6,<13", "nvidia-cuda-runtime-cu12>=12.6,<13")
-# The last two build dnaio, which has no wheel for arm64.
-BUILD = ("pip>=25", "setuptools>=77", "cyclonedx-bom>=7", "cython>=3.1", "setuptools-scm>=8")
+# The others build dnaio, which has no wheel for arm64, and NumPy without BLAS for `render`.
+BUILD = (
+    *("pip>=25", "setuptools>=77", "cyclonedx-bom>=7"),
+    *("cython>=3.1", "meson-python>=0.18", "ninja>=1.11", "setuptools-scm>=8"),
+)
 
 
 def name_of(requirement: str) -> str:

@@ -47,6 +47,7 @@ class Docker:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.address = f"unix://{folder}/docker.sock"
         command = ["dockerd", "--host", self.address, "--storage-driver", "vfs"]
         command += ["--data-root", str(folder / "data"), "--exec-root", str(folder / "exec")]
@@ -86,6 +87,8 @@ class Docker:
         self._daemon.terminate()
         self._daemon.wait()
         self._log.close()
+        # The network `host` is a mount that outlives the daemon.
+        subprocess.run(["umount", str(self._folder / "exec/netns/default")], capture_output=True)
 
 
 def wait_for(what: str, is_true: Any) -> None:
