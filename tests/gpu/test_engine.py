@@ -62,6 +62,7 @@ def engine(request):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("options", TEXT_OPTIONS, ids=str)
+@pytest.mark.slow
 def test_a_batch_has_the_ids_spans_and_refusals_of_the_reference(engine, name, options):
     texts = [*TEXTS, *SEQUENCES] if options == EncodeOptions() else SOME_TEXTS
     rows = [text.encode() for text in texts]
@@ -83,6 +84,7 @@ def test_mixed_options_in_one_batch_give_what_each_gives_alone(engine):
 
 
 @pytest.mark.parametrize("longest", [2, 40])
+@pytest.mark.slow
 def test_many_more_rows_than_warps_have_their_offsets(engine, longest):
     chance = np.random.default_rng(longest)
     words = "a b-- \n\n  xqzt 京都 12345 'll" * 3

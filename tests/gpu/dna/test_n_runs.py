@@ -58,6 +58,7 @@ def test_short_runs_that_cross_a_border_merge(outcomes, place):
     assert all(outcomes)
 
 
+@pytest.mark.slow
 def test_rows_cut_runs(outcomes):
     """A run of each row has an id; one that a row's end makes short merges."""
     engine, vocabulary = engine_of("emulated"), load(GENA)

@@ -114,6 +114,7 @@ def test_begin_and_end_tokens_stand_around_each_row(engine, outcomes, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_gaps_and_short_runs_are_no_matter(engine, outcomes, name):
     """Letters without tokens, white space that is dropped, runs that end in a view."""
     chance = random.Random(4)

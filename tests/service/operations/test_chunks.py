@@ -34,6 +34,7 @@ async def post(client, **body):
     ("name", "texts"),
     [("gpt2", [TEXT, "", "Hello"]), ("dnabert2", [DNA, ""]), ("gena_lm_t2t_32k", [DNA])],
 )
+@pytest.mark.slow
 def test_chunks_are_the_overflowing_tokens_of_hugging_face(name, texts):
     async def scenario():
         async with serving(CpuEngine()) as (client, _):

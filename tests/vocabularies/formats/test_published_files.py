@@ -118,6 +118,7 @@ def test_merges_of_200000_ranks_are_derived_in_seconds():
     assert seconds < 40 * read_s, (seconds, read_s)  # 8 to 10 times; 1.9 s on a quiet machine.
 
 
+@pytest.mark.slow
 def test_qwen_ranks_mean_the_merges_of_its_tokenizer_json():
     ranks = real(QWEN)
     published = real(TOKENIZER_JSON["qwen3"])

@@ -118,11 +118,13 @@ def is_slower(slow: str, fast: str, ratio: float) -> bool:
     return any(first > ratio * second for first, second in tries)
 
 
+@pytest.mark.slow
 def test_the_pattern_of_cl100k_is_slower_than_that_of_llama3():
     document = tokenizer_json(builtin.load("cl100k_base"))
     assert is_slower(document, respell(document, "cl100k", "llama3"), 1.2)
 
 
+@pytest.mark.slow
 def test_the_patterns_of_deepseek_with_escapes_are_slower_than_the_published_ones():
     document = tokenizer_json(replace(builtin.load("cl100k_base"), pretokenizer="deepseek_v3"))
     assert is_slower(document, respell(document, "deepseek_v3", "deepseek_v3"), 2)
