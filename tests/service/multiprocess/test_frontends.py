@@ -45,6 +45,7 @@ NAMES = ("gpt2", "dnabert2", "mtdna6")
 MISSED = "1 of 2 front ends are being started"
 WAIT_S = 180.0
 NUM_CLIENTS = 6
+REQUESTS_PER_CONNECTION = 20
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,11 @@ def counted(server: Server, route: str) -> Counter[int]:
 
 
 class Load:
-    """Clients that ask one after another until they are told to stop; every answer is counted."""
+    """Clients that ask one after another until they are told to stop; every answer is counted.
+
+    Each client connects again after some requests. The kernel draws a front end for every
+    connection, so that all front ends get requests sooner or later.
+    """
 
     def __init__(self, server: Server, body: dict[str, str] = HELLO, times: int = 1) -> None:
         self.server, self.answers, self.is_over = server, Counter[int](), threading.Event()
@@ -113,7 +118,9 @@ class Load:
         while not self.is_over.is_set():
             try:
                 with httpx.Client(base_url=self.server.url, timeout=WAIT_S) as client:
-                    while not self.is_over.is_set():
+                    for _ in range(REQUESTS_PER_CONNECTION):
+                        if self.is_over.is_set():
+                            return
                         answer = client.post("/v1/encode", json=self.body)
                         with self.counting:
                             self.answers[answer.status_code] += 1
