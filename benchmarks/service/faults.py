@@ -22,6 +22,8 @@ from vocabularies.model.vocabulary import Vocabulary
 
 GONE = (OSError, EOFError, asyncio.IncompleteReadError)
 SLOW_S = 2.0
+SILENT_S = 30.0  # Longer than head_timeout_s.
+TRICKLE_S = 0.1  # Between the bytes of a body.
 BURST, BURST_BYTES = 30, 4_000_000
 Headers = Mapping[str, str]
 
@@ -77,6 +79,8 @@ class Faults:
             (self._out_of_memory, 0.5),
             (self._swap, 2.0),
             (self._unload, 3.0),
+            (self._silent, 2.0),
+            (self._trickled, 2.0),
         )
 
         async def repeat(do, period_s: float) -> None:  # type: ignore[no-untyped-def]
@@ -139,6 +143,38 @@ class Faults:
                     await asyncio.sleep(0.1)
         self.books.heads += 1
         connection.close()
+
+    async def _silent(self) -> None:
+        """Send nothing or half of a head, and wait until the service closes the connection."""
+        connection = await Connection.open(self.port)
+        connection.writer.write(self.chance.choice((b"", b"POST /v1/encode HTTP/1.1\r\nhost: l")))
+        try:
+            async with asyncio.timeout(SILENT_S):
+                with contextlib.suppress(*GONE):
+                    await connection.reader.read()
+            self.counts["silent closed"] += 1
+        except TimeoutError:
+            self.counts["silent open"] += 1
+        connection.close()
+
+    async def _trickled(self) -> None:
+        """Send a body a byte at a time, until the service refuses it."""
+        body = {"vocabulary": "gpt2", "text": self._text[:10_000]}
+        request = json_request("trickled", "/v1/encode", body, self._headers())
+        connection = await Connection.open(self.port)
+        connection.writer.write(request.head)
+        answering = asyncio.ensure_future(connection.answer())
+        for byte in request.body:
+            connection.writer.write(bytes([byte]))
+            done, _ = await asyncio.wait([answering], timeout=TRICKLE_S)
+            if done:
+                break
+        status = LOST
+        with contextlib.suppress(*GONE):
+            status, _ = await answering
+        connection.close()
+        self.books.enter(status)
+        self.counts[f"trickled {status}"] += 1
 
     async def _burst(self) -> None:
         """Send more requests at once than the queue holds; the service refuses the others."""

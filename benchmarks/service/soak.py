@@ -1,14 +1,17 @@
 """Ten minutes of load with faults: memory stays flat, and every request is answered or refused.
 
     python -m benchmarks.service.soak                       # ten minutes, loopback only
+    python -m benchmarks.service.soak --rounds 30 --round-s 115 --front-ends 2  # an hour
     python -m benchmarks.service.soak --rounds 2 --round-s 6 --long-bytes 20000000
 
 Half of each round is open-loop traffic of all kinds with two keys, a long text, and beside them,
-all the time: clients that are killed, bodies that end halfway, slow readers, bursts that fill the
-queue, an engine that is out of memory, a vocabulary that is swapped and one that is unloaded. Then
-come 1 kB requests alone, and 1 kB requests beside a long text. Between rounds everything is quiet;
-then both sides' books are compared and the memory is read. At the end SIGTERM comes into the
-traffic. The first round warms up. Other work on the machine is in latencies and not in the books.
+all the time, nine kinds of faults: clients that are killed, bodies that end halfway, slow readers,
+bursts that fill the queue, an engine that is out of memory, a vocabulary that is swapped and one
+that is unloaded, connections that stay silent, and bodies that come a byte at a time. Then come
+1 kB requests alone, and 1 kB requests beside a long text. Between rounds everything is quiet; then
+both sides' books are compared and the memory is read. At the end SIGTERM comes into the traffic,
+and the log is searched for errors. The first round warms up. Other work on the machine is in
+latencies and not in the books.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import signal
 import statistics
 import sys
@@ -31,6 +35,7 @@ import uvloop
 
 from benchmarks.service.faults import Books, Faults
 from benchmarks.service.sample_requests import KINDS, huge_text, small_text
+from benchmarks.service.soak_server import FORCED
 from benchmarks.support.machine import machine
 from benchmarks.support.open_loop import (
     LOST,
@@ -52,6 +57,7 @@ SETTINGS = {
     "max_queue_bytes": 160_000_000,
     "request_timeout_ms": 20_000,
     "stream_idle_timeout_s": 3,
+    "head_timeout_s": 3,
 }
 SHARES = {"chat": 60, "rag": 3, "reads": 10, "mtdna": 15, "megabase": 2}
 SMALL_SHARE = 60
@@ -59,8 +65,8 @@ RATE = 60.0
 REFUSED = (429, 503, 504)
 QUIET_S = 60.0
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "fastokens", "tokenizers", "numpy")
-
-
+LINE_START = re.compile(r"^(?=[0-9]{4}-[0-9]{2}-[0-9]{2} )", re.MULTILINE)
+SEVERE = re.compile(r"[0-9-]+ [0-9:,]+ (ERROR|CRITICAL) |Traceback")
 Make = Callable[[random.Random], Request]
 
 
@@ -181,12 +187,20 @@ class Soak:
             word = "not connected" if answer.status == LOST else str(answer.status)
             by_status[word] = by_status.get(word, 0) + 1
         last = self.running.log.read_text().splitlines()[-1]
+        errors = self._find_errors()
         if code:
             self.failures.append(f"exit code {code}")
+        if errors:
+            self.failures.append(f"{len(errors)} errors in the log, the first: {errors[0]}")
         before = {answer.status for answer in answers if answer.due_s < 0.9}
         if not before <= {200, 429, 504}:  # A slow machine may refuse some, not for the signal.
             self.failures.append(f"requests from before SIGTERM got {before}")
         return {"exit_code": code, "answers": by_status, "last_line": last.partition(": ")[2]}
+
+    def _find_errors(self) -> list[str]:
+        """Find the errors in the log, without those that the soak's engine has caused."""
+        entries = LINE_START.split(self.running.log.read_text(errors="replace"))
+        return [entry for entry in entries if SEVERE.match(entry) and FORCED not in entry]
 
 
 async def run(args: argparse.Namespace, running: Running, keys: list[str]) -> dict[str, Any]:
@@ -224,6 +238,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--round-s", type=float, default=55.0)
     parser.add_argument("--long-bytes", type=int, default=100_000_000)
+    parser.add_argument("--front-ends", type=int, default=0)
     parser.add_argument("--max-growth", type=float, default=2.0, help="percent, second to last")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/soak.json")
@@ -233,7 +248,7 @@ def main() -> None:
         folder = Path(name)
         path = folder / "keys.json"
         keys = [add_key(path, client, SCOPES[:3]) for client in ("first", "second")]
-        settings = SETTINGS | {"api_keys_file": path}
+        settings = SETTINGS | {"api_keys_file": path, "frontends": args.front_ends}
         with service_process(folder, settings, "benchmarks.service.soak_server") as running:
             results = uvloop.run(run(args, running, keys))
     command = " ".join(["python -m benchmarks.service.soak", *sys.argv[1:]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -41,17 +42,24 @@ class Running:
         return body
 
     def counters(self) -> Counters:
-        """Read all samples of /metrics by name and label values."""
+        """Read the samples of /metrics by name and label values, summed over all processes."""
         samples: Counters = {}
         for family in text_string_to_metric_families(self.get("/metrics").decode()):
             for sample in family.samples:
-                samples[sample.name, tuple(sample.labels.values())] = sample.value
+                labels = [value for name, value in sample.labels.items() if name != "process"]
+                key = sample.name, tuple(labels)
+                samples[key] = samples.get(key, 0.0) + sample.value
         return samples
 
     def resident_bytes(self) -> int:
-        """Read the memory of the process that is in RAM."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """Read the memory of all processes of the service that is in RAM, shared pages once."""
+        total = 0
+        for pid in (self.process.pid, *find_descendants(self.process.pid)):
+            with contextlib.suppress(OSError):  # It has ended.
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                [kilobytes] = re.findall(r"^Pss: +([0-9]+) kB$", rollup, re.MULTILINE)
+                total += int(kilobytes) * 1024
+        return total
 
     def scheduled_s(self) -> tuple[float, float]:
         """Read the seconds that the event loop's thread ran, and waited for a core."""
@@ -99,6 +107,15 @@ def service_process(
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def find_descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, theirs included."""
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found += [child, *find_descendants(child)]
+    return found
 
 
 def find_free_port() -> int:

@@ -98,9 +98,11 @@ def test_quantiles_are_in_milliseconds():
 
 
 @pytest.mark.slow
-def test_a_short_soak_loses_nothing(tmp_path):
+@pytest.mark.parametrize("front_ends", (0, 2))
+def test_a_short_soak_loses_nothing(tmp_path, front_ends):
     out = tmp_path / "soak.json"
     command = [sys.executable, "-m", "benchmarks.service.soak", "--rounds", "2", "--round-s", "2"]
+    command += ["--front-ends", str(front_ends)]
     command += ["--long-bytes", "5000000", "--max-growth", "1000", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -111,6 +113,8 @@ def test_a_short_soak_loses_nothing(tmp_path):
     assert report["sigterm"]["exit_code"] == 0
     faults = report["rounds"][-1]["faults"]
     assert all(faults[name] for name in ("killed", "half_sent", "slow_reader", "burst", "swap"))
+    assert faults["silent closed"] == faults["silent"]
+    assert faults["trickled 408"] == faults["trickled"]
     # A slow machine may refuse the whole request.
     refused = sum(faults.get(f"out_of_memory {status}", 0) for status in (429, 503, 504))
     assert faults["out_of_memory 200 alone"] == faults["out_of_memory"] - refused
