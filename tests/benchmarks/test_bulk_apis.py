@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.service.bulk_apis import Api, make_rows, prove
+from benchmarks.service.bulk_apis.__main__ import Api, make_rows, prove
 from tests.support.data_files import ROOT
 
 

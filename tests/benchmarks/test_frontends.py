@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.service.frontend_clients import LAST_CHUNK, OK, counted, ids_digest, streams
-from benchmarks.service.frontends import line, summary
+from benchmarks.service.frontends.__main__ import line, summary
+from benchmarks.service.frontends.clients import LAST_CHUNK, OK, counted, ids_digest, streams
 from tests.support.data_files import ROOT
 
 IDS = [[1, 2], [], [50_256]]

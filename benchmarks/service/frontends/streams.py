@@ -1,4 +1,4 @@
-"""The Arrow stream that benchmarks/service/frontends.py sends, and the digest of its ids."""
+"""The Arrow stream that the clients send, and the digest of its ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from benchmarks.service.bulk_clients import arrow_body, http_head
+from benchmarks.service.bulk_apis.clients import arrow_body, http_head
 from benchmarks.service.http import make_texts
 from benchmarks.support.corpora import FILES, real_text
 from benchmarks.support.texts import Text, cut_rows

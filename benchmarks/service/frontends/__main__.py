@@ -38,15 +38,15 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 
-from benchmarks.service.bulk_clients import exchange
-from benchmarks.service.frontend_clients import (
+from benchmarks.service.bulk_apis.clients import exchange
+from benchmarks.service.frontends.clients import (
     START_S,
     Clients,
     ids_digest,
     small_requests,
     streams,
 )
-from benchmarks.service.frontend_streams import Stream, make_stream
+from benchmarks.service.frontends.streams import Stream, make_stream
 from benchmarks.service.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
 from benchmarks.support.machine import machine
 from service.security.api_keys import add_key
@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--megabytes", type=int, default=32, help="MiB of text in a stream")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "results/frontends.json"
+        "--out", type=Path, default=Path(__file__).parents[2] / "results/frontends.json"
     )
     args = parser.parse_args()
     about = machine(PACKAGES)

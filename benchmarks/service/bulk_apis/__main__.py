@@ -30,8 +30,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from benchmarks.service import bulk_clients as clients
-from benchmarks.service.bulk_servers import PLAIN, VOCABULARY, Servers, start
+from benchmarks.service.bulk_apis import clients
+from benchmarks.service.bulk_apis.servers import PLAIN, VOCABULARY, Servers, start
 from benchmarks.service.http import cpu_seconds
 from benchmarks.support.machine import machine
 from benchmarks.support.timing import Run, clocked, per_second, summary, take_turns
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1, help="of the server; the client's as many")
     parser.add_argument("--only", nargs="+", help="APIs whose names begin so")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "results/bulk_apis.json"
+        "--out", type=Path, default=Path(__file__).parents[2] / "results/bulk_apis.json"
     )
     args = parser.parse_args()
     with_plain = not args.only or any("JSON plain".startswith(name) for name in args.only)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from benchmarks.service.sample_requests import OCTETS, bases, english
-from benchmarks.service.soak_server import MARK
+from benchmarks.service.soak.server import MARK
 from benchmarks.support.open_loop import LOST, Connection, Request, json_request
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe

@@ -33,9 +33,9 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.service.faults import Books, Faults
 from benchmarks.service.sample_requests import KINDS, huge_text, small_text
-from benchmarks.service.soak_server import FORCED
+from benchmarks.service.soak.faults import Books, Faults
+from benchmarks.service.soak.server import FORCED
 from benchmarks.support.machine import machine
 from benchmarks.support.open_loop import (
     LOST,
@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--front-ends", type=int, default=0)
     parser.add_argument("--max-growth", type=float, default=2.0, help="percent, second to last")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/soak.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "results/soak.json")
     args = parser.parse_args()
     about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as name:
@@ -249,7 +249,7 @@ def main() -> None:
         path = folder / "keys.json"
         keys = [add_key(path, client, SCOPES[:3]) for client in ("first", "second")]
         settings = SETTINGS | {"api_keys_file": path, "frontends": args.front_ends}
-        with service_process(folder, settings, "benchmarks.service.soak_server") as running:
+        with service_process(folder, settings, "benchmarks.service.soak.server") as running:
             results = uvloop.run(run(args, running, keys))
     command = " ".join(["python -m benchmarks.service.soak", *sys.argv[1:]])
     document = {"command": command, "machine": about} | results

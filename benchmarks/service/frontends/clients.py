@@ -1,4 +1,4 @@
-"""Clients of benchmarks/service/frontends.py: a process on each core that the service does not use.
+"""Clients of the front ends: a process on each core that the service does not use.
 
 All begin at the same time of the machine's clock. Bodies come from a file, which is read once.
 """
@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import uvloop
 
-from benchmarks.service.bulk_clients import Answer, arrow_ids, exchange, http_payload
+from benchmarks.service.bulk_apis.clients import Answer, arrow_ids, exchange, http_payload
 from benchmarks.support.closed_loop import Load, measure
 
 START_S = 0.5  # Until every process has read its arguments.
