@@ -24,7 +24,7 @@ from vocabularies.model.vocabulary import Vocabulary
 MARK = "out of memory, please"
 FORCED = "encode_unless_marked"  # In the traceback of each forced error.
 MARKED_CHARACTERS = 100  # Longer texts are not looked through.
-MODULE = "benchmarks.service.soak_server"
+MODULE = "benchmarks.service.soak.server"
 CHILD = "service.multiprocess.child"
 make_engine = app.make_engine
 make_command = supervisor.Child.command
