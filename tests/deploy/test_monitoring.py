@@ -27,9 +27,9 @@ from service.security.api_keys import add_key
 from tests.deploy.promql import firing, minutes, series_of
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
+from tests.support.gpus.several_fake_gpus import open_together
 from tests.support.server_process import Server, server_process
-from tests.support.several_fake_gpus import open_together
 from tests.support.waiting import GIVEN_UP_S, run, until, wait_until
 
 DEPLOY = ROOT / "deploy"

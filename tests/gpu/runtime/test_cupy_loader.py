@@ -18,7 +18,7 @@ from gpu.kernels.launch_shape import DeviceLimits
 from gpu.runtime import cupy_loader
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.cupy_loader import Card, check_device, describe_card, describe_cuda, load_cupy
-from tests.support.fake_cupy import CUDARuntimeError, fake_cupy
+from tests.support.gpus.fake_cupy import CUDARuntimeError, fake_cupy
 
 INCLUDE = re.compile(r"^#include .+$", re.MULTILINE)
 

@@ -27,7 +27,7 @@ from tests.support.emulation.device import (
     EmulatedStream,
 )
 from tests.support.emulation.kernels import compile_for_device
-from tests.support.textbook_training import textbook
+from tests.support.training.textbook import textbook
 from tests.vocabularies.training.test_train import BANKS, OPTIONS, ROWS, assert_equal, row_spans
 from vocabularies.errors import VocabularyError
 from vocabularies.motifs.bank import Motif, MotifBank

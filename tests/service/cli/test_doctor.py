@@ -28,7 +28,7 @@ from service.core.settings import PREFIX, Settings
 from service.security.api_keys import add_key
 from tests.support.certificates import make_certificate
 from tests.support.data_files import ROOT
-from tests.support.fake_cupy import CUDARuntimeError, fake_cupy
+from tests.support.gpus.fake_cupy import CUDARuntimeError, fake_cupy
 from tests.support.model_folder import write_model_folder
 
 Patch = pytest.MonkeyPatch

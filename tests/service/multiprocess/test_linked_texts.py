@@ -13,7 +13,7 @@ from service.multiprocess import engine_server
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES
 from tests.support.fake_engine import FakeEngine
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch

@@ -40,7 +40,7 @@ from vocabularies.training.train import train
 
 ALONE = {**os.environ, **ONE_THREAD}  # As the service starts a worker.
 JOBS = "/v1/training-jobs"
-FAKE = (sys.executable, "-m", "tests.support.training_worker")
+FAKE = (sys.executable, "-m", "tests.support.training.worker")
 # The real one; of the lowest priority it would take minutes on a machine that runs many tests.
 EAGER = "from service.training import worker as w; w.stand_back = lambda: None; w.main()"
 REAL = (sys.executable, "-c", EAGER)

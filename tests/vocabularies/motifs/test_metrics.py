@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.textbook_training import penalty, textbook
+from tests.support.training.textbook import penalty, textbook
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans
 from vocabularies.motifs.metrics import MAX_K, MotifMetrics, measure_motifs

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, trainers
 
-from tests.support.textbook_training import Learnt, bonus, penalty, textbook
+from tests.support.training.textbook import Learnt, bonus, penalty, textbook
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary
 from vocabularies.formats.huggingface.writer import tokenizer_json

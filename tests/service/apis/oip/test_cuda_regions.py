@@ -22,8 +22,8 @@ from service.engines.hybrid.engine import HybridEngine
 from service.protos import inference_pb2 as pb
 from tests.support.app_client import application_of, serving
 from tests.support.emulation.device import EmulatedDevice
-from tests.support.fake_gpu import FakeGpu
-from tests.support.several_fake_gpus import open_together
+from tests.support.gpus.fake_gpu import FakeGpu
+from tests.support.gpus.several_fake_gpus import open_together
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load

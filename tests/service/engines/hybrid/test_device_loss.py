@@ -21,8 +21,8 @@ from service.server.startup import DEVICE_LOST
 from tests.support.app_client import serving
 from tests.support.data_files import ROOT
 from tests.support.fake_engine import byte_vocabulary
+from tests.support.gpus.losing_gpu import DEADLY, CudaError, LosingGpu
 from tests.support.linked_processes import client_of
-from tests.support.losing_gpu import DEADLY, CudaError, LosingGpu
 from tests.support.server_process import SAID, service_environment
 from tests.support.waiting import run, until, wait_until
 from vocabularies.batch.batch import Batch
@@ -147,12 +147,12 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def started(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Start a program of tests/support/losing_gpu.py; yield its process and its log."""
+    """Start a program of tests/support/gpus/losing_gpu.py; yield its process and its log."""
     log = folder / "log"
     with (
         open(log, "wb") as output,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.support.losing_gpu", *arguments],
+            [sys.executable, "-m", "tests.support.gpus.losing_gpu", *arguments],
             cwd=ROOT,
             env=service_environment(SETTINGS),
             stdin=subprocess.PIPE,

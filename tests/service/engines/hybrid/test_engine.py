@@ -36,7 +36,7 @@ from tests.support.each_engine import MARKS
 from tests.support.each_engine import make_engine as engine_on
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.fake_engine import byte_vocabulary
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 from tests.support.inputs.nasty_texts import TEXTS
 from tests.support.inputs.tokenizer_documents import BYTES as CHARACTERS
 from tests.support.inputs.tokenizer_documents import document

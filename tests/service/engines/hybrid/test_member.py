@@ -14,7 +14,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.device_threads import DeviceThreads
 from service.engines.hybrid.member import MIN_RESTART_S, REST_S, STEADY_S, Member
 from service.engines.hybrid.several_gpus import SeveralGpus
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 from tests.support.waiting import wait_until
 
 

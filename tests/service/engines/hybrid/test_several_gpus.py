@@ -22,8 +22,8 @@ from service.engines.hybrid.several_gpus import SeveralGpus
 from tests.support.app_client import serving
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 from tests.support.fake_engine import byte_vocabulary
-from tests.support.fake_gpu import FakeGpu
-from tests.support.several_fake_gpus import HangingGpu, open_together
+from tests.support.gpus.fake_gpu import FakeGpu
+from tests.support.gpus.several_fake_gpus import HangingGpu, open_together
 from tests.support.waiting import run, until, wait_until
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.shared_rows import SharedRows, SharedText

@@ -19,8 +19,13 @@ import service.engines.hybrid.several_gpus
 from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
 from tests.support.data_files import ROOT
-from tests.support.emulated_gpu_worker import handle_of
-from tests.support.gpu_workers import NEEDS_COMPILER, EmulatedWorkers, is_running, start_workers
+from tests.support.gpus.emulated_gpu_worker import handle_of
+from tests.support.gpus.gpu_workers import (
+    NEEDS_COMPILER,
+    EmulatedWorkers,
+    is_running,
+    start_workers,
+)
 from tests.support.waiting import run, until, wait_until
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedRows, SharedText
@@ -289,7 +294,7 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from service.engines.cpu.engine import CpuEngine
-from tests.support.gpu_workers import start_workers
+from tests.support.gpus.gpu_workers import start_workers
 workers = start_workers(CpuEngine(), Path(sys.argv[1]))
 print(*[gpu.process_id for gpu in workers.gpus], flush=True)
 time.sleep(600)

@@ -9,7 +9,7 @@ import pytest
 
 import service.engines.hybrid.several_gpus
 from service.engines.cpu.engine import CpuEngine
-from tests.support.gpu_workers import NEEDS_COMPILER, start_workers
+from tests.support.gpus.gpu_workers import NEEDS_COMPILER, start_workers
 from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 

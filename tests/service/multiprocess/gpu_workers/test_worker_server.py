@@ -12,7 +12,7 @@ from service.multiprocess.gpu_workers.parent_memory import ParentMemory
 from service.multiprocess.gpu_workers.worker_server import OwnGpu, WorkerServer
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 
 
 def test_an_answer_that_is_a_view_of_the_call_is_copied():

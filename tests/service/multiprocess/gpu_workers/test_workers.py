@@ -12,8 +12,8 @@ from gpu.errors import BadHandle, NotCovered
 from service.engines.cpu.engine import CpuEngine
 from service.multiprocess.gpu_workers.remote_gpu import RemoteGpu
 from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory, Loan, PeerMemory
-from tests.support.emulated_gpu_worker import handle_of
-from tests.support.gpu_workers import NEEDS_COMPILER, EmulatedWorkers, start_workers
+from tests.support.gpus.emulated_gpu_worker import handle_of
+from tests.support.gpus.gpu_workers import NEEDS_COMPILER, EmulatedWorkers, start_workers
 from tests.support.waiting import wait_until
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.shared_rows import SharedRows, SharedText

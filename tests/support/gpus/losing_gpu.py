@@ -15,7 +15,7 @@ import service.engines.hybrid.device_loss as device_loss
 from service.core.settings import Settings, read_settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.residency import OpenedGpu
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
 

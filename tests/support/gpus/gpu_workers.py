@@ -21,7 +21,7 @@ from service.multiprocess.gpu_workers.remote_gpu import RemoteGpu
 from service.multiprocess.link.shared_memory import LinkMemory
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
-WORKER = (sys.executable, "-m", "tests.support.emulated_gpu_worker")
+WORKER = (sys.executable, "-m", "tests.support.gpus.emulated_gpu_worker")
 
 
 @dataclass(frozen=True, slots=True)

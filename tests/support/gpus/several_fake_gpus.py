@@ -11,7 +11,7 @@ from service.engines.hybrid.member import Member
 from service.engines.hybrid.opening import OpenedGpus
 from service.engines.hybrid.residency import OpenedGpu
 from service.engines.hybrid.several_gpus import SeveralGpus
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 from vocabularies.model.vocabulary import Vocabulary
 
 
