@@ -31,6 +31,7 @@ INPUTS = (
     "files ('-' or none: stdin), gzip or not; each is a text, but for FASTA and FASTQ with a "
     "vocabulary of sequences, which are found from the first byte"
 )
+SEQUENCE_INPUTS = "FASTA or FASTQ ('-' or none: stdin), gzip or not"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,6 +80,10 @@ def _run(parsed: argparse.Namespace) -> int:
         from service.cli import encode as encode_command
 
         return encode_command.run(parsed)
+    if parsed.command == "statistics":
+        from service.cli import statistics
+
+        return statistics.run(parsed)
     if parsed.command in ("train", "motifs"):
         from service.core.extras import check_installed
 
@@ -114,6 +119,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inputs(encode)
     _add_answer(encode)
     _add_inputs(commands.add_parser("count", help="how many ids texts have"))
+    _add_statistics(commands.add_parser("statistics", help="which tokens sequences have"))
     _add_decode(commands.add_parser("decode", help="ids to text"))
     listing = commands.add_parser("vocabularies", help="the built-in vocabularies")
     listing.add_argument("--json", action="store_true", help="one JSON object for each")
@@ -293,12 +299,35 @@ def _add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--truncation-side", choices=("right", "left"), default="right", help="the side that is cut"
     )
+    _add_strand_and_circle(group)
+
+
+def _add_strand_and_circle(group: argparse._ActionsContainer) -> None:
     group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
     group.add_argument(
         "--circular",
         action=argparse.BooleanOptionalAction,
         help="k-mers: the sequence wraps (default: as the vocabulary says)",
     )
+
+
+def _add_statistics(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Counts the tokens of FASTA and FASTQ files: how many k-mers of the vocabulary occur, "
+        "which are the most frequent, how many are [UNK], and how many tokens a sequence has."
+    )
+    _add_vocabulary(parser)
+    parser.add_argument("files", nargs="*", metavar="FILE", help=SEQUENCE_INPUTS)
+    _add_strand_and_circle(parser)
+    parser.add_argument(
+        "--top",
+        type=_number(0, MAX_INT64),
+        default=10,
+        metavar="N",
+        help="how many of the most frequent k-mers are named (default: 10)",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw the figures, SVG")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_answer(parser: argparse.ArgumentParser) -> None:
