@@ -16,6 +16,7 @@ from vocabularies.batch.batch import EncodeOptions
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
+Junction = Literal["append", "prepend"]
 # A list is refused for its first wrong value, as the description of each takes a kilobyte.
 Texts = Annotated[list[str], Field(fail_fast=True)]
 # true, 1.0 and "1" are no ids, even in models that convert other fields.
@@ -37,6 +38,10 @@ REVERSE = (
     "of text."
 )
 CIRCULAR = "k-mer vocabularies: the sequence wraps; null: as the vocabulary says."
+JUNCTION = (
+    "Where the k-mers over the junction of a circular sequence stand: 'append' puts them last, "
+    "'prepend' first; null: as the vocabulary says."
+)
 DTYPE = "Width of ids in binary answers; refused where the vocabulary does not fit."
 IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."
 SURROGATES = (
@@ -199,6 +204,7 @@ class WindowsRequest(Strict):
     window: int = Field(512, ge=1, le=1_048_576, description="Tokens in a window.")
     stride: int = Field(256, ge=1, description="Tokens from the start of a window to the next.")
     circular: bool | None = Field(None, description=CIRCULAR)
+    junction: Junction | None = Field(None, description=JUNCTION)
     channel: Annotated[list[float], Field(fail_fast=True)] | None = Field(
         None, description="One value for each base (heteroplasmy levels), windowed like the ids."
     )

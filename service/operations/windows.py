@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -20,9 +20,9 @@ from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
 from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
-from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.sequences.windows import Windows, make_windows
+from vocabularies.sequences.window_layout import LayoutError, WindowLayout, make_layout
+from vocabularies.sequences.windows import Windows
 
 
 def plan_windows(
@@ -54,44 +54,40 @@ def _plan(
 WINDOWS = Operation(WindowsRequest, _plan)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the windows of one request are made, by the request and the vocabulary.
-
-    Attributes:
-        circular: whether the sequence wraps.
-        pad_id: the id behind the last token of a short window.
-        prefix: the ids before the tokens of each window.
-    """
-
-    circular: bool
-    pad_id: int
-    prefix: tuple[int, ...]
-
-
-def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> Layout:
-    circular = request.circular
-    if circular is None:
-        circular = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
-    pad_id = vocabulary.roles.get("pad")
-    if pad_id is None:
-        raise InvalidRequest("the vocabulary has no padding token for windows", "/vocabulary")
-    prefix: tuple[int, ...] = ()
-    if request.add_cls:
-        if "cls" not in vocabulary.roles:
-            raise InvalidRequest("the vocabulary has no [CLS] token", "/add_cls")
-        prefix = (vocabulary.roles["cls"],)
+def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> WindowLayout:
+    with refused_layouts():
+        layout = make_layout(
+            vocabulary,
+            window=request.window,
+            stride=request.stride,
+            circular=request.circular,
+            junction=request.junction,
+            add_cls=request.add_cls,
+        )
     num_bases = len(request.sequence)
     if request.channel is not None and len(request.channel) != num_bases:
         message = f"{len(request.channel)} values for {num_bases} bases"
         raise InvalidRequest(message, "/channel")
     if request.channel_name in WindowsResponse.model_fields:
         raise InvalidRequest("is the name of another field of the answer", "/channel_name")
-    return Layout(circular, pad_id, prefix)
+    return layout
+
+
+@contextmanager
+def refused_layouts() -> Iterator[None]:
+    """Turn a LayoutError into the refusal of a request.
+
+    Raises:
+        InvalidRequest: the code inside raised a LayoutError; it names the option.
+    """
+    try:
+        yield
+    except LayoutError as error:
+        raise InvalidRequest(str(error), f"/{error.option}") from error
 
 
 def _cut(
-    request: WindowsRequest, layout: Layout, max_window_ids: int, result: Result[Encoded]
+    request: WindowsRequest, layout: WindowLayout, max_window_ids: int, result: Result[Encoded]
 ) -> Windows:
     """Cut a result into windows.
 
@@ -109,16 +105,7 @@ def _cut(
         message = f"{num_ids} ids would be written; max_window_ids is {max_window_ids}"
         raise TooLarge(message, "/window")
     positions = convert_spans(encoded.spans[begin:end], request.sequence, "codepoints")[:, 0]
-    return make_windows(
-        encoded.ids[begin:end],
-        positions,
-        window=request.window,
-        stride=request.stride,
-        circular=layout.circular,
-        pad_id=layout.pad_id,
-        prefix=layout.prefix,
-        channel=_channel(request),
-    )
+    return layout.cut(encoded.ids[begin:end], positions, _channel(request))
 
 
 def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:

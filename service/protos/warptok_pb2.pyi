@@ -165,7 +165,7 @@ class DecodeBatchResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., engine: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ...) -> None: ...
 
 class WindowsRequest(_message.Message):
-    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls")
+    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +174,7 @@ class WindowsRequest(_message.Message):
     REVERSE_COMPLEMENT_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ADD_CLS_FIELD_NUMBER: _ClassVar[int]
+    JUNCTION_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     sequence: bytes
     window: int
@@ -182,7 +183,8 @@ class WindowsRequest(_message.Message):
     reverse_complement: bool
     channel: bytes
     add_cls: bool
-    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ...) -> None: ...
+    junction: str
+    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ...) -> None: ...
 
 class WindowsResponse(_message.Message):
     __slots__ = ("input_ids", "attention_mask", "position_ids", "channel", "num_windows", "width", "starts")

@@ -41,7 +41,7 @@ def calls() -> Iterator[Message]:
     )
     channel = np.zeros(len(DNA), np.float32).tobytes()
     windows = pb.WindowsRequest(vocabulary="mtdna6", sequence=DNA.encode(), window=8, stride=3)
-    windows.channel, windows.circular = channel, True
+    windows.channel, windows.circular, windows.junction = channel, True, "prepend"
     yield _call(OWN + "Windows", windows)
     chunks = pb.ChunksRequest(vocabulary="gpt2", text=b"One two three four", chunk_size=3)
     yield _call(OWN + "Chunks", chunks)

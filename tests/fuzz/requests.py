@@ -47,6 +47,7 @@ def _native() -> Iterator[Message]:
     )
     yield _json("/v1/decode/batch", {"vocabulary": "mtdna6", "ids": [[6, 7, 8], [], [4097, 0]]})
     windows = {"vocabulary": "mtdna6", "sequence": DNA, "window": 8, "stride": 4, "circular": True}
+    windows["junction"] = "prepend"
     yield _json("/v1/windows", {**windows, "channel": [0.5] * len(DNA), "add_cls": False})
     chunks = {"vocabulary": "gpt2", "text": "One two three four", "chunk_size": 3}
     yield _json("/v1/chunks", {**chunks, "chunk_overlap": 1, "return_texts": True})

@@ -1,7 +1,8 @@
 """DNA sequences: corpora, strands, windows, augmentation and the mtDNA model's tokenizer.
 
 `corpus` holds the sequences that training and metrics read; `strand` reverses and complements a
-batch; `windows` cuts the ids of a genome into overlapping windows; `augmentation` crops rows and
+batch; `windows` cuts the ids of a genome into overlapping windows, as `window_layout` decides from
+options and a vocabulary; `augmentation` crops rows and
 substitutes letters at random from a seed, as the GPU does; `mtdna` is that model's tokenizer with
 the names of its published code; `statistics` counts which tokens occur, and `statistics_plot` draws
 it.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import operator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,10 +26,8 @@ from vocabularies.formats.word_lists.kmer_config import (
 from vocabularies.model.tables import kmer_table
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.sequences.window_layout import Junction
 from vocabularies.sequences.windows import Windows, make_windows
-
-Junction = Literal["append", "prepend"]
-"""Where the k-mers over the junction stand: behind the others, or in front of them."""
 
 VOCAB_NAME = "vocab.json"
 MAX_IDS = 1 << 25  # The most that a GPU's tables hold: enough for 12-mers.

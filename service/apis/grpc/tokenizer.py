@@ -176,6 +176,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
     """Cut the tokens of one sequence into overlapping windows."""
     entry = await find_entry(service, call, request.vocabulary)
     sequence = _decode_text(request.sequence, "sequence")
+    given: dict[str, Any] = {"junction": request.junction} if request.junction else {}
     try:
         windows_request = WindowsRequest(
             vocabulary=request.vocabulary,
@@ -186,6 +187,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
             channel=_channel(request.channel, len(sequence)),
             add_cls=request.add_cls,
             reverse_complement=request.reverse_complement,
+            **given,
         )
     except ValidationError as error:
         raise invalid_body(error) from error

@@ -245,6 +245,10 @@ def test_windows():
             assert ids[0].tolist() == row[:8]
             assert channel[1].tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
             assert np.frombuffer(answer.starts, np.int64).tolist() == [0, 4, 8, 12, 16]
+            request.junction = "prepend"
+            answer = await client.Windows(request)
+            positions = np.frombuffer(answer.position_ids, np.int64).reshape(shape)
+            assert positions[0].tolist() == [15, 16, 17, 18, 19, 0, 1, 2]
 
     run(scenario)
 
@@ -304,6 +308,8 @@ WRONG_WINDOWS = [
     ({"sequence": b"\xff"}, "sequence: byte 0"),
     ({"channel": np.full(20, np.inf, np.float32).tobytes()}, "channel[0]"),
     ({"vocabulary": "gpt2"}, "vocabulary"),
+    ({"junction": "prepend"}, "junction"),
+    ({"junction": "middle", "circular": True}, "junction"),
 ]
 
 
