@@ -35,8 +35,9 @@ from service.batching.work import (
     SharedWork,
     TextWork,
 )
+from service.core.errors import ServiceError
 from service.core.settings import Settings
-from service.engines.base import Codec, Counted, Decoded, EngineStatus, SharedEncoded
+from service.engines.base import Abandoned, Codec, Counted, Decoded, EngineStatus, SharedEncoded
 from service.engines.fault_isolation import (
     count_isolated,
     decode_isolated,
@@ -206,11 +207,20 @@ class LocalRunner:
             "long": self._long_threads,
             "isolated": self._isolated_threads,
         }
-        threads[lane].submit(lambda: call_soon(finish, self._run_works(works)))
+
+        def run() -> None:
+            # Returns nothing: the thread pool would keep the result, and the frames of an error
+            # the pool's item, with all texts, until the garbage collector runs.
+            call_soon(finish, self._run_works(works))
+
+        threads[lane].submit(run)
 
     def _run_works(self, works: Sequence[AnyWork]) -> BatchResults | BaseException:
         try:
             return run_works(self.engine, works, self._place_ids)
+        except (Abandoned, ServiceError) as error:
+            # Whoever keeps the error does not keep the frames with their texts.
+            return error.with_traceback(None)
         except BaseException as error:
             return error
 

@@ -12,9 +12,13 @@ import pytest
 
 from service.apis.bulk.text_chunks import Cutter, encode_while_reading
 from service.batching.batcher import Batcher
-from service.core.errors import QueueFull
+from service.batching.runner import LocalRunner
+from service.batching.work import EncodeWork
+from service.core.errors import DeadlinePassed, QueueFull
+from service.core.settings import Settings
 from service.engines.base import Abandoned
 from service.engines.fault_isolation import encode_isolated
+from service.observability.metrics import Metrics
 from service.runtime import malloc
 from service.server import lifespan
 from tests.support.app_client import serving
@@ -48,6 +52,35 @@ def test_a_text_that_was_given_up_is_freed_at_once(no_collector, error):
         encode_isolated(LeavingEngine(), byte_vocabulary(), batch)
     del batch
     assert gone() is None
+
+
+@pytest.mark.parametrize("error", [Abandoned, DeadlinePassed, SystemExit])
+def test_a_batch_that_a_thread_gave_up_is_freed_at_once(no_collector, error):
+    seen = []
+
+    class LeavingEngine(FakeEngine):
+        def encode(self, vocabulary, batch):
+            seen.append(weakref.ref(batch))
+            raise error("for this test")
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        settings = Settings()
+        metrics = Metrics("1", settings.max_batch_bytes, settings.max_metric_names)
+        runner = LocalRunner(LeavingEngine(), settings, metrics)
+        outcomes = []
+
+        def finish(outcome):
+            outcomes.append(type(outcome))
+
+        work = EncodeWork(byte_vocabulary(), ["AC"], future=loop.create_future())
+        runner.run([work], "long", finish)
+        del work
+        await until(lambda: outcomes == [error])
+        await until(lambda: seen[0]() is None)
+        runner.shutdown()
+
+    run(scenario)
 
 
 def test_the_parts_of_a_text_that_is_refused_are_freed_at_once(no_collector):
