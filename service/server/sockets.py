@@ -16,7 +16,7 @@ from service.core.settings import PREFIX, Settings
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 
 ACCEPT_S = 0.05  # The seconds for handshakes that have begun when a port is about to close.
-MAX_ACCEPT_S = 0.5  # The most seconds in which waiting connections are accepted after that.
+MAX_ACCEPT_S = 0.5  # The most seconds for waiting connections where new ones cannot be kept away.
 POLL_S = 0.005
 SO_ATTACH_FILTER = 26  # The socket module has no name for it.
 # A classic BPF program (code, jump if true, jump if false, operand): drop segments with SYN.
@@ -134,28 +134,38 @@ def _bind(settings: Settings, address: _Address, *options: int) -> socket.socket
     return bound
 
 
-async def accept_waiting(sockets: Sequence[socket.socket]) -> None:
+async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> None:
     """Let the loop accept all connections that have been made, so that a port can close.
 
     When a port closes, the system resets the connections that nobody has accepted, and with them
     the requests on them. So new ones are kept away before. Their clients try again a second later,
     when the port is closed and refuses them.
+
+    uvloop accepts one connection in each iteration of the loop, and on a busy machine iterations
+    take long. So this waits for as long as connections do.
+
+    Args:
+        sockets: the listening sockets.
+        timeout_s: the most seconds to wait.
     """
     poll = select.poll()
+    max_s = max(timeout_s, MAX_ACCEPT_S)
     for each in sockets:
-        _drop_new_connections(each)
+        if not _drop_new_connections(each):
+            max_s = MAX_ACCEPT_S
         poll.register(each, select.POLLIN)
     begin = monotonic()
-    while monotonic() < begin + ACCEPT_S or (poll.poll(0) and monotonic() < begin + MAX_ACCEPT_S):
+    while monotonic() < begin + ACCEPT_S or (poll.poll(0) and monotonic() < begin + max_s):
         await asyncio.sleep(POLL_S)
 
 
-def _drop_new_connections(listening: socket.socket) -> None:
-    """Drop the segments that would begin a new connection; do nothing if the system cannot."""
+def _drop_new_connections(listening: socket.socket) -> bool:
+    """Drop the segments that would begin a new connection; return whether the system can."""
     instructions = b"".join(struct.pack("HBBI", *each) for each in DROP_SYN)
     memory = ctypes.create_string_buffer(instructions)
     program = struct.pack("HP", len(DROP_SYN), ctypes.addressof(memory))
     try:
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
     except OSError:
-        pass
+        return False
+    return True

@@ -250,7 +250,7 @@ class Server(uvicorn.Server):
         listening = list(sockets or [])
         if self.unix_socket is not None:
             listening.append(self.unix_socket)
-        await accept_waiting(listening)
+        await accept_waiting(listening, self.settings.drain_timeout_s)
         drain = asyncio.create_task(self._drain())
         await super().shutdown(listening)
         await drain

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import select
 import socket
+import time
 
 import pytest
+import uvloop
 
 from service.core.settings import Settings
 from service.server.sockets import accept_waiting, bind_unix_socket, remove_unix_path
-from tests.support.waiting import run
+from tests.support.waiting import GIVEN_UP_S, run
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -24,7 +27,7 @@ def test_connections_of_before_are_accepted_and_later_ones_wait_to_be_refused():
         with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as late:
             before = socket.create_connection(listening.getsockname())
             server = await asyncio.start_server(echo, sock=listening)
-            await accept_waiting([listening])
+            await accept_waiting([listening], GIVEN_UP_S)
             late.setblocking(False)
             assert late.connect_ex(listening.getsockname()) == errno.EINPROGRESS
             assert select.select([], [late], [], 0.1) == ([], [], [])
@@ -35,6 +38,36 @@ def test_connections_of_before_are_accepted_and_later_ones_wait_to_be_refused():
         writer.close()
 
     run(scenario)
+
+
+def test_a_busy_loop_accepts_all_connections_before_the_port_closes():
+    num_waiting, iteration_s = 150, 0.005
+    accepted = []
+
+    class Accepting(asyncio.Protocol):
+        def connection_made(self, transport):
+            accepted.append(transport)
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+
+        def keep_busy():
+            time.sleep(iteration_s)
+            loop.call_soon(keep_busy)
+
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(
+                socket.create_server(("127.0.0.1", 0), backlog=num_waiting)
+            )
+            for _ in range(num_waiting):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+            server = await loop.create_server(Accepting, sock=listening)
+            keep_busy()
+            await accept_waiting([listening], GIVEN_UP_S)
+            server.close()
+            assert len(accepted) == num_waiting
+
+    uvloop.run(scenario())
 
 
 def test_a_unix_socket_on_which_nobody_listens_is_replaced(tmp_path):
