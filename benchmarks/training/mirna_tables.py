@@ -62,7 +62,7 @@ def _motifs(document: Document) -> str:
             (
                 name,
                 str(found["num_ids"]),
-                _cell(place["compression"], compression, 2),
+                _cell(place["mean_compression"], compression, 2),
                 _cell(place["distortion"][0], distortion, 3),
                 _cell(place["split_rate"], None, 3),
                 _cell(100 * place["preserved"], preserved, 1),
@@ -160,7 +160,7 @@ def _ablation(document: Document) -> str:
                 _spread(_own(runs, "everywhere"), published[0]),
                 _spread(_gaps(runs, TARGETS), published[1]),
                 _cell(found["distortion"][0], published[2], 3),
-                _cell(found["compression"], published[3], 2),
+                _cell(found["mean_compression"], published[3], 2),
             )
         )
     head = ("setting", "BurBary, %", "gap", "distortion", "compression")

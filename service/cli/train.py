@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,8 +21,10 @@ from service.cli.vocabulary_files import output_format, write_files
 from service.seqio.corpus import read_corpus
 from service.training.device import NO_GPU, Choice, choose_merger
 from service.training.inputs import read_confidence_file, read_motif_file
+from vocabularies.motifs.bank import FULL_WEIGHT
 from vocabularies.training.merger import Merge
 from vocabularies.training.options import TrainingOptions
+from vocabularies.training.pair_table import UNIT
 from vocabularies.training.train import Progress, Training, train
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -149,9 +152,29 @@ def _write(
 
 
 def _log(training: Training) -> str:
-    """Write a table of the merges: their tokens, then the integer figures that chose them."""
+    """Write a table of the merges: their tokens, ids, and the figures that chose them.
+
+    The figures are Equation 9's, in occurrences: score = frequency + lambda * bonus - mu * penalty.
+    """
     lines = ["\t".join(("rank", "left_token", "right_token", *Merge._fields))]
     name = training.vocabulary.token_string
     for rank, merge in enumerate(training.merges):
-        lines.append("\t".join(map(str, (rank, name(merge.left), name(merge.right), *merge))))
+        cells = (
+            rank,
+            name(merge.left),
+            name(merge.right),
+            merge.left,
+            merge.right,
+            merge.frequency,
+            _decimal(merge.bonus, FULL_WEIGHT),
+            _decimal(merge.penalty, FULL_WEIGHT),
+            _decimal(merge.score, UNIT),
+        )
+        lines.append("\t".join(map(str, cells)))
     return "\n".join(lines) + "\n"
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Write value / unit exactly: 2500 in units of 1000 is 2.5."""
+    shown = f"{Decimal(value) / unit:f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown

@@ -29,7 +29,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         help="what learns; the vocabulary is the same (default: auto, the GPU where there is one "
         "and the corpus is large)",
     )
-    parser.add_argument("--log", metavar="FILE", help="write every merge with its figures, TSV")
+    parser.add_argument("--log", metavar="FILE", help="write every merge with its figures, in occurrences, TSV")
     parser.add_argument(
         "--json", action="store_true", help="say what came of it as one JSON object"
     )
@@ -64,7 +64,7 @@ def _add_sizes(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--min-frequency", type=int, metavar="N", help="of a pair (default: 2)")
     group.add_argument("--max-token-length", type=int, metavar="N", help="letters (default: any)")
     group.add_argument(
-        "--min-compression", type=float, metavar="C", help="letters for each token, the paper's c"
+        "--min-compression", type=float, metavar="C", help="letters for each token of the corpus"
     )
     group.add_argument(
         "--stop",

@@ -33,9 +33,9 @@ class MotifMetrics:
             not all of it, and letters outside. 0 where every letter is a token, as in the paper's
             tables; `distortion` is then 1 by its definition.
         boundary_violations: the number of borders of instances inside such a token.
-        compression: the paper's C_T (Equation 4): letters for each token of a sequence, mean over
-            the sequences.
-        total_compression: letters of the corpus for each of its tokens.
+        compression: letters of the whole corpus for each of its tokens, as trainings say it.
+        mean_compression: the paper's C_T (Equation 4): letters for each token of a sequence, mean
+            over the sequences.
         fertility: tokens that cover an instance, mean over the instances that tokens cover.
         tokens_per_sequence: the mean number of tokens of a sequence.
     """
@@ -49,7 +49,7 @@ class MotifMetrics:
     split_rate: float
     boundary_violations: int
     compression: float
-    total_compression: float
+    mean_compression: float
     fertility: float
     tokens_per_sequence: float
 
@@ -82,8 +82,8 @@ def measure_motifs(
         preserved=_mean(inside[0]),
         split_rate=_mean(is_split),
         boundary_violations=int(violations.sum()),
-        compression=_mean(corpus.lengths[with_tokens] / tokens[with_tokens]),
-        total_compression=len(corpus.data) / len(begins) if len(begins) else np.nan,
+        compression=len(corpus.data) / len(begins) if len(begins) else np.nan,
+        mean_compression=_mean(corpus.lengths[with_tokens] / tokens[with_tokens]),
         fertility=_mean(needed[needed > 0]),
         tokens_per_sequence=len(begins) / len(corpus) if len(corpus) else np.nan,
     )
