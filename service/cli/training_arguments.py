@@ -29,7 +29,9 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         help="what learns; the vocabulary is the same (default: auto, the GPU where there is one "
         "and the corpus is large)",
     )
-    parser.add_argument("--log", metavar="FILE", help="write every merge with its figures, in occurrences, TSV")
+    parser.add_argument(
+        "--log", metavar="FILE", help="write every merge with its figures, in occurrences, TSV"
+    )
     parser.add_argument(
         "--json", action="store_true", help="say what came of it as one JSON object"
     )
@@ -72,6 +74,12 @@ def _add_sizes(group: argparse._ArgumentGroup) -> None:
         help="at the size or the compression, or at both of them (default: either)",
     )
     group.add_argument("--alphabet", metavar="LETTERS", help="(default: all that occur)")
+    group.add_argument(
+        "--t-and-u",
+        choices=("alike", "apart"),
+        help="one letter of nucleotide sequences, in training and in encoding, or two (default: "
+        "alike)",
+    )
     group.add_argument(
         "--special-token",
         action="append",

@@ -73,6 +73,11 @@ class TrainingParameters(BaseModel):
     )
     merge_harmful: bool = Field(False, description="Go on with pairs whose score is not above 0.")
     alphabet: str | None = Field(None, description="The letters that are tokens; null: all.")
+    t_and_u: Literal["alike", "apart"] = Field(
+        "alike",
+        description="'alike': T and U are one letter of nucleotide sequences, in training and in "
+        "encoding; 'apart': they are two.",
+    )
     special_tokens: Annotated[tuple[str, ...], BeforeValidator(_from_text)] = Field(
         ("[UNK]",), description="The first ids; '[UNK]' stands for letters that are no tokens."
     )

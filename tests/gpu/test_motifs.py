@@ -81,12 +81,13 @@ def test_motifs_across_the_borders_of_tiles(engine, byte_level, specials):
 
 
 def test_a_learnt_vocabulary_has_the_ids_of_the_reference(engine):
-    """As `training` makes it: motifs cut out, merges of what lies between, no normalizer."""
+    """As `training` makes it: motifs cut out, merges of what lies between, U read as T."""
     corpus = [random_text(seed, 400).replace("N", "A") for seed in range(40)]
     options = TrainingOptions(vocabulary_size=40, merge_rule="span_preserving", max_token_length=16)
     learnt = train(Corpus.of(corpus), options, motifs=MotifBank.of(BANK[:4])).vocabulary
     assert learnt.motifs == tuple(sorted(BANK[:4]))
     assert len(learnt.model.merges) > 10
+    assert [(step.pattern, step.content) for step in learnt.normalizers] == [("U", "T")]
     texts = [*corpus[:5], "ACGNTU[UNK]ACG", "[UNK]", "".join(corpus[:12])]
     for options in (EncodeOptions(spans=True), PLAIN, EncodeOptions(reverse_complement=True)):
         check(engine, learnt, texts, options)

@@ -190,7 +190,7 @@ def _cut_out(
         raise VocabularyError.at("confidence", message)
     has_u, has_t = "U" in corpus.letters, "T" in corpus.letters
     if has_u and has_t:
-        message = "has both U and T; 'span_preserving' needs one spelling of a motif"
+        message = "U and T are two letters; 'span_preserving' needs one spelling of a motif"
         raise VocabularyError.at("corpus", message)
     spans = choose_spans(find_spans(bank, corpus.data, corpus.offsets))
     if options.motif_tokens is not None and options.motif_tokens < len(bank):

@@ -61,6 +61,10 @@ class TrainingOptions:
             costs more than it brings; Algorithm 1 leaves it open.
         alphabet: the letters that are tokens; other letters are unknown, and no token spans them;
             None: all letters of the corpus.
+        t_and_u: "alike": T and U are one letter of nucleotide sequences, in training and, by a
+            normalizer of the vocabulary, in encoding; see `nucleotides.join_t_and_u`. "apart": they
+            are two. Default "alike", as RNA and DNA of one gene are one sequence to aligners and
+            to the tokenizers of RNA models.
         special_tokens: the tokens with the first ids. "[UNK]" stands for letters that are no
             tokens; without it these are dropped, as in the Hugging Face library.
 
@@ -82,6 +86,7 @@ class TrainingOptions:
     crossing: Crossing = "split"
     merge_harmful: bool = False
     alphabet: str | None = None
+    t_and_u: Literal["alike", "apart"] = "alike"
     special_tokens: tuple[str, ...] = ("[UNK]",)
 
     def __post_init__(self) -> None:
@@ -131,6 +136,7 @@ def _choice_faults(options: TrainingOptions) -> Iterator[Finding]:
         "merge_rule": ("global", "span_preserving"),
         "penalty": ("count", "binary"),
         "crossing": ("split", "any"),
+        "t_and_u": ("alike", "apart"),
     }
     for name, known in choices.items():
         if (value := getattr(options, name)) not in known:

@@ -22,10 +22,12 @@ from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.checkpoint import TrainingState, read_state, write_state
 from vocabularies.training.layout import Layout, lay_out
 from vocabularies.training.merger import CpuMerger, MakeMerger, Merge
+from vocabularies.training.nucleotides import join_t_and_u
 from vocabularies.training.options import TrainingOptions, thousandths
 
 REPORT_SECONDS = 0.1
@@ -114,10 +116,13 @@ def train(
     [UNK] A C G AC ACG. The next pair, ACG ACG, occurs once, below `min_frequency`.
     """
     options = options or TrainingOptions()
+    normalizers: tuple[Normalizer, ...] = ()
+    if options.t_and_u == "alike":
+        corpus, normalizers = join_t_and_u(corpus, options.alphabet)
     layout = lay_out(corpus, options, motifs, confidence)
     key = _key(corpus, options, motifs, confidence)
     before = read_state(state, key) if state is not None else None
-    trainer = _Trainer(layout, options, before, make_merger)
+    trainer = _Trainer(layout, options, normalizers, before, make_merger)
     try:
         return _train(trainer, state, key, progress, should_stop)
     finally:
@@ -168,10 +173,15 @@ def _key(
     motifs: MotifBank | None,
     confidence: NDArray[np.int64] | None,
 ) -> dict[str, object]:
-    """Return everything that a training depends on; a state with another key is not continued."""
+    """Return everything that a training depends on; a state with another key is not continued.
+
+    `t_and_u` has changed the corpus already; the merges do not depend on it.
+    """
+    fields = dataclasses.asdict(options)
+    del fields["t_and_u"]
     return {
         "corpus": corpus.digest,
-        "options": dataclasses.asdict(options),
+        "options": fields,
         "motifs": None if motifs is None else motifs.digest,
         "confidence": None if confidence is None else _digest(confidence),
     }
@@ -188,11 +198,13 @@ class _Trainer:
         self,
         layout: Layout,
         options: TrainingOptions,
+        normalizers: tuple[Normalizer, ...],
         state: TrainingState | None,
         make_merger: MakeMerger,
     ) -> None:
         self.layout = layout
         self.options = options
+        self.normalizers = normalizers
         self.merges: list[Merge] = []
         self._lengths = [0] * layout.num_special + [len(token) for token in layout.tokens]
         symbols = layout.symbols
@@ -273,6 +285,7 @@ class _Trainer:
                 unknown_id=contents.index(UNKNOWN) if UNKNOWN in contents else None,
             ),
             special_tokens=tuple(SpecialToken(content, i) for i, content in enumerate(contents)),
+            normalizers=self.normalizers,
             pretokenizer="motifs" if layout.motifs else "none",
             motifs=layout.motifs,
             roles=guess_roles((content, i) for i, content in enumerate(contents)),

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from service.cli import train as train_command
 from service.cli.motif_plot import plot
@@ -20,6 +21,7 @@ from service.cli.parser import main
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.corpus import NamedCorpus, read_corpus
 from vocabularies import builtin
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.vocabulary import Vocabulary
@@ -83,6 +85,32 @@ def test_motifs_become_tokens(fasta: Path, tmp_path: Path, capsys: Capture) -> N
     assert main([*map(str, arguments), "--size", "20", str(fasta)]) == 0
     assert "ending          size" in capsys.readouterr().out
     assert learnt(out).motifs == ("ACGU", "GGA")
+
+
+def test_rna_and_dna_have_the_same_ids(fasta: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A vocabulary of RNA takes DNA, here and where its file is read by tokenizers."""
+    bank, out = tmp_path / "bank.txt", tmp_path / "tokenizer.json"
+    bank.write_text("ACGT\nGGA\n")
+    command = ["train", "-o", out, "--size", "60", "--motifs", bank, str(fasta)]
+    assert main([*map(str, command), "--merge-rule", "span_preserving"]) == 0
+    vocabulary, upstream = learnt(out), Tokenizer.from_file(str(out))
+    assert any("U" in vocabulary.token_string(i) for i in range(1, 60))
+    rna = [*fasta.read_text().split("\n")[1::2], "ACGU[UNK]UUACGu", "[UNK]ACGU"]
+    dna = [text.replace("U", "T").replace("[TNK]", "[UNK]") for text in rna]
+    for mode in ("match", "plain"):
+        options = EncodeOptions(special=mode, spans=True)
+        ours = [
+            CpuEngine().encode(vocabulary, Batch(texts, options=options)) for texts in (rna, dna)
+        ]
+        assert ours[0].ids.tolist() == ours[1].ids.tolist()
+        assert np.array_equal(ours[0].spans, ours[1].spans)
+        rows = [encode(vocabulary, text, options) for text in dna]
+        assert ours[1].ids.tolist() == [i for row in rows for i in row.ids]
+    expected = [i for row in upstream.encode_batch(dna) for i in row.ids]
+    assert expected == CpuEngine().encode(vocabulary, Batch(rna)).ids.tolist()
+    capsys.readouterr()
+    assert main([*map(str, command), "--t-and-u", "apart", "--force"]) == 0
+    assert CpuEngine().encode(learnt(out), Batch(["T"])).ids.tolist() == [0]
 
 
 def test_ctrl_c_keeps_the_training_and_the_same_command_goes_on(

@@ -302,7 +302,8 @@ def test_wrong_options_are_named(options, place):
 
 
 def test_what_cannot_be_learnt_is_refused():
-    corpus, spans = Corpus.of(["ACGU", "ACGT"]), TrainingOptions(merge_rule="span_preserving")
+    corpus = Corpus.of(["ACGU", "ACGT"])
+    spans = TrainingOptions(merge_rule="span_preserving", t_and_u="apart")
     bank = MotifBank.of(["ACG", "CGT"])
     cases = [
         (Corpus.of([]), TrainingOptions(), None, "corpus"),
