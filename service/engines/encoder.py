@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Abandoned
-from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
-from vocabularies.batch.post_processing import Content, join_rows
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.post_processing import AddedIds, Content, join_rows
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.tables import ASCII
 from vocabularies.model.vocabulary import Vocabulary
@@ -40,6 +40,18 @@ class Encoder(Protocol):
 
         The content is a new one, and has spans if the options ask for them.
         """
+
+
+class OneStepEncoder(Encoder, Protocol):
+    """An encoder that writes begin and end tokens itself, and counts ids without writing them."""
+
+    def encode_with_added(
+        self, batch: Batch, options: EncodeOptions, added: AddedIds
+    ) -> Encoded | None:
+        """Encode each row with begin and end tokens around it; None: a row needs several steps."""
+
+    def count(self, batch: Batch, options: EncodeOptions) -> Content | None:
+        """Return the offsets of each row's ids without the ids; None: a row needs several steps."""
 
 
 class ReferenceEncoder:

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.core.settings import PREFIX, Settings
-from service.engines.cpu.dna.encoder import ENCODED_BY
+from service.engines.cpu.dna import encoder as dna
+from service.engines.cpu.symbols import encoder as symbols
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import LINGER_S, make_protocol
 from service.http.connection.tls import make_tls_protocol
@@ -81,7 +82,8 @@ def serve(settings: Settings, open_gpus: OpenGpus) -> int:
     keep_large_blocks()
     raise_file_limit()
     logger.info("strings are joined by %s", JOINED_BY)
-    logger.info("DNA BPE on the CPU is encoded by %s", ENCODED_BY)
+    logger.info("DNA BPE on the CPU is encoded by %s", dna.ENCODED_BY)
+    logger.info("characters and k-mers on the CPU are encoded by %s", symbols.ENCODED_BY)
     sys.setswitchinterval(SWITCH_S)
     sockets, unix_socket = bind_sockets(settings), bind_unix_socket(settings)
     device_lost = threading.Event()

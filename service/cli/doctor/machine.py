@@ -50,6 +50,11 @@ EXTENSIONS = (
         "C++ that encodes DNA BPE",
         "the CPU engine encodes DNABERT-2 and GENA-LM by tokenizers, fifty times slower",
     ),
+    Extension(
+        "service.engines.cpu.symbols._symbols",
+        "C++ that encodes characters and k-mers",
+        "the CPU engine encodes them by the reference, more than a thousand times slower",
+    ),
 )
 
 

@@ -21,8 +21,10 @@ from service.engines.cpu.decode import decode_rows
 from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.patterns.isolated_encoder import US_PER_BYTE, choose_isolated
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
+from service.engines.cpu.symbols.encoder import SymbolEncoder
 from service.engines.encoder import (
     BytesEncoder,
+    OneStepEncoder,
     ReferenceEncoder,
     encode_parts,
     refuse_rows,
@@ -170,7 +172,7 @@ class CpuEngine(WithoutDevice):
         groups = list(batch.groups())
         if len(groups) == 1:
             ((options, rows),) = groups
-            if (encoded := _encode_dna(loaded, batch, options)) is not None:
+            if (encoded := _encode_at_once(loaded, batch, options)) is not None:
                 return encoded
             content = _encode_content(loaded, batch.select(rows, options), options)
             encoded = post_process(content, loaded.added, options)
@@ -216,17 +218,23 @@ class CpuEngine(WithoutDevice):
         self.memory.close()
 
 
-def _dna_encoder(loaded: _Loaded, options: EncodeOptions) -> DnaEncoder | None:
-    """Return the encoder of DNA if it takes one step from texts to their ids; else None."""
+def _one_step_encoder(loaded: _Loaded, options: EncodeOptions) -> OneStepEncoder | None:
+    """Return the encoder if it takes one step from texts to their ids; else None."""
     encoder = loaded.chosen.encoder
-    if not isinstance(encoder, DnaEncoder) or options.reverse_complement or options.circular:
+    if options.invalid_utf8 == "bytes":
         return None
-    return None if options.invalid_utf8 == "bytes" else encoder
+    if options.reverse_complement and not loaded.vocabulary.supports_reverse_complement:
+        return None
+    if isinstance(encoder, DnaEncoder) and not (options.reverse_complement or options.circular):
+        return encoder
+    if isinstance(encoder, SymbolEncoder) and (encoder.kmers or not options.circular):
+        return encoder
+    return None
 
 
-def _encode_dna(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:
-    """Encode rows of DNA with begin and end tokens in one step; None: it takes several steps."""
-    encoder = _dna_encoder(loaded, options)
+def _encode_at_once(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:
+    """Encode rows with begin and end tokens in one step; None: it takes several steps."""
+    encoder = _one_step_encoder(loaded, options)
     if encoder is None or options.max_length is not None:
         return None
     added = loaded.added if options.add_special_tokens else NO_ADDED_IDS
@@ -235,7 +243,7 @@ def _encode_dna(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encode
 
 def _count_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     """Encode rows without begin and end tokens, perhaps with offsets and without ids."""
-    encoder = _dna_encoder(loaded, options)
+    encoder = _one_step_encoder(loaded, options)
     content = None if encoder is None else encoder.count(batch, options)
     return _encode_content(loaded, batch, options) if content is None else content
 
@@ -243,6 +251,11 @@ def _count_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Con
 def _encode_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     """Encode rows without begin and end tokens; all rows have these options."""
     if options.reverse_complement:
+        encoder = _one_step_encoder(loaded, options)
+        if encoder is not None:
+            encoded = encoder.encode_with_added(batch, options, NO_ADDED_IDS)
+            if encoded is not None:
+                return Content(encoded.ids, encoded.offsets, encoded.spans)
         return _encode_other_strand(loaded, batch, options)
     return _encode_own_strand(loaded, batch, options)
 
@@ -253,7 +266,8 @@ def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) ->
     if options.invalid_utf8 == "bytes":
         return _encode_with_invalid_rows(loaded, batch, options)
     encoder = loaded.chosen.encoder
-    if not isinstance(encoder, DnaEncoder) and _longest_row(batch) > PIECE_BYTES:
+    takes_long_rows = isinstance(encoder, DnaEncoder | SymbolEncoder)
+    if not takes_long_rows and _longest_row(batch) > PIECE_BYTES:
         return loaded.long_texts.encode(batch, options)
     return encoder.encode(batch, options)
 

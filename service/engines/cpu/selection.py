@@ -15,10 +15,9 @@ from service.engines.base import Decoded, SelfTest
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
-from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.decode import decode_by_library
 from service.engines.cpu.dna.encoder import NAME, DnaEncoder
-from service.engines.cpu.kmers import KmerEncoder
+from service.engines.cpu.symbols.encoder import SymbolEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import reraise_unless_failure
 from service.engines.selftest import compare, make_test_texts
@@ -109,18 +108,21 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
 
 
 def _candidates(vocabulary: Vocabulary) -> Iterator[MakeEncoder]:
-    table = character_table(vocabulary)
-    if table is not None:
-        yield lambda vocabulary, _: CharacterEncoder(vocabulary, table)
+    if character_table(vocabulary) is not None:
+        yield _make_symbol_encoder
     elif isinstance(vocabulary.model, Kmers):
         if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
-            yield lambda vocabulary, _: KmerEncoder(vocabulary)
+            yield _make_symbol_encoder
     if isinstance(vocabulary.model, Bpe):
         if not vocabulary.model.byte_level:
             yield _make_dna_encoder
         if covers(vocabulary):
             yield FastokensEncoder
         yield TokenizersEncoder
+
+
+def _make_symbol_encoder(vocabulary: Vocabulary, table: TokenTable) -> SymbolEncoder:
+    return SymbolEncoder(vocabulary)
 
 
 def _make_dna_encoder(vocabulary: Vocabulary, table: TokenTable) -> DnaEncoder:

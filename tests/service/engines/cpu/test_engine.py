@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import string
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,14 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from service.engines.cpu import characters, selection
+from service.engines.cpu import selection
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
-from service.engines.cpu.byte_pair_lookup import BytePairs
-from service.engines.cpu.characters import CharacterEncoder
 from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.engine import CpuEngine
-from service.engines.cpu.kmers import BLOCK, KmerEncoder
+from service.engines.cpu.symbols.encoder import SymbolEncoder
 from service.engines.encoder import ReferenceEncoder
 from service.engines.selftest import TEXTS, compare, make_test_texts
 from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases
@@ -90,8 +87,8 @@ def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
     [
         ("gpt2", FastokensEncoder.name),
         ("dnabert2", DnaEncoder.name),
-        ("gpn", CharacterEncoder.name),
-        ("nt_v2", KmerEncoder.name),
+        ("gpn", SymbolEncoder.name),
+        ("nt_v2", SymbolEncoder.name),
     ],
 )
 def test_each_family_has_its_encoder(name, encoder):
@@ -189,30 +186,6 @@ def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options
     check(vocabulary, texts, options)
 
 
-@settings(max_examples=40)
-@given(
-    character_vocabularies(),
-    st.lists(SEQUENCES | st.text(max_size=8), max_size=5),
-    OPTIONS,
-    st.sampled_from([np.uint8, np.int32]),
-)
-def test_characters_that_are_looked_up_in_pairs_have_the_same_ids(
-    vocabulary, texts, options, dtype
-):
-    with mock.patch.multiple(characters, MIN_PAIRED_BYTES=1, PART_BYTES=3):
-        check(vocabulary, texts, options, dtype)
-
-
-@pytest.mark.parametrize("begin", [0, 1])
-@pytest.mark.parametrize("size", [0, 1, 2, 6, 7, 70_001])
-def test_every_byte_becomes_what_the_table_says(begin, size):
-    generator = np.random.default_rng(size)
-    table = generator.permutation(256).astype(np.uint8)
-    data = generator.integers(0, 256, begin + size, np.uint8)[begin:]
-    data.flags.writeable = False
-    assert BytePairs(table).look_up(data).tolist() == table[data].tolist()
-
-
 @settings(max_examples=80)
 @given(bpe_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
 def test_any_bpe_has_the_ids_of_the_reference(vocabulary, texts, options):
@@ -233,34 +206,6 @@ def test_fastokens_and_tokenizers_cut_motifs_of_bytes_alike(case):
     for make in (FastokensEncoder, TokenizersEncoder):
         result = compare(make(vocabulary, table), reference, texts)
         assert not result.num_different, result.first_difference
-
-
-@pytest.mark.parametrize("k", [5, 6, 7, 8])
-def test_kmers_across_the_borders_of_blocks_are_those_of_the_definition(k):
-    letters = "ATCG"
-    tokens = [b"<unk>"]
-    words = [""]
-    for _ in range(k):
-        words = [word + letter for word in words for letter in letters]
-    vocabulary = Vocabulary((*tokens, *map(str.encode, words)), Kmers(k, 1, 0, letters))
-    text = "".join(np.random.default_rng(0).choice([*"ACGT"], 2 * BLOCK + 17))
-    text = text[: BLOCK - 2] + "N" + text[BLOCK - 1 :]
-    ids = CpuEngine().encode(vocabulary, Batch([text])).ids
-    number = {word: i + 1 for i, word in enumerate(words)}
-    assert ids.tolist() == [number.get(text[i : i + k], 0) for i in range(len(text) - k + 1)]
-
-
-def test_kmers_already_apart_need_no_python_for_a_row():
-    vocabulary = load("dnabert1_3mer")
-    encoder = KmerEncoder(vocabulary)
-    encoder.reference = Failing(vocabulary, None)
-    texts = ["ACG CGT GTN", "", "ACG", "ACG\nCGT"]
-    content = encoder.encode(Batch(texts), EncodeOptions(spans=True))
-    for row, text in enumerate(texts):
-        begin, end = content.offsets[row : row + 2]
-        right = reference.encode(vocabulary, text, EncodeOptions(False))
-        assert content.ids[begin:end].tolist() == right.ids
-        assert list(map(tuple, content.spans[begin:end].tolist())) == right.spans
 
 
 WORD_PIECE = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [

@@ -12,12 +12,9 @@
 // Parts without one are rare: the right one is encoded again from a boundary of the left one.
 #pragma once
 
-#include <atomic>
-#include <exception>
 #include <mutex>
-#include <system_error>
-#include <thread>
 
+#include "../../native/share_tasks.hpp"
 #include "rows.hpp"
 
 namespace dna {
@@ -165,27 +162,8 @@ class BatchEncoder {
         int64_t num_bytes = counts.empty() ? 0 : offsets_[counts.size()] - offsets_[0];
         auto most = static_cast<int>(std::min<int64_t>(static_cast<int64_t>(tasks_.size()), num_bytes / THREAD_BYTES));
         num_threads = std::max(1, std::min(num_threads, most));
-        std::atomic<size_t> next{0};
-        std::exception_ptr error;
-        std::mutex mutex;
-        auto run = [&] {
-            try {
-                RowEncoder encoder = make_encoder();
-                for (size_t i; (i = next++) < tasks_.size();) work(encoder, tasks_[i]);
-            } catch (...) {
-                std::lock_guard<std::mutex> lock(mutex);
-                error = std::current_exception();
-            }
-        };
-        std::vector<std::thread> threads;
-        try {
-            for (int i = 1; i < num_threads; i++) threads.emplace_back(run);
-        } catch (const std::system_error&) {
-            // The process may have no more threads: those that exist do the work.
-        }
-        run();
-        for (std::thread& thread : threads) thread.join();
-        if (error) std::rethrow_exception(error);
+        share_tasks(tasks_.size(), num_threads, [&] { return make_encoder(); },
+                    [&](RowEncoder& encoder, size_t i) { work(encoder, tasks_[i]); });
     }
 
     void encode_task(RowEncoder& encoder, Task& task) {

@@ -6,8 +6,7 @@
 //     write(encoded, offsets, prefix, suffix, ids, spans, threads)
 //
 // All but `make` release Python's lock. `encode` keeps data and offsets alive with its result, as long as that lives.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../../native/python_buffers.hpp"
 
 #include "batch.hpp"
 
@@ -16,65 +15,11 @@ namespace {
 constexpr const char* VOCABULARY = "warptok.dna.vocabulary";
 constexpr const char* ENCODED = "warptok.dna.encoded";
 
-// A buffer of a Python object, released at the end.
-struct View {
-    Py_buffer buffer{};
-    bool is_acquired = false;
-
-    View() = default;
-    View(const View&) = delete;
-    View& operator=(const View&) = delete;
-    bool acquire(PyObject* object, bool is_written = false) {
-        is_acquired = PyObject_GetBuffer(object, &buffer, is_written ? PyBUF_CONTIG : PyBUF_CONTIG_RO) == 0;
-        return is_acquired;
-    }
-    template <typename Element>
-    Element* elements() const {
-        return static_cast<Element*>(buffer.buf);
-    }
-    template <typename Element>
-    size_t size() const {
-        return static_cast<size_t>(buffer.len) / sizeof(Element);
-    }
-    ~View() {
-        if (is_acquired) PyBuffer_Release(&buffer);
-    }
-};
-
 struct Encoded {
     PyObject* vocabulary;  // Kept alive.
     View data, offsets;
     std::unique_ptr<dna::BatchEncoder> batch;
 };
-
-// Runs code without Python's lock; returns false, with a Python exception, if it throws.
-template <typename Work>
-bool run_unlocked(Work work) {
-    std::string error;
-    bool has_memory = true;
-    Py_BEGIN_ALLOW_THREADS
-    try {
-        work();
-    } catch (const std::bad_alloc&) {
-        has_memory = false;
-    } catch (const std::exception& thrown) {
-        error = thrown.what();
-    }
-    Py_END_ALLOW_THREADS
-    if (!has_memory) PyErr_NoMemory();
-    else if (!error.empty()) PyErr_SetString(PyExc_RuntimeError, error.c_str());
-    return has_memory && error.empty();
-}
-
-PyObject* refuse(const char* message) {
-    PyErr_SetString(PyExc_ValueError, message);
-    return nullptr;
-}
-
-template <typename Type>
-void destroy(PyObject* capsule) {
-    delete static_cast<Type*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
-}
 
 void destroy_encoded(PyObject* capsule) {
     auto* encoded = static_cast<Encoded*>(PyCapsule_GetPointer(capsule, ENCODED));
