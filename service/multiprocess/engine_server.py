@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import mmap
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ REPLIED_PERIOD_S = 0.02  # Between looks at whether all calls are answered.
 PAGE_LOCKED_BYTES = 1 << 31  # Of the memory of all front ends.
 COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, and not by the event loop.
 MAX_UNNAMED = 16  # The most vocabularies without a name that are kept.
+T = TypeVar("T")
 
 
 class EngineServer:
@@ -70,7 +71,7 @@ class EngineServer:
         self._used: dict[Link, list[str]] = {}
         self._unnamed: dict[str, Vocabulary] = {}
         self._configs: dict[str, _NumberedConfig] = {}
-        self._last_list: dict[str, Any] = {}
+        self._sent: dict[Link, _ListState] = {}
         self._calls: dict[str, Callable[[Link, Message], Coroutine[Any, Any, Message]]] = {
             "request": lambda _, message: answer_forwarded(self.app, message),
             "load_name": self._load_name,
@@ -88,8 +89,7 @@ class EngineServer:
             self.links[link] = message.values["name"]
             self.all_disconnected.clear()
             self._send_status()
-            call = link.call(Message("vocabulary_list", self.list_vocabularies()))
-            call.add_done_callback(_log_failure)
+            self._send_list(link).add_done_callback(_log_failure)
         elif message.kind == "load":
             self._waiting_bytes[link] = message.values["waiting"]
             self._used[link] = message.values["vocabularies"]
@@ -105,6 +105,7 @@ class EngineServer:
         name = self.links.pop(link, "")
         self._waiting_bytes.pop(link, None)
         self._used.pop(link, None)
+        self._sent.pop(link, None)
         self._note_used()
         if not self.links:
             self.all_disconnected.set()
@@ -194,29 +195,45 @@ class EngineServer:
         values = {"config": None if config is None else config.values}
         return Message("answer", values, [np.frombuffer(content, np.uint8)])
 
-    def list_vocabularies(self) -> dict[str, Any]:
-        """List all names, and the digest, configuration number and state of loaded vocabularies.
+    def list_vocabularies(self, names: list[str] | None = None) -> dict[str, Any]:
+        """List what names stand for; None: all names.
 
-        A front end reads a vocabulary again when its digest or its configuration's number changes.
+        A loaded vocabulary has its digest, configuration number and state. A front end reads it
+        again when its digest or its configuration's number changes.
         """
         registry = self.service.registry
+        known = _select(registry.known, names)
         return {
-            "known": [
-                [known.name, known.source, known.licence, known.builtin, known.notes]
-                for known in registry.known.values()
-            ],
-            "aliases": dict(registry.aliases),
-            "failures": dict(registry.failures),
+            "names": names,
+            "known": {
+                name: [each.source, each.licence, each.builtin, each.notes]
+                for name, each in known.items()
+            },
+            "aliases": _select(registry.aliases, names),
+            "failures": _select(registry.failures, names),
             "entries": {
                 name: [
                     entry.vocabulary.digest,
                     self._number_config(entry),
                     write_residency(entry.residency),
                 ]
-                for name, entry in list(registry.entries.items())
+                for name, entry in _select(registry.entries, names).items()
+                if name in known
             },
             "is_complete": self.service.preloaded,
         }
+
+    def _send_list(self, link: Link) -> asyncio.Future[Message]:
+        """Send a front end what has changed since its last list; the first one has all names."""
+        changes = self.service.get_engine_parts().registry.changes
+        last, state = self._sent.get(link), self._get_list_state()
+        names = None if last is None else changes.names_since(last.num_changes)
+        self._sent[link] = state
+        return link.call(Message("vocabulary_list", self.list_vocabularies(names)))
+
+    def _get_list_state(self) -> _ListState:
+        changes = self.service.get_engine_parts().registry.changes
+        return _ListState(changes.number, self.service.preloaded)
 
     def _number_config(self, entry: LoadedVocabulary) -> int:
         """Return the number of a vocabulary's configuration, which grows with each change."""
@@ -258,9 +275,8 @@ class EngineServer:
                     await asyncio.sleep(REPLIED_PERIOD_S)
 
     async def synchronize(self) -> None:
-        """Send the list of vocabularies, and wait until every front end has followed it."""
-        listed = self._last_list = self.list_vocabularies()
-        calls = [link.call(Message("vocabulary_list", listed)) for link in list(self.links)]
+        """Send what has changed about vocabularies; wait until every front end has followed it."""
+        calls = [self._send_list(link) for link in list(self.links)]
         if not calls:
             return
         done, late = await asyncio.wait(calls, timeout=FOLLOW_TIMEOUT_S)
@@ -275,7 +291,8 @@ class EngineServer:
             await asyncio.sleep(STATUS_PERIOD_S)
             self._send_status()
             self._charge(self.service.guard.limits.take_usage(), None)
-            if self.list_vocabularies() != self._last_list:
+            state = self._get_list_state()
+            if any(self._sent[link] != state for link in self.links):
                 await self.synchronize()
             await self._page_lock()
 
@@ -318,11 +335,31 @@ class EngineServer:
         return Message("answer", {"families": await self._gather_families(link)})
 
 
+class _ListState(NamedTuple):
+    """What a list of vocabularies is of.
+
+    Attributes:
+        num_changes: the number of the last change that it has.
+        is_complete: whether everything was loaded.
+    """
+
+    num_changes: int
+    is_complete: bool
+
+
 class _NumberedConfig(NamedTuple):
     """A tokenizer configuration, and its number."""
 
     config: TokenizerConfig | None
     number: int
+
+
+def _select(named: Mapping[str, T], names: list[str] | None) -> dict[str, T]:
+    """Copy the values of some names, those that have one; None: of all."""
+    if names is None:
+        return dict(named)
+    found = ((name, named.get(name)) for name in names)
+    return {name: value for name, value in found if value is not None}
 
 
 def _log_failure(call: asyncio.Future[Message]) -> None:

@@ -1,14 +1,15 @@
 """Keeps a front end's copy of the engine process's vocabularies.
 
 Requests that change vocabularies are forwarded to the engine process (request_forwarding.py). It
-then sends its list to every front end, and answers when all of them have followed it.
+then sends what has changed to every front end, and answers when all of them have followed it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple, TypeVar
 
 from service.core.errors import EngineLost, NotReady
 from service.engines.base import Residency
@@ -23,10 +24,28 @@ from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class _Version(NamedTuple):
+    """A loaded vocabulary of the engine process.
+
+    Attributes:
+        config_number: the number of its configuration.
+        residency: how the engine holds it, as `write_residency` makes it.
+    """
+
+    digest: str
+    config_number: int
+    residency: dict[str, Any]
+
+    def is_same(self, other: _Version) -> bool:
+        """Return whether the vocabulary and its configuration are the same."""
+        return (self.digest, self.config_number) == (other.digest, other.config_number)
 
 
 class RegistryReplica:
-    """A `VocabularyView` of the last list of the engine process.
+    """A `VocabularyView` of the lists that the engine process has sent.
 
     Attributes:
         is_complete: whether an engine process has sent a list after it had loaded everything.
@@ -41,7 +60,8 @@ class RegistryReplica:
         self.configs = TokenizerConfigs(open_store(None))
         self.is_complete = False
         self._has_list = False
-        self._versions: dict[str, tuple[str, int]] = {}  # Digest and number of the configuration.
+        self._versions: dict[str, _Version] = {}
+        self._unread: dict[str, _Version] = {}
         self._following = asyncio.Lock()
 
     def find(self, name: str, where: str = VOCABULARY) -> RegisteredVocabulary:
@@ -80,26 +100,41 @@ class RegistryReplica:
             listed: see `EngineServer.list_vocabularies`.
         """
         async with self._following:
-            self.known = {
-                name: RegisteredVocabulary(name, source, licence, is_builtin, None, tuple(notes))
-                for name, source, licence, is_builtin, notes in listed["known"]
-            }
-            self.aliases = listed["aliases"]
-            self.failures = listed["failures"]
-            self._has_list = True
-            loaded = listed["entries"]
-            for name in self.entries.keys() - loaded.keys():
-                self.entries.pop(name)
-                self._versions.pop(name)
-                self.configs.put(name, None)
-            for name, (digest, config_number, residency) in loaded.items():
-                if self._versions.get(name) != (digest, config_number):
-                    await self._read(name, digest, residency)
-                    self._versions[name] = digest, config_number
+            self._update(listed)
+            for name, version in list(self._unread.items()):
+                await self._read(name, version)
+                self._versions[name] = self._unread.pop(name)
             self.is_complete = self.is_complete or listed["is_complete"]
 
-    async def _read(self, name: str, digest: str, residency: dict[str, Any]) -> None:
+    def _update(self, listed: dict[str, Any]) -> None:
+        """Take over what a list says, and note which vocabularies have to be read."""
+        loaded = {name: _Version(*values) for name, values in listed["entries"].items()}
+        names: Collection[str] | None = listed["names"]
+        if names is None:
+            names = {*self.known, *self.aliases, *self.failures, *self.entries, *self._unread}
+        known = {
+            name: RegisteredVocabulary(name, source, licence, is_builtin, None, tuple(notes))
+            for name, (source, licence, is_builtin, notes) in listed["known"].items()
+        }
+        _replace(self.known, known, names)
+        _replace(self.aliases, listed["aliases"], names)
+        _replace(self.failures, listed["failures"], names)
+        self._has_list = True
+        for name in names:
+            if name not in loaded:
+                self._unread.pop(name, None)
+                if self.entries.pop(name, None) is not None:
+                    self._versions.pop(name)
+                    self.configs.put(name, None)
+        for name, version in loaded.items():
+            read = self._versions.get(name)
+            self._unread.pop(name, None)
+            if read is None or not read.is_same(version):
+                self._unread[name] = version
+
+    async def _read(self, name: str, version: _Version) -> None:
         """Read one vocabulary: a built-in one from its file, others from the engine process."""
+        digest = version.digest
         vocabulary: Vocabulary | None = None
         if self.known[name].builtin:
             vocabulary = await asyncio.to_thread(builtin.load, name)
@@ -109,7 +144,15 @@ class RegistryReplica:
             vocabulary = await asyncio.to_thread(_read_vocabulary, content)
             config = answer.values["config"]
             self.configs.put(name, None if config is None else TokenizerConfig(config))
-        self.entries[name] = LoadedVocabulary(name, vocabulary, read_residency(residency))
+        self.entries[name] = LoadedVocabulary(name, vocabulary, read_residency(version.residency))
+
+
+def _replace(values: dict[str, T], new: dict[str, T], names: Collection[str]) -> None:
+    """Replace the values of some names; a name without a new value is removed."""
+    for name in names:
+        if name not in new:
+            values.pop(name, None)
+    values.update(new)
 
 
 def _read_vocabulary(content: bytes) -> Vocabulary:

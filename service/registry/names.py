@@ -203,9 +203,11 @@ class Aliases:
             raise UnknownVocabulary("no vocabulary has this alias", "/alias")
         self._remove([alias])
 
-    def delete_of(self, own: str) -> None:
-        """Forget the names that requests gave to a vocabulary."""
-        self._remove([alias for alias in self.of(own) if alias not in self._fixed])
+    def delete_of(self, own: str) -> list[str]:
+        """Forget the names that requests gave to a vocabulary; return them."""
+        aliases = [alias for alias in self.of(own) if alias not in self._fixed]
+        self._remove(aliases)
+        return aliases
 
     def _remove(self, aliases: list[str]) -> None:
         if not aliases:

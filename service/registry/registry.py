@@ -12,6 +12,7 @@ import contextlib
 import gc
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import replace as replace_fields
 from functools import partial
 
@@ -28,6 +29,7 @@ from service.engines.base import Engine, Residency
 from service.engines.cpu.patterns.measurement import refuse_slow_patterns
 from service.engines.eviction import choose_evicted
 from service.engines.fault_isolation import reraise_unless_failure
+from service.registry.changes import Changes
 from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary, RegisteredVocabulary
 from service.registry.model_folder import find_model_names, read_model
 from service.registry.names import Aliases, check_name, find_name_fault
@@ -52,6 +54,7 @@ class Registry:
         known: all vocabularies by their own names.
         failures: why vocabularies could not be loaded, by their own names.
         aliases: the own name of a vocabulary by each of its other names.
+        changes: notes each change of what a name or an alias stands for.
 
     Raises:
         ValueError: the setting `aliases` is wrong, or the folder of uploads cannot be read.
@@ -63,6 +66,7 @@ class Registry:
         self.entries: dict[str, LoadedVocabulary] = {}
         self.known: dict[str, RegisteredVocabulary] = {}
         self.failures: dict[str, str] = {}
+        self.changes = Changes()
         self.store = open_store(None if settings.model_dir else settings.store_dir)
         self.configs = TokenizerConfigs(self.store)
         self._aliases = Aliases(settings.aliases, self.store, settings.max_vocabularies)
@@ -172,7 +176,7 @@ class Registry:
             vocabulary = _read(known)
             residency = self._on_engine(known.name, vocabulary)
         except VocabularyError as error:
-            with self._change:
+            with self._changing(known.name):
                 if self.known.get(known.name) is known:
                     self.failures[known.name] = str(error)
                     logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
@@ -180,7 +184,7 @@ class Registry:
         if residency.fallback_reason:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
         entry = LoadedVocabulary(known.name, vocabulary, residency)
-        with self._change:
+        with self._changing(known.name):
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
                 self.failures.pop(known.name, None)
@@ -235,7 +239,7 @@ class Registry:
         known = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
         refuse_slow_patterns(vocabulary.costs.patterns, self.settings.pattern_us_per_byte)
         residency = self._on_engine(name, vocabulary)
-        with self._change:
+        with self._changing(name):
             self.check_free(name, vocabulary, replace)
             self._keep(name, vocabulary, config, notes)
             entry = LoadedVocabulary(name, vocabulary, residency)
@@ -253,7 +257,7 @@ class Registry:
 
     def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
         """Keep a configuration, if any, and notes of a vocabulary that the name has already."""
-        with self._change, disk_errors():
+        with self._changing(name), disk_errors():
             if config is not None:
                 self.configs.put(name, config)
             known = self.known.get(name)
@@ -293,6 +297,7 @@ class Registry:
                 names = [n for n, e in self.entries.items() if e.vocabulary.digest == digest]
                 for name in names:
                     del self.entries[name]
+                self.changes.note(*names)
                 self.engine.unload(digest)
             logger.info("evicted %s (%s)", ", ".join(names) or "a replaced vocabulary", digest)
 
@@ -342,8 +347,8 @@ class Registry:
             raise AliasGiven(message, "/name")
         if known.builtin:
             raise BuiltinProtected(f"{name} is built in and cannot be deleted", "/name")
-        with self._change:
-            self._aliases.delete_of(name)
+        with self._changing(name):
+            self.changes.note(*self._aliases.delete_of(name))
             with disk_errors():
                 self.store.remove(name + SUFFIX)
                 self.configs.put(name, None)
@@ -358,7 +363,7 @@ class Registry:
             ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
                 are too many.
         """
-        with self._change:
+        with self._changing(alias):
             own = self.find(name).name
             self.check_alias(alias, own, replace, "/alias")
             return own, self._aliases.put(alias, own)
@@ -379,8 +384,17 @@ class Registry:
         Raises:
             ServiceError: there is no such alias, or the setting has it.
         """
-        with self._change:
+        with self._changing(alias):
             self._aliases.delete(alias)
+
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """Change what a name stands for, alone among threads, and note it."""
+        with self._change:
+            try:
+                yield
+            finally:
+                self.changes.note(name)
 
     def _is_alias(self, name: str) -> bool:
         return name not in self.known and name in self.aliases
@@ -388,7 +402,7 @@ class Registry:
     def unload(self, name: str) -> None:
         """Take a vocabulary off the engine; its next use loads it again."""
         own = self.find(name).name
-        with self._change:
+        with self._changing(own):
             self.entries.pop(own, None)
 
     def forget_unused(self, digest: str) -> None:

@@ -1,0 +1,143 @@
+"""Front ends follow the names of the engine process by lists of what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from service.core.errors import NotReady
+from service.engines.base import Residency, SelfTest
+from service.multiprocess import engine_server
+from service.multiprocess.engine_server import EngineServer
+from service.multiprocess.link.frames import Message
+from service.multiprocess.registry_replica import RegistryReplica
+from service.multiprocess.remote_engine import write_residency
+from service.registry import changes
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
+from tests.support.linked_processes import client_of, linked_service
+from tests.support.waiting import run
+from vocabularies.model import canonical
+
+CONTENTS = [canonical.to_bytes(byte_vocabulary(size)) for size in (300, 301)]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The lists that front ends get."""
+    lists = []
+    make = EngineServer.list_vocabularies
+
+    def note(server, names=None):
+        listed = make(server, names)
+        lists.append(listed)
+        return listed
+
+    monkeypatch.setattr(EngineServer, "list_vocabularies", note)
+    return lists
+
+
+def test_front_ends_get_what_has_changed_and_nothing_while_nothing_changes(
+    tmp_path, sent, monkeypatch
+):
+    monkeypatch.setattr(engine_server, "STATUS_PERIOD_S", 0.01)
+
+    async def scenario():
+        async with linked_service(tmp_path, FakeEngine()) as (_, fronts):
+            async with client_of(fronts[0]) as client:
+                await asyncio.sleep(0.1)
+                assert all(len(each["known"]) > 10 for each in sent if each["names"] is None)
+                sent.clear()
+                await asyncio.sleep(0.1)
+                assert sent == []
+                await client.put("/v1/vocabularies/new", content=CONTENTS[0])
+                assert {name for each in sent for name in each["names"]} == {"new"}
+                assert {name for each in sent for name in each["known"]} == {"new"}
+                sent.clear()
+                await client.put("/v1/aliases/other", json={"vocabulary": "new"})
+                assert [each["aliases"] for each in sent][:2] == [{"other": "new"}] * 2
+                sent.clear()
+                await client.delete("/v1/vocabularies/new")
+                for front in fronts:
+                    view = front.replica
+                    assert "new" not in view.known and "new" not in view.entries
+                    assert "other" not in view.aliases
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("num_kept", [2, 1024])
+def test_front_ends_know_the_same_as_the_engine_process_after_any_changes(
+    tmp_path, monkeypatch, num_kept
+):
+    monkeypatch.setattr(changes, "KEPT_CHANGES", num_kept)
+    chance = random.Random(num_kept)
+
+    async def change(client):
+        name = chance.choice("abc")
+        url = f"/v1/vocabularies/{name}"
+        match chance.randrange(6):
+            case 0 | 1:
+                content = chance.choice(CONTENTS)
+                await client.put(url, params={"replace": "true"}, content=content)
+            case 2:
+                await client.delete(url)
+            case 3:
+                await client.put(f"/v1/aliases/{name}{name}", json={"vocabulary": name})
+            case 4:
+                await client.post(f"{url}/unload")
+            case _:
+                await client.post("/v1/encode", json={"vocabulary": name, "text": "x"})
+
+    def describe(view):
+        digests = {name: entry.vocabulary.digest for name, entry in view.entries.items()}
+        known = {name: (each.source, each.builtin) for name, each in view.known.items()}
+        return known, digests, dict(view.aliases), dict(view.failures)
+
+    async def scenario():
+        async with linked_service(tmp_path, FakeEngine()) as (server, fronts):
+            async with client_of(fronts[0]) as first, client_of(fronts[1]) as second:
+                for _ in range(40):
+                    await asyncio.gather(*(change(each) for each in (first, second, first)))
+                await server.synchronize()
+                expected = describe(server.service.registry)
+                assert [describe(front.replica) for front in fronts] == [expected] * 2
+
+    run(scenario)
+
+
+def test_a_vocabulary_that_could_not_be_read_is_read_with_the_next_list():
+    vocabulary = byte_vocabulary(300)
+    refusals = [NotReady("means another vocabulary by now")]
+
+    class Engine:
+        async def call(self, message):
+            if refusals:
+                raise refusals.pop()
+            content = canonical.to_bytes(vocabulary)
+            return Message("answer", {"config": None}, [np.frombuffer(content, np.uint8)])
+
+    residency = write_residency(Residency("cpu", "fake", SelfTest("itself", 1, 0)))
+
+    def listed(names, entries):
+        return {
+            "names": names,
+            "known": {name: ["uploaded", "", False, []] for name in names},
+            "aliases": {},
+            "failures": {},
+            "entries": entries,
+            "is_complete": True,
+        }
+
+    async def scenario():
+        replica = RegistryReplica(Engine())
+        entry = [vocabulary.digest, 1, residency]
+        with pytest.raises(NotReady):
+            await replica.follow(listed(["a"], {"a": entry}))
+        assert "a" in replica.known and not replica.entries
+        await replica.follow(listed([], {}))
+        assert replica.entries["a"].vocabulary.digest == vocabulary.digest
+
+    run(scenario)
