@@ -1,0 +1,104 @@
+"""Reads a channel of values for the bases of sequences, such as heteroplasmy levels, from a file.
+
+Most bases have no value of their own, so the file names only those that have one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+class ChannelError(ValueError):
+    """A line of a channel's file is wrong, or does not fit the sequences."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(f"line {line}: {message}")
+        self.line = line
+
+
+@dataclass(slots=True)
+class _Entries:
+    """The lines of one sequence: {position: value}, and the line of each position."""
+
+    values: dict[int, float] = field(default_factory=dict)
+    lines: dict[int, int] = field(default_factory=dict)
+    is_used: bool = False
+
+
+class SparseChannel:
+    """The values of some bases of named sequences; all other bases have 0.
+
+    Args:
+        data: lines of a sequence's name, the position of a base from 0, and its value, with tabs
+            between. Empty lines and lines that begin with "#" are skipped.
+
+    Raises:
+        ChannelError: a line is wrong, or a base is there twice.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._sequences: dict[str, _Entries] = {}
+        for line, row in enumerate(data.split(b"\n"), 1):
+            text = _decode_as_names(row.removesuffix(b"\r"))
+            if text and not text.startswith("#"):
+                self._add(text.split("\t"), line)
+
+    def _add(self, columns: list[str], line: int) -> None:
+        if len(columns) != 3:
+            raise ChannelError("not a name, a position and a value with tabs between", line)
+        name, position, value = columns
+        if not (position.isascii() and position.isdecimal() and len(position) <= 18):
+            raise ChannelError("the position is no whole number from 0 on", line)
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not abs(number) <= MAX_FLOAT32:
+            raise ChannelError("the value is no finite 32-bit number", line)
+        entries = self._sequences.setdefault(name, _Entries())
+        if int(position) in entries.values:
+            raise ChannelError("the base has a value already", line)
+        entries.values[int(position)] = number
+        entries.lines[int(position)] = line
+
+    def values(self, name: str, length: int) -> NDArray[np.float32]:
+        """Return the values of a sequence's bases, float32[length].
+
+        Raises:
+            ChannelError: a position is beyond the sequence.
+        """
+        values = np.zeros(length, np.float32)
+        if (entries := self._sequences.get(name)) is None:
+            return values
+        entries.is_used = True
+        last = max(entries.values)
+        if last >= length:
+            message = f"the position is beyond the {length} bases of the sequence"
+            raise ChannelError(message, entries.lines[last])
+        values[list(entries.values)] = list(entries.values.values())
+        return values
+
+    def check_used(self) -> None:
+        """Check that there was a sequence for every line; call it after the last sequence.
+
+        Raises:
+            ChannelError: a line names a sequence whose values nobody read.
+        """
+        for entries in self._sequences.values():
+            if not entries.is_used:
+                line = min(entries.lines.values())
+                raise ChannelError("there is no sequence of this name", line)
+
+
+def _decode_as_names(row: bytes) -> str:
+    """Decode a line as the names of FASTA records are: UTF-8, or Latin-1 where it is not."""
+    try:
+        return row.decode()
+    except UnicodeDecodeError:
+        return row.decode("latin-1")
