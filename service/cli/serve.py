@@ -6,16 +6,20 @@ It imports little, so that several processes can start before large modules are 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import logging
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from service.core.settings import PREFIX, Settings, read_settings, with_defaults
 from service.observability.logging import configure
+from service.runtime.extensions import describe_missing
 
 if TYPE_CHECKING:
     from service.engines.hybrid.residency import OpenedGpu
 
+logger = logging.getLogger(__name__)
 OPTIONS = {name: name for name in ("host", "port", "frontends", "engine")}
 """The setting of each option of `serve`."""
 RENDER_OPTIONS = OPTIONS | {
@@ -54,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     if settings.serves_grpc:
         check_installed(f"gRPC calls ({PREFIX}GRPC=false turns them off)", "grpc")
     configure(settings)
+    uses_gpu = settings.engine != "cpu" and importlib.util.find_spec("cupy") is not None
+    if missing := describe_missing(uses_gpu):
+        logger.warning(missing)
     settings = use_model(settings)
     if settings.frontends:
         from service.multiprocess.supervisor import supervise

@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.core.settings import PREFIX, Settings
-from service.engines.cpu.dna import encoder as dna
-from service.engines.cpu.symbols import encoder as symbols
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import LINGER_S, make_protocol
 from service.http.connection.tls import make_tls_protocol
@@ -52,7 +50,6 @@ from service.server.startup import (
     find_lame_duck_s,
     print_address,
 )
-from vocabularies.batch.batch import JOINED_BY
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -81,9 +78,6 @@ def serve(settings: Settings, open_gpus: OpenGpus) -> int:
     end_normally_on_signals()
     keep_large_blocks()
     raise_file_limit()
-    logger.info("strings are joined by %s", JOINED_BY)
-    logger.info("DNA BPE on the CPU is encoded by %s", dna.ENCODED_BY)
-    logger.info("characters and k-mers on the CPU are encoded by %s", symbols.ENCODED_BY)
     sys.setswitchinterval(SWITCH_S)
     sockets, unix_socket = bind_sockets(settings), bind_unix_socket(settings)
     device_lost = threading.Event()

@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
 
 from gpu.host import extensions
 from service.cli.doctor.finding import Finding
 from service.core.version import package_version
+from service.runtime.extensions import EXTENSIONS, HOW, NO_GPU, is_built
 
 LIBRARIES = ("fastokens", "tokenizers", "ahocorasick-rs", "numpy")
 """The packages that the CPU engine computes with."""
-BUILD = (
-    "install g++ and Python's headers, then install warptok again (in a checkout: "
-    "`pip install -e .`)"
-)
-
-
-class Extension(NamedTuple):
-    """A C++ extension that every service uses, and what is slower without it."""
-
-    module: str
-    name: str
-    without: str
-
-
-EXTENSIONS = (
-    Extension(
-        "vocabularies.batch._string_join",
-        "C++ that joins strings",
-        "Python joins the texts of a batch, which takes longer",
-    ),
-    Extension(
-        "service.operations.rendering._json_rows",
-        "C++ that writes ids as JSON",
-        "orjson writes the rows of a batch, which takes longer",
-    ),
-    Extension(
-        "service.engines.cpu.bpe._joined_short_texts",
-        "C++ that joins short texts",
-        "the CPU engine encodes short texts one by one, which takes longer",
-    ),
-    Extension(
-        "service.engines.cpu.dna._dna_bpe",
-        "C++ that encodes DNA BPE",
-        "the CPU engine encodes DNABERT-2 and GENA-LM by tokenizers, fifty times slower",
-    ),
-    Extension(
-        "service.engines.cpu.symbols._symbols",
-        "C++ that encodes characters and k-mers",
-        "the CPU engine encodes them by the reference, more than a thousand times slower",
-    ),
-)
 
 
 def check_version() -> Iterator[Finding]:
@@ -70,18 +28,15 @@ def check_version() -> Iterator[Finding]:
 def check_extensions() -> Iterator[Finding]:
     """Report which C++ extensions are built."""
     for extension in EXTENSIONS:
-        try:
-            importlib.import_module(extension.module)
-        except ImportError:
-            detail = f"not built: {extension.without}"
-            yield Finding(extension.name, "warning", detail, BUILD)
-        else:
+        if is_built(extension):
             yield Finding(extension.name, "ok", "built")
+        else:
+            yield Finding(extension.name, "warning", f"not built: {extension.without}", HOW)
     if extensions.are_built:
         yield Finding("C++ of the GPU engine", "ok", "built")
     else:
-        detail = "not built, or from older sources: the GPU engine cannot be used"
-        yield Finding("C++ of the GPU engine", "warning", detail, BUILD)
+        detail = f"not built, or from older sources: {NO_GPU}"
+        yield Finding("C++ of the GPU engine", "warning", detail, HOW)
 
 
 def check_libraries() -> Iterator[Finding]:

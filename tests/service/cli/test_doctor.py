@@ -8,7 +8,6 @@ import os
 import resource
 import socket
 import stat
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +26,6 @@ from service.cli.parser import main
 from service.core.settings import PREFIX, Settings
 from service.security.api_keys import add_key
 from tests.support.certificates import make_certificate
-from tests.support.data_files import ROOT
 from tests.support.gpus.fake_cupy import CUDARuntimeError, fake_cupy
 from tests.support.model_folder import write_model_folder
 
@@ -113,13 +111,6 @@ def test_what_is_slower_without_an_extension_is_said(monkeypatch: Patch) -> None
     assert [finding.state for finding in findings] == ["warning"] * 6
     assert "short texts one by one" in findings[2].detail
     assert all("install g++" in finding.advice for finding in findings)
-
-
-def test_every_extension_is_checked() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    built = {module["name"] for module in project["tool"]["setuptools"]["ext-modules"]}
-    own = {extension.module for extension in machine.EXTENSIONS}
-    assert own == {name for name in built if not name.startswith("gpu.")}
 
 
 def test_a_missing_library_of_the_cpu_engine_stops_the_start(monkeypatch: Patch) -> None:

@@ -26,8 +26,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-ENCODED_BY = "tokenizers, as its C++ extension is not built" if native is None else "C++"
-"""What encodes DNA BPE in this installation."""
 NAME = "warptok C++"
 TASK_BYTES = 1 << 16  # Its tables and letters stay in a core's cache.
 

@@ -30,8 +30,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-ENCODED_BY = "the reference, as the C++ extension is not built" if native is None else "C++"
-"""What encodes characters and k-mers in this installation."""
 TASK_BYTES = 1 << 16  # Its letters and ids stay in a core's second cache.
 BY_REFERENCE, BY_CODE_POINTS = 1, 2  # Reasons of native/rules.hpp.
 NATIVE_DTYPES = (np.uint8, np.uint16, np.int32)

@@ -1,0 +1,80 @@
+"""The C++ extensions of this installation, and what is slower without each.
+
+An installation without a compiler goes on without them: the service gives the same ids.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+from gpu.host import extensions as gpu_extensions
+
+HOW = (
+    "install g++ and Python's headers, then install warptok again (in a checkout: "
+    "`.venv/bin/pip install -e .`)"
+)
+"""How an installation gets its extensions."""
+
+
+class Extension(NamedTuple):
+    """A C++ extension, and what happens without it."""
+
+    module: str
+    name: str
+    without: str
+
+
+EXTENSIONS = (
+    Extension(
+        "vocabularies.batch._string_join",
+        "C++ that joins strings",
+        "Python joins the texts of a batch, which takes longer",
+    ),
+    Extension(
+        "service.operations.rendering._json_rows",
+        "C++ that writes ids as JSON",
+        "orjson writes the rows of a batch, which takes longer",
+    ),
+    Extension(
+        "service.engines.cpu.bpe._joined_short_texts",
+        "C++ that joins short texts",
+        "the CPU engine encodes short texts one by one, which takes longer",
+    ),
+    Extension(
+        "service.engines.cpu.dna._dna_bpe",
+        "C++ that encodes DNA BPE",
+        "the CPU engine encodes DNABERT-2 and GENA-LM by tokenizers, fifty times slower",
+    ),
+    Extension(
+        "service.engines.cpu.symbols._symbols",
+        "C++ that encodes characters and k-mers",
+        "the CPU engine encodes characters and k-mers by the reference, more than a thousand times "
+        "slower",
+    ),
+)
+"""The extensions that every service uses."""
+NO_GPU = "the GPU engine cannot be used"
+
+
+def is_built(extension: Extension) -> bool:
+    """Return whether an extension can be imported."""
+    try:
+        importlib.import_module(extension.module)
+    except ImportError:
+        return False
+    return True
+
+
+def describe_missing(uses_gpu: bool) -> str:
+    """Return one line that says what is slower without the missing extensions, and what to do.
+
+    "" if none is missing.
+
+    Args:
+        uses_gpu: whether the service may use a GPU.
+    """
+    missing = [extension.without for extension in EXTENSIONS if not is_built(extension)]
+    if uses_gpu and not gpu_extensions.are_built:
+        missing.append(NO_GPU)
+    return f"C++ extensions are not built: {'; '.join(missing)}. Better: {HOW}" if missing else ""
