@@ -22,7 +22,7 @@ COPY gpu gpu
 COPY service service
 # Where the extensions do not compile the package is made without them, and is slower: not here.
 RUN /tools/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" = 6
+    && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" = 7
 COPY deploy/image deploy/image
 RUN mkdir /empty
 
