@@ -1,9 +1,9 @@
 """The command line: one module for each command, and the parser that names them all.
 
 `parser` reads the arguments and calls the command's module. `serve` starts the service; `encode`,
-`statistics`, `train`, `commands` and `motif_report` work on files without it; `doctor/` checks the
-machine and the settings. `vocabulary_files` finds the vocabulary that a command names, and
-`training_arguments` declares what two commands share.
+`windows`, `statistics`, `train`, `commands` and `motif_report` work on files without it; `doctor/`
+checks the machine and the settings. `vocabulary_files` finds the vocabulary that a command names,
+and `training_arguments` declares what two commands share.
 
 Called by `python -m service` and by the script `warptok`; nothing in the service imports it.
 

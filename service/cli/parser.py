@@ -22,6 +22,7 @@ from vocabularies.errors import VocabularyError
 BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
 MAX_INT64 = 2**63 - 1
 MAX_SAMPLES = 1_000_000
+MAX_WINDOW = 1_048_576
 MAX_DIGITS = 30  # No valid number here has so many.
 VOCABULARY = (
     "a built-in vocabulary's name, the path of a vocabulary file or folder, or a name of the "
@@ -80,6 +81,10 @@ def _run(parsed: argparse.Namespace) -> int:
         from service.cli import encode as encode_command
 
         return encode_command.run(parsed)
+    if parsed.command == "windows":
+        from service.cli import windows
+
+        return windows.run(parsed)
     if parsed.command == "statistics":
         from service.cli import statistics
 
@@ -119,6 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inputs(encode)
     _add_answer(encode)
     _add_inputs(commands.add_parser("count", help="how many ids texts have"))
+    _add_windows(commands.add_parser("windows", help="overlapping windows of sequences' ids"))
     _add_statistics(commands.add_parser("statistics", help="which tokens sequences have"))
     _add_decode(commands.add_parser("decode", help="ids to text"))
     listing = commands.add_parser("vocabularies", help="the built-in vocabularies")
@@ -309,6 +315,57 @@ def _add_strand_and_circle(group: argparse._ActionsContainer) -> None:
         action=argparse.BooleanOptionalAction,
         help="k-mers: the sequence wraps (default: as the vocabulary says)",
     )
+
+
+def _add_windows(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Cuts the tokens of FASTA and FASTQ files into overlapping windows, as POST /v1/windows "
+        "does. Prints a line for each window: name, number of its first token, and ids, with tabs "
+        "between; with --json an object with input_ids, attention_mask and position_ids."
+    )
+    _add_vocabulary(parser)
+    parser.add_argument("files", nargs="*", metavar="FILE", help=SEQUENCE_INPUTS)
+    parser.add_argument(
+        "--window",
+        type=_number(1, MAX_WINDOW),
+        default=512,
+        metavar="N",
+        help="tokens in a window, [CLS] not counted (default: 512)",
+    )
+    parser.add_argument(
+        "--stride",
+        type=_number(1, MAX_INT64),
+        default=256,
+        metavar="N",
+        help="tokens from the start of a window to the next (default: 256)",
+    )
+    _add_strand_and_circle(parser)
+    parser.add_argument(
+        "--junction",
+        choices=("append", "prepend"),
+        help="of a circle: k-mers over the junction last or first (default: as the vocabulary "
+        "says)",
+    )
+    parser.add_argument("--add-cls", action="store_true", help="put [CLS] before each window")
+    parser.add_argument(
+        "--channel",
+        metavar="FILE",
+        help="with --json: values of bases, such as heteroplasmy levels; lines of a record's "
+        "name, a position from 0 and a value, with tabs between; other bases have 0",
+    )
+    parser.add_argument(
+        "--channel-name",
+        type=_field_name,
+        metavar="NAME",
+        help="the channel's name in the answer (default: het_values)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object for each window")
+
+
+def _field_name(argument: str) -> str:
+    if not (argument.isidentifier() and argument.isascii() and len(argument) <= 64):
+        raise argparse.ArgumentTypeError(f"{argument!r} is no name of letters, digits and _")
+    return argument
 
 
 def _add_statistics(parser: argparse.ArgumentParser) -> None:

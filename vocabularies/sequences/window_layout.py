@@ -63,6 +63,7 @@ class WindowLayout:
         ids: NDArray[np.integer[Any]],
         positions: NDArray[np.int64],
         channel: NDArray[np.float32] | None = None,
+        numbers: range | None = None,
     ) -> Windows:
         """Cut the tokens of one sequence into windows, as `make_windows` does.
 
@@ -70,6 +71,7 @@ class WindowLayout:
             ids: [T], the ids of the sequence in the vocabulary's own order.
             positions: int64[T], the base at which each token begins.
             channel: float32[L], one value for each base.
+            numbers: which windows to cut; None: all.
         """
         return make_windows(
             self.in_order(ids),
@@ -80,6 +82,7 @@ class WindowLayout:
             pad_id=self.pad_id,
             prefix=self.prefix,
             channel=channel,
+            numbers=numbers,
         )
 
 

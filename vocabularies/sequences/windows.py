@@ -60,6 +60,7 @@ def make_windows(
     pad_id: int,
     prefix: Sequence[int] = (),
     channel: NDArray[np.float32] | None = None,
+    numbers: range | None = None,
 ) -> Windows:
     """Make the windows that begin at token 0, stride, 2 * stride ... below T.
 
@@ -76,6 +77,7 @@ def make_windows(
         pad_id: id of the padding.
         prefix: ids put before every window, such as [CLS].
         channel: float32[L], one value for each base, such as heteroplasmy.
+        numbers: which windows to make, of those that there are; None: all.
 
     Raises:
         TypeError: window or stride is no whole number.
@@ -91,6 +93,8 @@ def make_windows(
     _check(ids, positions, window, stride, channel)
     num_tokens, num_prefix = len(ids), len(prefix)
     starts = np.arange(0, num_tokens, stride, dtype=np.int64)
+    if numbers is not None:
+        starts = starts[numbers.start : numbers.stop : numbers.step]
     index = starts[:, None] + np.arange(window, dtype=np.int64)
     is_token = np.ones_like(index, np.bool_) if circular else index < num_tokens
     index = index % max(num_tokens, 1) if circular else np.minimum(index, num_tokens - 1)
@@ -106,7 +110,7 @@ def make_windows(
     values = None
     if channel is not None:
         values = np.zeros(shape, np.float32)
-        values[:, num_prefix:] = np.where(is_token, channel[positions][index], 0.0)
+        values[:, num_prefix:] = np.where(is_token, channel[positions[index]], 0.0)
     return Windows(input_ids, attention_mask, position_ids, values, starts)
 
 
