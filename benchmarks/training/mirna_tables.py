@@ -82,7 +82,7 @@ def _motifs(document: Document) -> str:
         "distortion, seeds anywhere",
         "distortion, seeds cut out",
     )
-    return "## What becomes of the seeds (bases 2-8)\n\n" + _table(head, rows)
+    return "## What becomes of the seeds (bases 2-8)\n\n" + markdown_table(head, rows)
 
 
 def _published_measures(name: str) -> tuple[float | None, float | None, float | None]:
@@ -103,7 +103,7 @@ def _minutes(document: Document) -> str:
         if name in paper.MINUTES
     ]
     head = ("tokenizer", "seconds", "the paper's, on its machine")
-    return "## Construction\n\n" + _table(head, rows)
+    return "## Construction\n\n" + markdown_table(head, rows)
 
 
 def _lookups(document: Document) -> str:
@@ -126,7 +126,7 @@ def _lookups(document: Document) -> str:
         "same sequence in training, %",
         "its seed looked up, %",
     )
-    return "## Without a classifier\n\n" + _table(head, rows)
+    return "## Without a classifier\n\n" + markdown_table(head, rows)
 
 
 def _overall(document: Document) -> str:
@@ -144,7 +144,7 @@ def _overall(document: Document) -> str:
         balanced = [100 * run["balanced"] for run in binary if run["domain"] == "everywhere"]
         rows.append((name, *cells, _spread(balanced, None)))
     head = ("tokenizer", "BurBary, %", "gap", "MultiTop50, %", "gap", "BurBary, mean of classes, %")
-    return "## Table 1, overall\n\n" + _table(head, rows)
+    return "## Table 1, overall\n\n" + markdown_table(head, rows)
 
 
 def _ablation(document: Document) -> str:
@@ -164,7 +164,7 @@ def _ablation(document: Document) -> str:
             )
         )
     head = ("setting", "BurBary, %", "gap", "distortion", "compression")
-    return "## Table 2, weights and sizes\n\n" + _table(head, rows)
+    return "## Table 2, weights and sizes\n\n" + markdown_table(head, rows)
 
 
 def _transfer(document: Document) -> str:
@@ -180,7 +180,7 @@ def _transfer(document: Document) -> str:
         rows.append((name, *cells, f"{sum(alike)} of {len(alike)}"))
     labels = (label for target in TARGETS for label in (f"{target}, %", "gap"))
     head = ("tokenizer", *labels, "models that say one class")
-    return "## Table 3, trained on human sequences\n\n" + _table(head, rows)
+    return "## Table 3, trained on human sequences\n\n" + markdown_table(head, rows)
 
 
 def _errors(document: Document) -> str:
@@ -199,7 +199,7 @@ def _errors(document: Document) -> str:
             )
         )
     head = ("tokenizer", "seeds whole, %", "true positives, %", "false negatives, %", "split rate")
-    return "## Table 4, errors\n\n" + _table(head, rows)
+    return "## Table 4, errors\n\n" + markdown_table(head, rows)
 
 
 def _by_tokenizer(document: Document, task: str) -> Iterable[tuple[str, list[Document]]]:
@@ -236,7 +236,8 @@ def _spread(values: list[float], published: float | None) -> str:
     return f"{mean(values):.1f}{spread}" + ("" if published is None else f" ({published})")
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Write a table of Markdown; all columns but the first are flush right."""
     lines = [[*head]]
     lines += [["---", *["---:"] * (len(lines[0]) - 1)], *([*row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

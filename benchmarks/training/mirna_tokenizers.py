@@ -66,7 +66,9 @@ def seed_bank(corpus: Corpus) -> MotifBank:
     return MotifBank.of(corpus.data[row + begin : row + end].tobytes().decode() for row in rows)
 
 
-def _of_vocabulary(vocabulary: Vocabulary) -> tuple[int, Encoder]:
+def vocabulary_encoder(vocabulary: Vocabulary) -> Encoder:
+    """Return a function that encodes a corpus: ids, offsets of rows, begins and ends of tokens."""
+
     def encode(corpus: Corpus) -> tuple[Ints, Ints, Ints, Ints]:
         batch = Batch(data=corpus.data, offsets=corpus.offsets, options=OPTIONS)
         encoded = CpuEngine().encode(vocabulary, batch)
@@ -76,7 +78,11 @@ def _of_vocabulary(vocabulary: Vocabulary) -> tuple[int, Encoder]:
         spans = encoded.spans + np.repeat(corpus.offsets[:-1], np.diff(offsets))[:, None]
         return encoded.ids.astype(np.int64), offsets, spans[:, 0], spans[:, 1]
 
-    return len(vocabulary), encode
+    return encode
+
+
+def _of_vocabulary(vocabulary: Vocabulary) -> tuple[int, Encoder]:
+    return len(vocabulary), vocabulary_encoder(vocabulary)
 
 
 def _characters(_corpus: Corpus, _families: MotifBank) -> tuple[int, Encoder]:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import benchmarks.training.genetic_bpe
+from benchmarks.training import mirna_banks, mirna_corpora, mirna_equations
 from benchmarks.training.genetic_bpe import measure
+from benchmarks.training.genetic_bpe_motifs import measure as measure_motifs_of
 from benchmarks.training.mature_mirnas import (
     SPECIES,
     Matures,
@@ -19,9 +21,11 @@ from benchmarks.training.mature_mirnas import (
     task,
 )
 from benchmarks.training.mirna_lookup import lookups
+from benchmarks.training.mirna_motif_tables import tables as tables_of_motifs
 from benchmarks.training.mirna_tables import tables
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.motifs.bank import MotifBank
+from vocabularies.sequences.corpus import Corpus
 
 UNUSED = MotifBank.of(["ACGTACG"])  # The families' seeds; a quick run has no use for them.
 
@@ -121,6 +125,49 @@ def test_the_tables_have_the_papers_figures_beside_ours(matures, tmp_path):
     preserving = document["tokenizers"]["GeneticBPE, spans preserved"]
     assert preserving["cut_out"]["distortion"][0] == 0.0
     assert preserving["cut_out"]["num_instances"] > 20
+
+
+@pytest.mark.slow
+def test_motifs_are_measured_on_all_and_on_distinct_sequences(matures, monkeypatch):
+    monkeypatch.setattr(mirna_banks, "SHARES", (0.5,))
+    monkeypatch.setattr(mirna_equations, "LAMBDAS", (2.5,))
+    monkeypatch.setattr(mirna_equations, "MUS", (10.0,))
+    names = ("Char-Level", "BPE", "GeneticBPE")
+    accuracy = {"own": 0.9, "zebrafish": 0.8, "mouse": 0.7, "fly": 0.6}
+    classifiers = {
+        "machine": {"date": "2026-01-02T03:04:05"},
+        "tokenizers": {name: {"by_place": {"distortion": [0.5]}} for name in names},
+        "runs": [
+            {"tokenizer": name, "task": name_of, "domain": "human", "accuracy": accuracy}
+            for name in names
+            for name_of in ("BurBary", "MultiTop50")
+        ],
+    }
+    twice = Matures(
+        Corpus.of(2 * mirna_corpora.sequences(matures.corpus)),
+        2 * matures.species,
+        2 * matures.families,
+    )
+    document = measure_motifs_of(twice, UNUSED, classifiers, names, num_draws=1)
+    num_distinct = len({*mirna_corpora.sequences(matures.corpus)})
+    assert document["corpora"]["all"]["sequences"] == 2 * len(matures)
+    assert document["corpora"]["distinct"]["sequences"] == num_distinct
+    for found in document["tokenizers"]["Char-Level"].values():
+        assert (found["mean_compression"], found["distortion"][0]) == (1.0, 1.0)
+    rows = document["banks"]["distinct"]
+    assert len(rows) == 2 * 3 and all(0 <= row["distortion"] <= 1 for row in rows)
+    assert [round(point["gap"]) for point in document["gaps"]] == [20] * 6
+    assert all(0 < distance <= 1 for distance in document["discrepancies"].values())
+    text = tables_of_motifs(json.loads(json.dumps(document)))
+    for part in ("| GeneticBPE, distinct | ", "(0.35)", "section 6.4", "## Figure 2"):
+        assert part in text
+    assert " nan" not in text
+
+
+def test_the_equations_by_hand():
+    assert mirna_equations.capacity(4.0) == 0.5
+    assert mirna_equations.domain_term(0.05) == pytest.approx(0.35)
+    assert mirna_equations.objective(0.05, 4.0, 10.0) == pytest.approx(0.35 + 5.0)
 
 
 @pytest.mark.torch

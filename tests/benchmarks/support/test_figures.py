@@ -15,7 +15,13 @@ from benchmarks.support.figures import PAGE, Beside, Figure
 from benchmarks.support.results import FOLDER, Measured, exactly, load, only
 
 # What the papers' pages are made of.
-OTHERS = {"genetic_bpe.json", "genetic_bpe.md", "dashboard.json"}
+OTHERS = {
+    "genetic_bpe.json",
+    "genetic_bpe.md",
+    "genetic_bpe_motifs.json",
+    "genetic_bpe_motifs.md",
+    "dashboard.json",
+}
 """Results of no run of the table: of a paper and of a picture."""
 
 
