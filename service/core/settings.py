@@ -338,6 +338,13 @@ class Settings(BaseSettings):
         "each; they are started when they are needed. One takes only chats of vocabularies whose "
         "chats have been quick. Unset, two to four, by the cores.",
     )
+    chat_cache_bytes: int = Field(
+        64 * MIB,
+        ge=0,
+        description="Memory for the ids of parts of rendered chats, of each front end: the next "
+        "turn of a conversation is tokenized only where it is new. Keys do not share it, nor do "
+        "values of `cache_salt`. About 2.5 bytes for a byte of text; 0 keeps nothing.",
+    )
     max_training_jobs: int = Field(
         8,
         ge=1,

@@ -116,6 +116,10 @@ COUNTED: dict[str, Family] = {
     "warptok_template_wait_seconds": Family(
         "Time in which a chat waited for a process of chat templates.", (), SECONDS
     ),
+    "warptok_chat_sections_total": Family(
+        "Parts of rendered chats: known ones, whose ids the cache had, and new ones.", ("result",)
+    ),
+    "warptok_chat_section_bytes_total": Family("Bytes of the texts of these parts.", ("result",)),
     "warptok_event_loop_lag_seconds": Family(
         "Delay of the event loop's timer, measured four times a second; of one that stands still, "
         "whenever metrics_port is read.",
@@ -132,6 +136,7 @@ READ: dict[str, Family] = {
     "warptok_queue_limit_bytes": Family("The setting max_queue_bytes."),
     "warptok_queue_rows": Family("Rows waiting or being encoded."),
     "warptok_template_queue_chats": Family("Chats that wait for a process of chat templates."),
+    "warptok_chat_cache_bytes": Family("Memory that the ids of parts of rendered chats take."),
     "warptok_streams": Family("Streams that are being answered."),
     "warptok_ready": Family("1 while /readyz says ready."),
     "warptok_connections": Family("Open HTTP connections."),
@@ -200,6 +205,8 @@ ALWAYS: dict[str, list[tuple[str, ...]]] = {
     ],
     "warptok_fallbacks_total": [("device_error",), ("resting",), ("lost",)],
     "warptok_connections_closed_total": [("make_room",), ("no_room",)],
+    "warptok_chat_sections_total": [("known",), ("new",)],
+    "warptok_chat_section_bytes_total": [("known",), ("new",)],
 }
 """Counters, with their labels, that are 0 from the start, as `rate` in alerts needs a value before
 the first event."""

@@ -111,6 +111,7 @@ class Gauges:
             which are used.
         vocabulary_states: gives the number of vocabularies in each state.
         waiting_chats: gives the number of chats that wait for a process of their templates.
+        chat_cache_bytes: gives the memory that the ids of sections of chats take.
         stage_seconds: takes the seconds of newly timed batches in each stage on a device.
         training_jobs: gives the number of jobs by state.
     """
@@ -120,6 +121,7 @@ class Gauges:
     queue_limit_bytes: int = 0
     num_streams: Callable[[], int] = lambda: 0
     waiting_chats: Callable[[], int] = lambda: 0
+    chat_cache_bytes: Callable[[], int] = lambda: 0
     ready: Callable[[], bool] = lambda: False
     store: Callable[[], tuple[int, int] | None] = lambda: None
     vocabularies: Callable[[], list[VocabularySample]] = list
@@ -225,6 +227,12 @@ class Metrics(Collector):
         """Count a request that was refused."""
         self._counts["warptok_requests_rejected_total"][reason,] += 1
 
+    def count_sections(self, is_known: bool, number: int, num_bytes: int) -> None:
+        """Count sections of a rendered chat, whose ids were known or new."""
+        result = "known" if is_known else "new"
+        self._counts["warptok_chat_sections_total"][result,] += number
+        self._counts["warptok_chat_section_bytes_total"][result,] += num_bytes
+
     def count_cancelled(self, key: str = "") -> None:
         """Count a client that left, and that has perhaps a key."""
         self.usage.count_gone(key)
@@ -312,6 +320,7 @@ class Metrics(Collector):
             "warptok_queue_limit_bytes": [((), gauges.queue_limit_bytes)],
             "warptok_queue_rows": [((), queue_rows)],
             "warptok_template_queue_chats": [((), gauges.waiting_chats())],
+            "warptok_chat_cache_bytes": [((), gauges.chat_cache_bytes())],
             "warptok_streams": [((), gauges.num_streams())],
             "warptok_ready": [((), float(gauges.ready()))],
             "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],

@@ -25,6 +25,7 @@ from service.apis.dialects import (
     token_count,
     tokenize,
 )
+from service.apis.dialects.section_cache import SectionCache
 from service.apis.dialects.template_pool import TemplatePool
 from service.apis.native import aliases, service_info, tokens
 from service.apis.native import training_jobs as training_routes
@@ -265,6 +266,8 @@ def make_fastapi(
     app.state.service = service
     app.state.oip = oip
     app.state.templates = templates
+    app.state.sections = sections = SectionCache(service.settings.chat_cache_bytes)
+    service.metrics.gauges.chat_cache_bytes = lambda: sections.num_bytes
     app.state.training = training
     for routes in ROUTES:
         app.include_router(routes.router)

@@ -1,19 +1,28 @@
-"""Turns chats of OpenAI's and Anthropic's clients into text by the vocabulary's template."""
+"""Turns chats of OpenAI's and Anthropic's clients into text by the vocabulary's template, and ids.
+
+The ids of sections that an earlier turn of a conversation had come from the cache of sections.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from service.apis.dialects.chat_messages import convert_messages
-from service.apis.dialects.common import DialectBody, DialectRequest
+from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts
+from service.apis.dialects.section_cache import MIN_CHARACTERS, Scope, Section
 from service.apis.dialects.template_queue import Flow
 from service.core.context_vars import CLIENT
-from service.core.errors import InvalidRequest
+from service.core.errors import InvalidRequest, RowRefused
 from service.operations.operation import find_deadline
+from service.operations.rendering.json_stream import write_ids
 from service.registry.entries import LoadedVocabulary
+from vocabularies.batch.batch import MAX_UTF8
+
+MESSAGES = "/messages"  # The place of a chat's text in its request.
 
 
 class ChatBody(DialectBody):
@@ -97,3 +106,74 @@ def _cut_behind_last(text: str, messages: list[dict[str, Any]]) -> str:
         if final and place >= 0:
             return text[: place + len(final)]
     raise InvalidRequest("the template does not repeat the last message", "/messages")
+
+
+class ChatIds(NamedTuple):
+    """The ids of a rendered chat.
+
+    Attributes:
+        num_ids: their number.
+        json: the ids as a JSON list.
+        headers: headers of the answer that warn the client; mostly none.
+    """
+
+    num_ids: int
+    json: bytes
+    headers: dict[str, str]
+
+
+async def encode_chat(
+    request: DialectRequest, entry: LoadedVocabulary, text: str, *, add_special_tokens: bool
+) -> ChatIds:
+    """Encode a rendered chat, except for the sections whose ids are known.
+
+    Raises:
+        ServiceError: the text is refused.
+    """
+    is_short = MAX_UTF8 * len(text) <= request.service.settings.max_text_bytes
+    if is_short and not add_special_tokens and request.sections.takes(text):
+        sections = request.sections.split(entry.vocabulary, text)
+        with contextlib.suppress(RowRefused):  # The whole text is refused below, with its place.
+            return await _encode_sections(request, entry, sections)
+    encoded = await encode_texts(
+        request, entry, [text], add_special_tokens=add_special_tokens, where=MESSAGES
+    )
+    (ids,) = encoded.arrays
+    return ChatIds(len(ids), write_ids(ids), encoded.headers)
+
+
+async def _encode_sections(
+    request: DialectRequest, entry: LoadedVocabulary, texts: list[str]
+) -> ChatIds:
+    """Join the known ids of sections, and those of new ones, which are kept.
+
+    Raises:
+        ServiceError: a section is refused.
+    """
+    cache, vocabulary, metrics = request.sections, entry.vocabulary, request.service.metrics
+    client = CLIENT.get()
+    scope = Scope(client, str(request.body.get("cache_salt") or ""), vocabulary.digest)
+    sections = [cache.get(scope, text) for text in texts]
+    known = [section for section in sections if section is not None]
+    num_known = sum(section.num_bytes for section in known)
+    metrics.count_sections(True, len(known), num_known)
+    request.call.num_bytes += num_known
+    request.service.batcher.admission.limits.charge(client, num_known)
+    new = [number for number, section in enumerate(sections) if section is None]
+    if new:
+        new_texts = [texts[number] for number in new]
+        encoded = await encode_texts(
+            request, entry, new_texts, add_special_tokens=False, where=MESSAGES, checks_rows=False
+        )
+        num_new = 0
+        for number, text, ids in zip(new, new_texts, encoded.arrays, strict=True):
+            num_bytes = len(text) if text.isascii() else len(text.encode())
+            num_new += num_bytes
+            sections[number] = section = Section(num_bytes, len(ids), write_ids(ids)[1:-1])
+            cache.add(scope, text, section)
+        metrics.count_sections(False, len(new), num_new)
+        if len(texts) == 1 and len(texts[0]) > MIN_CHARACTERS:
+            cache.learn_border(vocabulary, encoded.arrays[0])
+    found = [section for section in sections if section is not None and section.num_ids]
+    json = b"[%b]" % b",".join([section.json for section in found])
+    return ChatIds(sum(section.num_ids for section in found), json, {})

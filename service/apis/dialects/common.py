@@ -16,6 +16,7 @@ from fastapi import Request
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from service.apis.dialects.section_cache import SectionCache
 from service.apis.dialects.template_pool import TemplatePool
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call, get_call, read_timeout
@@ -60,12 +61,14 @@ class DialectRequest:
     Attributes:
         service: the service that received the request.
         templates: the pool that renders chat templates.
+        sections: keeps the ids of sections of rendered chats.
         call: the request's head.
         body: the request's body, a JSON object.
     """
 
     service: Service
     templates: TemplatePool
+    sections: SectionCache
     call: Call
     body: dict[str, Any]
 
@@ -104,7 +107,7 @@ async def read_request(request: Request) -> DialectRequest:
         raise InvalidRequest("the body must be a JSON object", "body")
     call.receive = request.receive
     read_timeout(call)
-    return DialectRequest(service, state.templates, call, body)
+    return DialectRequest(service, state.templates, state.sections, call, body)
 
 
 def _load(raw: bytes) -> Any:
@@ -169,15 +172,18 @@ async def encode_texts(
     spans: bool = False,
     max_length: int | None = None,
     where: str = "/prompt",
+    checks_rows: bool = True,
 ) -> EncodedTexts:
     """Encode texts.
 
     A text with more than `max_length` ids loses its first ones, except the begin tokens.
+    `checks_rows` is False where the texts are parts of one text of the client.
 
     Raises:
         ServiceError: there are too many texts, or one is refused.
     """
-    check_rows(request.service, len(texts), where)
+    if checks_rows:
+        check_rows(request.service, len(texts), where)
     options = EncodeOptions(
         add_special_tokens=add_special_tokens,
         special=special,

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from service.apis.dialects.chat_messages import convert_anthropic, convert_responses, convert_tools
-from service.apis.dialects.chat_prompt import ChatBody, has_template, render_chat_text
+from service.apis.dialects.chat_prompt import (
+    MESSAGES,
+    ChatBody,
+    encode_chat,
+    has_template,
+    render_chat_text,
+)
 from service.apis.dialects.common import (
     NO_LIMIT,
     DialectBody,
@@ -291,8 +297,11 @@ async def render_chat(http_request: Request) -> Response:
     max_length = _max_prompt_length(request, entry, body, wanted or 0)
     sampling = parse_body(Sampling, request)
     text = await render_chat_text(request, entry, body)
-    rendered = await _render_texts(request, entry, [text], body, max_length, "/messages")
     generation = Generation(request, entry, sampling, wanted, is_chat=True)
+    if max_length is None and not body.return_token_offsets:
+        chat = await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
+        return make_json_response(generation.make(chat.num_ids, chat.json, None), chat.headers)
+    rendered = await _render_texts(request, entry, [text], body, max_length, MESSAGES)
     (ids,) = rendered.arrays
     answer = generation.make(len(ids), write_ids(ids), rendered.offsets[0])
     return make_json_response(answer, rendered.headers)
@@ -316,10 +325,9 @@ async def count_messages(http_request: Request) -> Response:
 
 async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
     text = await render_chat_text(request, entry, body)
-    encoded = await encode_texts(
-        request, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
-    )
-    return len(encoded.arrays[0])
+    return (
+        await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
+    ).num_ids
 
 
 @router.post("/v1/responses/input_tokens")

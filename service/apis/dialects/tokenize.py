@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import Discriminator, Field, Tag
 
-from service.apis.dialects.chat_prompt import ChatBody, render_chat_text
+from service.apis.dialects.chat_prompt import ChatBody, encode_chat, render_chat_text
 from service.apis.dialects.common import (
     DialectBody,
     DialectRequest,
@@ -144,19 +145,19 @@ async def _chat(request: DialectRequest) -> Response:
     body = parse_body(CompletionChat, request)
     entry = await request.find_entry(body.model)
     text = await render_chat_text(request, entry, body)
-    encoded = await encode_texts(
-        request, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
-    )
-    ids = encoded.rows[0]
+    chat = await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
+    strings = None
     if body.return_token_strs:
-        check_described(request.service, encoded.rows, "/return_token_strs")
+        ids = orjson.loads(chat.json)
+        check_described(request.service, [ids], "/return_token_strs")
+        strings = token_strings(entry, ids)
     answer = {
-        "count": len(ids),
+        "count": chat.num_ids,
         "max_model_len": model_length(request, entry),
-        "tokens": ids,
-        "token_strs": token_strings(entry, ids) if body.return_token_strs else None,
+        "tokens": orjson.Fragment(chat.json),
+        "token_strs": strings,
     }
-    return make_json_response(answer, encoded.headers)
+    return make_json_response(answer, chat.headers)
 
 
 async def _llama_cpp(request: DialectRequest) -> Response:

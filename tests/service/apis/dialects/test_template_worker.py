@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from jinja2.sandbox import SandboxedEnvironment
 
 from service.apis.dialects import template_worker
 from service.apis.dialects.template_process import write_request
@@ -105,3 +106,44 @@ def test_a_request_is_read_as_it_was_written():
 def test_half_a_surrogate_pair_that_a_template_writes_becomes_a_question_mark():
     answer = make_answer(Templates(), {"template": "a\ud800", "variables": {}, "max_chars": 9})
     assert answer == ANSWER.pack(2, False) + b"a?"
+
+
+ATTRIBUTES = (
+    "m.role",
+    "m.none is none",
+    "m.missing is defined",
+    "m.missing.other",
+    "m.items is defined",
+    "m.items() | list",
+    "m.update({'a': 1})",
+    "m.__class__",
+    "m.__class__.__mro__",
+    "m['__class__'] is defined",
+    "m.own.own.role",
+    "loop.first ~ loop.last ~ loop.index ~ loop.index0 ~ loop.length ~ loop.previtem",
+    "loop._iterable",
+    "loop.__init__.__globals__",
+    "loop.missing",
+    "ns.number + 1",
+    "ns.text ~ ns.flag ~ ns.none ~ ns.list[0]",
+    "ns.list.append(2)",
+    "ns.missing is defined",
+    "ns._Namespace__attrs",
+    "ns.__class__",
+    "ns.format.format(m)",
+    "'{0.__class__}'.format(m)",
+    "m.role.upper() ~ (m.role.format is defined)",
+)
+
+
+@pytest.mark.parametrize("expression", ATTRIBUTES)
+def test_an_attribute_is_what_jinja2s_sandbox_makes_of_it(expression, monkeypatch):
+    head = "{% set ns = namespace(number=1, text='t', flag=true, none=none, list=[1]) %}"
+    head += "{% set ns.format = '{0.__class__}'.format %}{% for m in messages %}"
+    template = head + "{{ " + expression + " }}|{% endfor %}"
+    messages = [{"role": "user", "none": None, "__class__": 1}, {"role": "x", "items": 1}]
+    messages[0]["own"] = {"own": messages[1]}
+    request = {"template": template, "variables": {"messages": messages}, "max_chars": 1_000}
+    ours = make_answer(Templates(), request)
+    monkeypatch.setattr(template_worker.Environment, "getattr", SandboxedEnvironment.getattr)
+    assert ours == make_answer(Templates(), request)

@@ -1,0 +1,152 @@
+"""Keeps the ids of sections of rendered chats, which the next turn of a conversation has again.
+
+A rendered text is cut in front of a special token, the border:
+
+    <|im_start|>system …<|im_end|> ┊ <|im_start|>user …<|im_end|> ┊ <|im_start|>assistant
+
+A text is split at its special tokens before anything else, so that the ids of a section do not
+depend on the text around it, and the ids of the whole are those of the sections, one after another.
+Nothing is assumed about the template: where it renders an earlier message otherwise than before,
+the text is another section. Knows no HTTP, and computes no ids.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from sys import getsizeof
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.model.types import Bpe, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+
+MIN_CHARACTERS = 256  # Shorter sections are joined with the next one.
+MAX_SHARE = 4  # A text with more characters than this part of the cache's bytes is not kept.
+ENTRY_BYTES = 400  # Of an entry beside its text and ids.
+MAX_BORDERS = 1_024  # Vocabularies; beyond, all borders are chosen anew.
+
+
+class Scope(NamedTuple):
+    """Whose sections these are: no client can learn from times what others have sent.
+
+    Attributes:
+        client: the name of the client's key.
+        salt: the field `cache_salt` of the request, by which vLLM separates users of one key.
+        digest: the vocabulary.
+    """
+
+    client: str
+    salt: str
+    digest: str
+
+
+class Section(NamedTuple):
+    """The ids of a section.
+
+    Attributes:
+        num_bytes: the bytes of its text.
+        num_ids: the number of its ids.
+        json: the ids as JSON, with commas between them.
+    """
+
+    num_bytes: int
+    num_ids: int
+    json: bytes
+
+
+class SectionCache:
+    """The most recently used sections.
+
+    Args:
+        max_bytes: the most bytes of memory that all sections may take; 0: nothing is kept.
+
+    Attributes:
+        num_bytes: the bytes that they take.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.num_bytes = 0
+        self._sections: OrderedDict[tuple[Scope, str], Section] = OrderedDict()
+        self._borders: dict[str, str | None] = {}
+
+    def takes(self, text: str) -> bool:
+        """Return whether a text is short enough, so that it does not displace all others."""
+        return MAX_SHARE * len(text) <= self.max_bytes
+
+    def split(self, vocabulary: Vocabulary, text: str) -> list[str]:
+        """Cut a text into sections; a vocabulary without a border has one section."""
+        border = self._borders.get(vocabulary.digest)
+        if border is None:
+            return [text]
+        sections, begin = [], 0
+        while (end := text.find(border, begin + MIN_CHARACTERS)) >= 0:
+            sections.append(text[begin:end])
+            begin = end
+        sections.append(text[begin:])
+        return sections
+
+    def get(self, scope: Scope, text: str) -> Section | None:
+        """Return the ids of a section, if they are known."""
+        key = scope, text
+        section = self._sections.get(key)
+        if section is not None:
+            self._sections.move_to_end(key)
+        return section
+
+    def add(self, scope: Scope, text: str, section: Section) -> None:
+        """Keep the ids of a section, and forget the least recently used ones beyond the limit."""
+        before = self._sections.pop((scope, text), None)
+        if before is not None:
+            self.num_bytes -= _measure(text, before)
+        self._sections[scope, text] = section
+        self.num_bytes += _measure(text, section)
+        while self.num_bytes > self.max_bytes:
+            (_, oldest), forgotten = self._sections.popitem(last=False)
+            self.num_bytes -= _measure(oldest, forgotten)
+
+    def learn_border(self, vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) -> None:
+        """Choose the border of a vocabulary: the special token that is most frequent in ids."""
+        special = {token.id: token for token in vocabulary.special_tokens}
+        is_special = np.zeros(len(vocabulary), np.bool_)
+        is_special[list(special)] = True
+        found, counts = np.unique(ids[is_special[ids]], return_counts=True)
+        border = None
+        for place in np.argsort(-counts, kind="stable"):
+            token = special[int(found[place])]
+            if is_border(vocabulary, token):
+                border = token.content
+                break
+        if len(self._borders) >= MAX_BORDERS:
+            self._borders.clear()
+        self._borders[vocabulary.digest] = border
+
+
+def _measure(text: str, section: Section) -> int:
+    return getsizeof(text) + getsizeof(section.json) + ENTRY_BYTES
+
+
+def is_border(vocabulary: Vocabulary, token: SpecialToken) -> bool:
+    """Return whether any text may be cut in front of a special token without changing its ids.
+
+    The token is then found wherever its content is, as no other one reaches into it, and it takes
+    nothing of the text in front of it.
+    """
+    if not isinstance(vocabulary.model, Bpe | Upstream):
+        return False
+    if not token.matched or token.normalized or token.lstrip or token.content[:1].isspace():
+        return False  # White space may belong to the token in front of it.
+    special = vocabulary.special_tokens
+    if any(each.single_word for each in special):
+        return False  # It may depend on the character in front of it, or behind.
+    return not any(_reaches_into(each.content, token.content) for each in special)
+
+
+def _reaches_into(content: str, border: str) -> bool:
+    """Return whether a token may be found in place of a border, or may end in it."""
+    if content != border and border in content:
+        return True
+    sizes = range(1, min(len(border), len(content) + 1))
+    return any(content.endswith(border[:size]) for size in sizes)
