@@ -25,7 +25,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
-TYPED := vocabularies gpu service benchmarks
+TYPED := vocabularies gpu service warptok benchmarks
 
 .PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench image wheel \
         locks clean help

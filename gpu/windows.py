@@ -58,6 +58,12 @@ class DeviceArray:
     dtype: np.dtype[Any]
     owner: _Block
 
+    @classmethod
+    def empty(cls, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+        """Allocate an array whose items are whatever the memory holds; raises OutOfMemory."""
+        block = _Block(device, int(np.prod(shape)) * dtype.itemsize)
+        return cls(block.address, shape, dtype, block)
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The interface, version 3; the kernels that wrote the array are done."""

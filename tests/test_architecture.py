@@ -15,7 +15,7 @@ import pytest
 from tests.support.data_files import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ("vocabularies", "gpu", "service")
+PACKAGES = ("vocabularies", "gpu", "service", "warptok")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 # The libraries that a package may import; import-linter's contracts hold the packages' order.
 LIBRARIES = {
@@ -106,6 +106,7 @@ def test_every_library_is_one_that_the_package_asks_for() -> None:
     project = PYPROJECT["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
     asked += project["optional-dependencies"]["embedding"]
+    asked += project["optional-dependencies"]["client"]
     names = {re.split(r"[^a-z0-9-]", line)[0].replace("-", "_") for line in asked}
     # Another import name, part of a library that is asked for, or a standard one from 3.14 on.
     names |= {"starlette", "cupy", "cupyx", "isal", "compression"}

@@ -37,6 +37,7 @@ LENGTH_KEYS = (
 )
 HUB_PREFIX = "models--"  # Begins the names of folders in the cache of the Hugging Face hub.
 MAX_NAME_CHARACTERS = 255
+MAX_TEMPLATE_BYTES: int = Settings.model_fields["max_template_bytes"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,27 +109,54 @@ def read_model(settings: Settings) -> Model:
         VocabularyError: a file is wrong.
         OSError: a file cannot be read.
     """
-    folder = settings.model_dir
-    assert folder is not None, "there is a model"
+    assert settings.model_dir is not None, "there is a model"
+    return read_folder(
+        settings.model_dir,
+        pretokenizer=settings.model_pretokenizer,
+        max_length=settings.max_model_len,
+        max_template_bytes=settings.max_template_bytes,
+    )
+
+
+def read_folder(
+    folder: Path,
+    *,
+    pretokenizer: str | None = None,
+    max_length: int | None = None,
+    max_template_bytes: int = MAX_TEMPLATE_BYTES,
+) -> Model:
+    """Read the model of a folder; slow.
+
+    Args:
+        folder: the folder.
+        pretokenizer: its name, for files that do not say it.
+        max_length: the model's length in ids; None: the one that its files give.
+        max_template_bytes: the most bytes of a file of configuration.
+
+    Raises:
+        NoTokenizer: there is no tokenizer that is read.
+        VocabularyError: a file is wrong.
+        OSError: a file cannot be read.
+    """
     paths = find_tokenizer_files(folder)
     present = [name for name in CONFIG_FILES if (folder / name).is_file()]
     config_files = {name: (folder / name).read_bytes() for name in present}
-    config = TokenizerConfig.of_files(config_files, settings.max_template_bytes)
+    config = TokenizerConfig.of_files(config_files, max_template_bytes)
     config = TokenizerConfig({}) if config is None else config
     files = {path.name: path.read_bytes() for path in paths}
     is_ranks = paths[0].suffix in RANK_SUFFIXES
     vocabulary = read_vocabulary(
         files,
-        pretokenizer=settings.model_pretokenizer,
+        pretokenizer=pretokenizer,
         special_tokens=config.listed_tokens() if is_ranks else None,
     )
     config.refuse_other_ids(vocabulary)
     if "merges.txt" in files:
-        config.refuse_other_rule(has_pretokenizer=settings.model_pretokenizer is not None)
+        config.refuse_other_rule(has_pretokenizer=pretokenizer is not None)
     values = dict(config.values)
-    if others := _read_other_templates(folder, settings.max_template_bytes):
+    if others := _read_other_templates(folder, max_template_bytes):
         values["chat_template"] = [*_list_templates(values.get("chat_template")), *others]
-    length = settings.max_model_len or _find_length(folder, values.get(LENGTH))
+    length = max_length or _find_length(folder, values.get(LENGTH))
     if length is not None:
         values[LENGTH] = length
     return Model(vocabulary, TokenizerConfig(values), describe_ignored(files))

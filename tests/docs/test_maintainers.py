@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-PACKAGES = ("vocabularies", "gpu", "service", "benchmarks", "tests")
-CODE_PACKAGES = ("vocabularies", "gpu", "service")
+PACKAGES = ("vocabularies", "gpu", "service", "warptok", "benchmarks", "tests")
+CODE_PACKAGES = ("vocabularies", "gpu", "service", "warptok")
 MAX_MAP_LINES = 150
 CODE = ("*.py", "*.cu", "*.cuh", "*.cpp", "*.hpp")
 OURS = re.compile(

@@ -1,12 +1,111 @@
-"""Cuts the tokens of a text into chunks of at most so many tokens, which may overlap.
+"""Cuts the ids of a text into chunks of at most so many ids, which may overlap.
 
-Takes counts and returns places in the sequence of tokens. Knows no vocabulary and no text.
+Knows no text and no engine: takes ids with their places, and returns those of each chunk.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.batch.post_processing import AddedIds, Content, count_kept, post_process
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
+
+LONGEST = np.array([2**62])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The C chunks of one text.
+
+    Attributes:
+        ids: int32[T], the ids of all chunks, begin and end tokens included.
+        offsets: int64[C + 1], where the ids of each chunk begin.
+        starts: int64[C], the number of the first token of each chunk.
+        spans: int64[C, 2], the begin and the end of each chunk in the text, in bytes.
+        num_tokens: the number of the text's tokens.
+    """
+
+    ids: NDArray[np.integer[Any]]
+    offsets: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLayout:
+    """How a text is cut.
+
+    Attributes:
+        added: the ids around each chunk.
+        size: the most tokens of the text that a chunk has.
+        overlap: the tokens that two neighbours share.
+    """
+
+    added: AddedIds
+    size: int
+    overlap: int
+
+    @classmethod
+    def of(cls, added: AddedIds, chunk_size: int, chunk_overlap: int) -> ChunkLayout:
+        """Make the layout of chunks of at most `chunk_size` ids, those of `added` included.
+
+        Raises:
+            ChunkTooSmall: no token fits beside the added ids.
+            OverlapTooLarge: neighbours would share all of their tokens.
+        """
+        size = int(count_kept(LONGEST, added, chunk_size)[0])
+        if size < 1:
+            raise ChunkTooSmall(f"leaves no room beside {len(added)} begin and end tokens")
+        if chunk_overlap >= size:
+            message = f"must be less than the {size} tokens of the text that a chunk has"
+            raise OverlapTooLarge(message)
+        return cls(added, size, chunk_overlap)
+
+    def count_ids(self, num_tokens: int) -> int:
+        """Return the most ids that the chunks of so many tokens have together."""
+        width = min(self.size, num_tokens) + len(self.added)
+        return count_chunks(num_tokens, self.size, self.overlap) * width
+
+
+class ChunkTooSmall(ValueError):
+    """A chunk has no room for a token."""
+
+
+class OverlapTooLarge(ValueError):
+    """Neighbouring chunks would share all of their tokens."""
+
+
+def cut_chunks(
+    layout: ChunkLayout, ids: NDArray[np.integer[Any]], spans: NDArray[np.int64]
+) -> Chunks:
+    """Cut the ids of a text into chunks.
+
+    Args:
+        layout: how they are cut.
+        ids: int32[T], without begin and end tokens.
+        spans: int64[T, 2], the begin and the end of each id in the text, in bytes.
+    """
+    places = find_chunks(len(ids), layout.size, layout.overlap)
+    sizes = places[:, 1] - places[:, 0]
+    index = ragged_indices(places[:, 0], sizes)
+    content = Content(ids[index], offsets_from_lengths(sizes))
+    framed = post_process(content, layout.added, EncodeOptions())
+    covered = _cover(spans, places)
+    return Chunks(framed.ids, framed.offsets, places[:, 0].copy(), covered, len(ids))
+
+
+def _cover(spans: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the begin of each chunk's first token and the end of its last, int64[C, 2]."""
+    if not len(spans):
+        return np.zeros((1, 2), np.int64)
+    ends = np.maximum.accumulate(spans[:, 1])
+    return np.stack([spans[places[:, 0], 0], ends[places[:, 1] - 1]], axis=1)
 
 
 def find_chunks(num_tokens: int, size: int, overlap: int) -> NDArray[np.int64]:

@@ -1,0 +1,84 @@
+"""The package is light to import, works without optional libraries, and documents its names."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import warptok
+from tests.support.data_files import ROOT
+from warptok.results import EXTRAS
+
+HEAVY = ("fastapi", "starlette", "uvicorn", "torch", "cupy", "pyarrow", "httpx", "grpc", "pandas")
+CALLS = (
+    "encode",
+    "encode_batch",
+    "count",
+    "count_batch",
+    "offsets",
+    "decode",
+    "decode_bytes",
+    "decode_batch",
+    "chunks",
+    "windows",
+)
+
+
+def run(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_it_imports_no_heavy_library():
+    run(f"import sys, warptok; assert not {{*sys.modules}} & {{*{HEAVY}}}")
+
+
+def test_encoding_on_the_cpu_imports_none_either():
+    program = "import sys, warptok; warptok.load('hyenadna', device='cpu').encode_batch(['ACGT'])"
+    run(f"{program}; assert not {{*sys.modules}} & {{*{HEAVY}}}")
+
+
+def test_without_optional_libraries_it_works_with_what_is_there():
+    absent = ("torch", "cupy", "pyarrow", "pandas", "polars", "httpx")
+    program = f"""
+import sys
+for name in {absent}:
+    sys.modules[name] = None
+import warptok
+tok = warptok.load("hyenadna")
+assert tok.encode_batch(["ACGT"]).to_list() == [[7, 8, 9, 10, 1]]
+for call in (tok.encode_batch(["A"]).to_torch, lambda: warptok.Client("http://x", "gpt2")):
+    try:
+        call()
+    except warptok.NotInstalled as error:
+        assert "pip install 'warptok[" in str(error)
+    else:
+        sys.exit("no error")
+"""
+    run(program)
+
+
+def test_extras_that_errors_name_are_there():
+    text = (ROOT / "pyproject.toml").read_text()
+    for extra in EXTRAS.values():
+        assert f"\n{extra} = [" in text
+
+
+@pytest.mark.parametrize("client", [warptok.Client, warptok.AsyncClient])
+@pytest.mark.parametrize("name", CALLS)
+def test_clients_have_the_calls_of_a_tokenizer(client, name):
+    own = inspect.signature(getattr(client, name))
+    assert own == inspect.signature(getattr(warptok.Tokenizer, name))
+    assert inspect.iscoroutinefunction(getattr(client, name)) == (client is warptok.AsyncClient)
+
+
+def test_every_public_name_is_documented():
+    names = [name for name in vars(warptok) if not name.startswith("_")]
+    public = {name for name in names if not inspect.ismodule(getattr(warptok, name))}
+    text = (ROOT / "docs" / "python.md").read_text()
+    assert {name for name in public if name not in text} == set()
+    for name in public:
+        assert inspect.getdoc(getattr(warptok, name)), name

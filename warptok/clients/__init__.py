@@ -1,0 +1,5 @@
+"""Clients of a running service, with the methods of a `Tokenizer`.
+
+`service_calls` makes the requests of each call and reads their answers, and sends nothing;
+`client` and `async_client` send them by httpx, again where `transport` says so.
+"""

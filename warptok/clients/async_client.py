@@ -1,0 +1,277 @@
+"""A client of a service for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vocabularies.sequences.windows import Windows
+from warptok.clients.service_calls import Call, Result, ServiceCalls
+from warptok.clients.transport import (
+    Request,
+    Response,
+    RetryPolicy,
+    lost_connection,
+    make_error,
+    request_headers,
+)
+from warptok.options import (
+    BatchOptions,
+    IdType,
+    Padding,
+    Refused,
+    Side,
+    Special,
+    TextOptions,
+    Unit,
+)
+from warptok.results import EncodedBatch, PaddedBatch, TextChunks, import_library
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class AsyncClient:
+    """A running service with the methods of a `Tokenizer`, to be awaited.
+
+    Args:
+        url: its address, such as "http://127.0.0.1:8000".
+        vocabulary: the name of the vocabulary that all calls use.
+        api_key: the key; None: the service needs none.
+        if_digest: refuse another vocabulary than the one with this digest.
+        timeout_s: the longest time of one request; the service, too, stops after it.
+        retries: how often a request is sent again where the service is busy, starts or stops, or
+            the connection breaks. Every call may be: a text has the same ids each time.
+        http_client: an httpx.AsyncClient with settings of its own, such as certificates or a Unix
+            socket, which the caller closes; None: one is made.
+
+    Raises:
+        NotInstalled: httpx is not installed.
+
+    Calls raise the errors of `warptok.errors`, with the codes of docs/errors.md. Several tasks may
+    use one client.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        vocabulary: str,
+        *,
+        api_key: str | None = None,
+        if_digest: str | None = None,
+        timeout_s: float = 30.0,
+        retries: int = 3,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._httpx = import_library("httpx", "AsyncClient")
+        self.url, self.vocabulary = url.rstrip("/"), vocabulary
+        self._calls = ServiceCalls(vocabulary, if_digest)
+        self._headers = request_headers(api_key, timeout_s)
+        self._timeout_s, self._policy = timeout_s, RetryPolicy(retries)
+        self._owns_client = http_client is None
+        self._client: httpx.AsyncClient = http_client or self._httpx.AsyncClient()
+
+    def __repr__(self) -> str:
+        return f"<warptok.AsyncClient {self.vocabulary!r} of {self.url}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the caller gave the httpx client."""
+        if self._owns_client:
+            await self._client.aclose()
+
+    async def encode(self, text: str | bytes, **options: Unpack[TextOptions]) -> list[int]:
+        """Return the ids of one text; as `Tokenizer.encode`."""
+        return await self._run(self._calls.encode(text, options))
+
+    async def count(self, text: str | bytes, **options: Unpack[TextOptions]) -> int:
+        """Count the ids of one text; as `Tokenizer.count`."""
+        return await self._run(self._calls.count(text, options))
+
+    async def offsets(
+        self, text: str | bytes, unit: Unit = "codepoints", **options: Unpack[TextOptions]
+    ) -> NDArray[np.int64]:
+        """Return the place of each id in one text, int64[T, 2]; as `Tokenizer.offsets`."""
+        return await self._run(self._calls.offsets(text, unit, options))
+
+    @overload
+    async def encode_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        padding: None = None,
+        return_offsets: Unit | None = None,
+        return_tokens: bool = False,
+        dtype: IdType = "int32",
+        errors: Refused = "raise",
+        **options: Unpack[BatchOptions],
+    ) -> EncodedBatch: ...
+
+    @overload
+    async def encode_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        padding: Padding,
+        padding_side: Side | None = None,
+        pad_id: int | None = None,
+        return_offsets: Unit | None = None,
+        return_tokens: bool = False,
+        dtype: IdType = "int32",
+        errors: Refused = "raise",
+        **options: Unpack[BatchOptions],
+    ) -> PaddedBatch: ...
+
+    async def encode_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        padding: Padding | None = None,
+        padding_side: Side | None = None,
+        pad_id: int | None = None,
+        return_offsets: Unit | None = None,
+        return_tokens: bool = False,
+        dtype: IdType = "int32",
+        errors: Refused = "raise",
+        **options: Unpack[BatchOptions],
+    ) -> EncodedBatch | PaddedBatch:
+        """Return the ids of several texts; as `Tokenizer.encode_batch`.
+
+        Large batches are several requests, one after another. They are Arrow where pyarrow is
+        installed and the options are those of the bulk call.
+        """
+        return await self._run(
+            self._calls.encode_batch(
+                texts,
+                offsets,
+                padding,
+                padding_side,
+                pad_id,
+                return_offsets,
+                return_tokens,
+                dtype,
+                errors,
+                options,
+            )
+        )
+
+    async def count_batch(
+        self, texts: Any, *, offsets: ArrayLike | None = None, **options: Unpack[BatchOptions]
+    ) -> NDArray[np.int64]:
+        """Count the ids of several texts, int64[B]; as `Tokenizer.count_batch`."""
+        return await self._run(self._calls.count_batch(texts, offsets, options))
+
+    async def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
+        """Return the text of one row of ids; as `Tokenizer.decode`."""
+        return await self._run(self._calls.decode(ids, skip_special_tokens))
+
+    async def decode_bytes(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> bytes:
+        """Return the bytes of one row of ids; as `Tokenizer.decode_bytes`."""
+        return await self._run(self._calls.decode_bytes(ids, skip_special_tokens))
+
+    async def decode_batch(self, rows: Any, *, skip_special_tokens: bool = False) -> list[str]:
+        """Return the texts of several rows of ids; as `Tokenizer.decode_batch`."""
+        return await self._run(self._calls.decode_batch(rows, skip_special_tokens))
+
+    async def chunks(
+        self,
+        text: str | bytes,
+        *,
+        chunk_size: int = 512,
+        chunk_overlap: int = 0,
+        add_special_tokens: bool = True,
+        special: Special = "match",
+        offset_unit: Unit = "codepoints",
+        return_texts: bool = False,
+    ) -> TextChunks:
+        """Cut one text into chunks; as `Tokenizer.chunks`."""
+        return await self._run(
+            self._calls.chunks(
+                text,
+                chunk_size,
+                chunk_overlap,
+                add_special_tokens,
+                special,
+                offset_unit,
+                return_texts,
+            )
+        )
+
+    async def windows(
+        self,
+        sequence: str | bytes,
+        *,
+        window: int = 512,
+        stride: int = 256,
+        circular: bool | None = None,
+        channel: ArrayLike | None = None,
+        add_cls: bool = False,
+        reverse_complement: bool = False,
+    ) -> Windows:
+        """Cut one sequence into windows; as `Tokenizer.windows`."""
+        return await self._run(
+            self._calls.windows(
+                sequence, window, stride, circular, channel, add_cls, reverse_complement
+            )
+        )
+
+    async def vocabularies(self) -> list[dict[str, Any]]:
+        """List the vocabularies of the service, as `GET /v1/vocabularies` answers."""
+        return await self._run(self._calls.vocabularies())
+
+    async def info(self) -> dict[str, Any]:
+        """Describe the service, as `GET /v1/info` answers."""
+        return await self._run(self._calls.info())
+
+    async def _run(self, call: Call[Result]) -> Result:
+        """Send the requests of a call until it returns."""
+        try:
+            request = next(call)
+            while True:
+                request = call.send(await self._send(request))
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+    async def _send(self, request: Request) -> Response:
+        """Send a request, again where that helps.
+
+        Raises:
+            WarptokError: it is refused, or the service is not reached.
+        """
+        for attempt in count():
+            try:
+                answer = await self._client.request(
+                    request.method,
+                    self.url + request.path,
+                    params=dict(request.params),
+                    content=request.content,
+                    headers={**self._headers, **request.headers},
+                    timeout=self._timeout_s,
+                )
+            except self._httpx.TransportError as failure:
+                error = lost_connection(self._httpx, failure, self.url)
+                error.__cause__ = failure
+            else:
+                response = Response(answer.status_code, answer.headers, answer.content)
+                if answer.is_success:
+                    return response
+                error = make_error(response)
+            wait_s = self._policy.wait_s(attempt, error)
+            if wait_s is None:
+                raise error
+            await asyncio.sleep(wait_s)
+        raise AssertionError("the loop has no end")

@@ -1,0 +1,136 @@
+"""Requests of a client and answers of a service, the errors in them, and when to ask again.
+
+Knows no HTTP library: `client` sends the requests. All calls of the clients are idempotent: a text
+has the same ids however often it is sent. So each may be sent again, also where the connection
+broke after the service may have read it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from warptok.errors import DeadlinePassed, Fault, Unavailable, WarptokError, error_class
+
+RETRIED_STATUSES = (429, 503)
+FIRST_WAIT_S = 0.1
+JITTER = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request.
+
+    Attributes:
+        method: "GET" or "POST".
+        path: the path, such as "/v1/encode".
+        params: the query string.
+        content: the body.
+        headers: its content type, and the type of the answer.
+    """
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer.
+
+    Attributes:
+        status: the HTTP status.
+        headers: the headers, by their names in lower case.
+        content: the body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """Parse the body."""
+        return orjson.loads(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When a request is sent again: the service is busy, starts or stops, or is not reached.
+
+    Attributes:
+        retries: how often a request is sent again at most.
+        max_wait_s: the longest wait before one; the error is raised where `Retry-After` is longer.
+    """
+
+    retries: int = 3
+    max_wait_s: float = 30.0
+
+    def wait_s(self, attempt: int, error: WarptokError) -> float | None:
+        """Return the seconds until the next attempt; None: the error is raised.
+
+        Args:
+            attempt: the number of the attempt that failed, from 0 on.
+            error: its error.
+        """
+        if attempt >= self.retries or not isinstance(error, Unavailable):
+            return None
+        is_lost = error.status is None
+        if not is_lost and (error.status not in RETRIED_STATUSES or error.retry_after_s is None):
+            return None
+        backoff = FIRST_WAIT_S * 2**attempt * (1 + JITTER * random.random())
+        wait = max(backoff, error.retry_after_s or 0.0)
+        return wait if wait <= self.max_wait_s else None
+
+
+def make_error(response: Response) -> WarptokError:
+    """Make the error of an answer with a status of 400 or more."""
+    try:
+        problem = response.json()
+    except orjson.JSONDecodeError:
+        problem = {}
+    if not isinstance(problem, dict):
+        problem = {}
+    code = str(problem.get("code", ""))
+    where = str(problem.get("where", ""))
+    findings = [Fault(each["where"], each["message"]) for each in problem.get("findings", ())]
+    is_row = response.status == 422 and code not in REQUEST_CODES
+    kind = error_class(code, response.status, is_row=is_row)
+    return kind(
+        str(problem.get("detail") or f"the service answered {response.status}"),
+        code=code or None,
+        where=where,
+        findings=findings,
+        status=response.status,
+        request_id=response.headers.get("x-request-id", ""),
+        retry_after_s=_read_seconds(response.headers.get("retry-after")),
+    )
+
+
+REQUEST_CODES = ("", "invalid_request", "template_failed", "vocabulary_invalid")
+"""The codes of 422 that are not of a row."""
+
+
+def _read_seconds(value: str | None) -> float | None:
+    """Read a Retry-After in seconds; None: there is none, or it is a date."""
+    return float(value) if value is not None and value.strip().isdigit() else None
+
+
+def request_headers(api_key: str | None, timeout_s: float) -> dict[str, str]:
+    """Return the headers of all requests of a client: its key, and its deadline."""
+    headers = {"x-request-timeout-ms": str(max(1, int(timeout_s * 1000)))}
+    return headers if api_key is None else {**headers, "authorization": f"Bearer {api_key}"}
+
+
+def lost_connection(httpx: Any, failure: Exception, url: str) -> WarptokError:
+    """Make the error of a request without an answer."""
+    if isinstance(failure, httpx.TimeoutException) and not isinstance(
+        failure, httpx.ConnectTimeout | httpx.PoolTimeout
+    ):
+        return DeadlinePassed(f"{url} has not answered in time: {failure!r}")
+    return Unavailable(f"{url} is not reached: {failure!r}")

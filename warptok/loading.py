@@ -1,0 +1,229 @@
+"""Finds the vocabulary that `warptok.load` is called with: a name, a path, or a tokenizer object.
+
+    "gpt2"                                   built in
+    tokenizer.json, a folder of a model      read as the service reads an upload
+    a tokenizer of transformers              its `backend_tokenizer`, with its padding and length
+    tokenizers.Tokenizer                     what its `to_str()` says
+    tiktoken.Encoding                        its ranks, pattern and special tokens
+
+Objects are known by what they have: none of these libraries is imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vocabularies.errors import VocabularyError
+from vocabularies.model.types import ROLES, SpecialToken
+from warptok.devices import open_place
+from warptok.errors import DigestDiffers, Fault, InvalidRequest, UnknownVocabulary
+from warptok.tokenizer import Defaults, Tokenizer
+
+if TYPE_CHECKING:
+    from vocabularies.model.vocabulary import Vocabulary
+
+MAX_LENGTH = 1 << 31
+"""Lengths above it mean that there is none, as transformers' 10**30."""
+SOURCES = (
+    "a built-in name, the path of a file or folder, or a tokenizer of transformers, tokenizers or "
+    "tiktoken"
+)
+STACKLEVEL = 5  # Warnings name the line that calls `load`.
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A vocabulary, and what its source says beside it."""
+
+    vocabulary: Vocabulary
+    defaults: Defaults
+
+
+def load(
+    source: Any,
+    *,
+    device: str = "auto",
+    pretokenizer: str | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+    if_digest: str | None = None,
+) -> Tokenizer:
+    """Load a tokenizer: its vocabulary on the engine of a device, compared with its reference.
+
+    Args:
+        source: a built-in name, such as "gpt2" or "dnabert2"; the path of a vocabulary file or of a
+            model's folder; a fast tokenizer of transformers, a `tokenizers.Tokenizer` or a
+            `tiktoken.Encoding`.
+        device: "auto": the first GPU for batches from a measured size on, and the CPU; "cpu";
+            "cuda" or "cuda:1": that GPU for all batches.
+        pretokenizer: how text is split, such as "cl100k", for files that do not say it.
+        special_tokens: content -> id, for files that do not say which tokens are special.
+        if_digest: refuse another vocabulary than the one with this digest.
+
+    Raises:
+        UnknownVocabulary: there is no such name and no such path; near names are suggested.
+        InvalidRequest: the vocabulary is wrong, with the place of every fault in `findings`, or an
+            argument is.
+        DigestDiffers: the vocabulary has another digest.
+        DeviceUnavailable: the GPU that `device` names cannot be used, or not for this vocabulary.
+        TypeError: the source is something else.
+        OSError: a file cannot be read.
+
+    Example: warptok.load("gpt2").encode("Hello, world!") == [15496, 11, 995, 0]
+    """
+    place = open_place(device)
+    try:
+        found = _find(source, pretokenizer, special_tokens)
+        digest = found.vocabulary.digest
+        if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):
+            raise DigestDiffers(f"{found.defaults.name} has the digest {digest}", where="if_digest")
+        return Tokenizer(found.vocabulary, place, found.defaults)
+    except VocabularyError as error:
+        faults = [Fault(finding.where, finding.message) for finding in error.findings]
+        raise InvalidRequest(str(error), code="vocabulary_invalid", findings=faults) from error
+
+
+def _find(source: Any, pretokenizer: str | None, special_tokens: Mapping[str, int] | None) -> Found:
+    has_arguments = pretokenizer is not None or special_tokens is not None
+    if isinstance(source, str | os.PathLike):
+        return _find_named(source, pretokenizer, special_tokens)
+    if has_arguments:
+        message = "pretokenizer and special_tokens are for files; this object says them itself"
+        raise InvalidRequest(message)
+    if hasattr(source, "_mergeable_ranks"):
+        return _read_tiktoken(source)
+    backend = getattr(source, "backend_tokenizer", source)
+    if callable(getattr(backend, "to_str", None)):
+        return _read_huggingface(source, backend)
+    if hasattr(source, "convert_tokens_to_ids"):
+        raise TypeError(
+            f"{type(source).__name__} is a tokenizer in Python, whose rules cannot be read; load "
+            "the fast one (AutoTokenizer.from_pretrained(..., use_fast=True)), or its built-in "
+            "vocabulary, such as nt_v2, hyenadna or dnabert1_6mer"
+        )
+    raise TypeError(f"a {type(source).__name__} is no tokenizer; give {SOURCES}")
+
+
+def _find_named(
+    source: str | os.PathLike[str],
+    pretokenizer: str | None,
+    special_tokens: Mapping[str, int] | None,
+) -> Found:
+    """Find a built-in vocabulary, or read a file or folder."""
+    from vocabularies import builtin
+    from vocabularies.formats import describe_ignored, read_vocabulary
+
+    name, path = os.fspath(source), Path(source)
+    if isinstance(source, str) and source in builtin.BUILTINS:
+        if pretokenizer is not None or special_tokens is not None:
+            raise InvalidRequest(
+                f"{source} is built in; pretokenizer and special_tokens are for files"
+            )
+        return Found(builtin.load(source), Defaults(name))
+    if path.is_dir():
+        return _read_folder(path, pretokenizer, special_tokens)
+    if not path.exists():
+        near = difflib.get_close_matches(name, builtin.BUILTINS, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"give {SOURCES}"
+        message = f"{name!r} is neither a built-in vocabulary nor a file; {hint}"
+        raise UnknownVocabulary(message)
+    files = {path.name: path.read_bytes()}
+    vocabulary = read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
+    _warn(name, describe_ignored(files))
+    return Found(vocabulary, Defaults(name))
+
+
+def _read_folder(
+    folder: Path, pretokenizer: str | None, special_tokens: Mapping[str, int] | None
+) -> Found:
+    """Read the folder of a model, with the length and the sides that its configuration says."""
+    from service.registry.model_folder import LENGTH, read_folder
+    from vocabularies.formats.folders import NoTokenizer
+
+    if special_tokens is not None:
+        message = "a folder says its special tokens itself; give the path of a file"
+        raise InvalidRequest(message, where="special_tokens")
+    try:
+        model = read_folder(folder, pretokenizer=pretokenizer)
+    except NoTokenizer as error:
+        raise InvalidRequest(str(error), code="unsupported_format") from error
+    _warn(str(folder), model.notes)
+    values, vocabulary = model.config.values, model.vocabulary
+    ids = {token.content: token.id for token in vocabulary.special_tokens}
+    named = model.config.special_tokens()
+    roles = {name.removesuffix("_token"): ids[text] for name, text in named.items() if text in ids}
+    return Found(
+        vocabulary,
+        Defaults(
+            str(folder),
+            _as_length(values.get(LENGTH)),
+            values.get("padding_side"),
+            values.get("truncation_side", "right"),
+            roles,
+        ),
+    )
+
+
+def _read_huggingface(source: Any, backend: Any) -> Found:
+    """Read a tokenizer of transformers, or a `tokenizers.Tokenizer`.
+
+    The padding and truncation of a `tokenizers.Tokenizer` are not followed, with a warning; those
+    of transformers are what its last call left there.
+    """
+    from vocabularies.formats import describe_ignored, read_vocabulary
+
+    files = {"tokenizer.json": backend.to_str().encode()}
+    vocabulary = read_vocabulary(files)
+    if backend is source:
+        _warn("tokenizers.Tokenizer", describe_ignored(files))
+        return Found(vocabulary, Defaults("tokenizers.Tokenizer"))
+    roles = {}
+    for role in ROLES:
+        token_id = getattr(source, f"{role}_token_id", None)
+        if isinstance(token_id, int) and 0 <= token_id < len(vocabulary):
+            roles[role] = token_id
+    return Found(
+        vocabulary,
+        Defaults(
+            getattr(source, "name_or_path", "") or type(source).__name__,
+            _as_length(getattr(source, "model_max_length", None)),
+            getattr(source, "padding_side", None),
+            getattr(source, "truncation_side", "right"),
+            roles,
+        ),
+    )
+
+
+def _read_tiktoken(encoding: Any) -> Found:
+    """Read a `tiktoken.Encoding`.
+
+    Raises:
+        VocabularyError: its pattern is none of those that are known.
+    """
+    from vocabularies.formats.tiktoken.ranks import make_rank_vocabulary
+    from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
+
+    pretokenizer = recognize_tiktoken_pattern(encoding._pat_str)
+    if pretokenizer is None:
+        message = "is none of the published patterns; save a tokenizer.json, and load its path"
+        raise VocabularyError.at("pat_str", message)
+    contents = sorted(encoding._special_tokens.items(), key=lambda item: item[1])
+    special_tokens = [SpecialToken(content, token_id) for content, token_id in contents]
+    vocabulary = make_rank_vocabulary(encoding._mergeable_ranks, pretokenizer, special_tokens, 0)
+    return Found(vocabulary, Defaults(encoding.name))
+
+
+def _as_length(length: Any) -> int | None:
+    """Return a model's length in ids; None: there is none."""
+    return length if isinstance(length, int) and 0 < length < MAX_LENGTH else None
+
+
+def _warn(name: str, notes: tuple[str, ...]) -> None:
+    """Warn of what a source says of ids and is not followed."""
+    for note in notes:
+        warnings.warn(f"{name}: {note}", UserWarning, stacklevel=STACKLEVEL)

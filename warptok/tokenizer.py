@@ -1,0 +1,574 @@
+"""A tokenizer in this process: one vocabulary on the engine of a device.
+
+Calls have the names, options and defaults of the service's. Every call may be made by several
+threads at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.operations.rendering.offset_units import convert_spans
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
+from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds
+from vocabularies.model.types import Kmers
+from vocabularies.sequences.chunks import ChunkLayout, cut_chunks
+from vocabularies.sequences.windows import Windows, make_windows
+from warptok.devices import Place, encode_to_device, windows_to_device
+from warptok.errors import InvalidRequest
+from warptok.huggingface import BatchEncoding, encode_as_huggingface
+from warptok.inputs import (
+    as_channel,
+    as_id_rows,
+    as_ids,
+    as_text,
+    make_batch,
+    one_text,
+    refuse_invalid_utf8,
+)
+from warptok.options import (
+    ID_TYPES,
+    BatchOptions,
+    IdType,
+    Padding,
+    Refused,
+    Side,
+    Special,
+    TextOptions,
+    Unit,
+    check_counts,
+    check_padding,
+    choose,
+    make_options,
+)
+from warptok.results import (
+    DeviceBatch,
+    EncodedBatch,
+    PaddedBatch,
+    TextChunks,
+    find_truncated,
+    map_offsets,
+    raise_refused,
+)
+from warptok.token_names import TokenNames
+
+if TYPE_CHECKING:
+    from gpu.windows import DeviceWindows
+    from service.engines.base import Decoded
+    from vocabularies.model.vocabulary import Vocabulary
+
+UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "bytes")
+REFUSED: tuple[Refused, ...] = ("raise", "keep")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What Hugging Face's tokenizer, or the folder of a model, says beside the vocabulary.
+
+    Attributes:
+        name: the tokenizer's name.
+        model_max_length: the model's length in ids, for `truncation=True`; None: not said.
+        padding_side, truncation_side: the sides of Hugging Face's call; None: the vocabulary's own.
+        roles: ids by role, such as {"pad": 0}, beside those of the vocabulary.
+    """
+
+    name: str
+    model_max_length: int | None = None
+    padding_side: Side | None = None
+    truncation_side: Side = "right"
+    roles: Mapping[str, int] = field(default_factory=dict)
+
+
+class Tokenizer(TokenNames):
+    """A vocabulary on the engine of a device; `warptok.load` makes it.
+
+    Attributes:
+        name: the built-in name, the file's or folder's path, or the name of the object.
+        device: "cpu", or the GPU that gets large batches, such as "cuda:0".
+        padding_side, truncation_side: the sides of the call `tok(texts, ...)`.
+        model_max_length: the model's length in ids, for `tok(texts, truncation=True)`; None: there
+            is none.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, place: Place, defaults: Defaults) -> None:
+        super().__init__(vocabulary, defaults.roles)
+        self._place = place
+        self._engine = place.engine
+        self.name = defaults.name
+        self.device = place.device
+        self.padding_side: Side = defaults.padding_side or vocabulary.padding_side
+        self.truncation_side: Side = defaults.truncation_side
+        self.model_max_length = defaults.model_max_length
+        place.load(vocabulary)
+
+    def __repr__(self) -> str:
+        vocabulary = self._vocabulary
+        place = self._place.describe(vocabulary)
+        return f"<warptok.Tokenizer {self.name!r}: {vocabulary.kind}, {len(self)} ids, {place}>"
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` and the hash of all that decides ids, as the service's answers have it."""
+        return self._vocabulary.digest
+
+    def __call__(self, text: Any, text_pair: Any = None, **options: Any) -> BatchEncoding:
+        """Encode as the call of Hugging Face's `AutoTokenizer`; see `encode_as_huggingface`."""
+        return encode_as_huggingface(self, text, text_pair, **options)
+
+    def encode(self, text: str | bytes, **options: Unpack[TextOptions]) -> list[int]:
+        """Return the ids of one text.
+
+        `encode_batch([text]).ids` is the same as an array, for long texts.
+
+        Args:
+            text: the text; bytes are UTF-8.
+            options: see `TextOptions`.
+
+        Raises:
+            TypeError: the text is neither str nor bytes, or there is no such option.
+            InvalidRequest: the value of an option is wrong.
+            RowRefused: the text cannot be encoded.
+        """
+        encoded = self._encode_one("encode", text, options)
+        ids: list[int] = encoded.ids.tolist()
+        return ids
+
+    def count(self, text: str | bytes, **options: Unpack[TextOptions]) -> int:
+        """Count the ids of one text, which are not kept; as `encode`."""
+        made = make_options("count", options)
+        batch = one_text("count", text, options).with_options(made)
+        counted = self._engine.count(self._vocabulary, batch)
+        raise_refused(counted.errors)
+        return int(counted.counts[0])
+
+    def offsets(
+        self, text: str | bytes, unit: Unit = "codepoints", **options: Unpack[TextOptions]
+    ) -> NDArray[np.int64]:
+        """Return the begin and the end in the text of each id that `encode` gives, int64[T, 2].
+
+        Begin and end tokens have (0, 0). The id of a part of a character spans all of it.
+
+        Args:
+            text: the text.
+            unit: "codepoints" (of a Python string), "utf16" or "bytes".
+            options: see `TextOptions`.
+
+        Raises:
+            TypeError, InvalidRequest, RowRefused: as `encode`.
+        """
+        choose("unit", unit, UNITS)
+        encoded = self._encode_one("offsets", text, options, spans=True)
+        assert encoded.spans is not None
+        return convert_spans(encoded.spans, as_text(text, unit, options), unit)
+
+    @overload
+    def encode_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        padding: None = None,
+        return_offsets: Unit | None = None,
+        return_tokens: bool = False,
+        dtype: IdType = "int32",
+        errors: Refused = "raise",
+        **options: Unpack[BatchOptions],
+    ) -> EncodedBatch: ...
+
+    @overload
+    def encode_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        padding: Padding,
+        padding_side: Side | None = None,
+        pad_id: int | None = None,
+        return_offsets: Unit | None = None,
+        return_tokens: bool = False,
+        dtype: IdType = "int32",
+        errors: Refused = "raise",
+        **options: Unpack[BatchOptions],
+    ) -> PaddedBatch: ...
+
+    def encode_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        padding: Padding | None = None,
+        padding_side: Side | None = None,
+        pad_id: int | None = None,
+        return_offsets: Unit | None = None,
+        return_tokens: bool = False,
+        dtype: IdType = "int32",
+        errors: Refused = "raise",
+        **options: Unpack[BatchOptions],
+    ) -> EncodedBatch | PaddedBatch:
+        """Return the ids of several texts.
+
+        Args:
+            texts: strings or bytes in any form of `warptok.inputs`: a list, an Arrow array, a
+                column of pandas or polars, a NumPy array, a matrix uint8[B, L], a batch of
+                `read_batches`, or joined bytes with `offsets`.
+            offsets: integers[B + 1], where each text begins in the joined bytes.
+            padding: None: ragged rows, an `EncodedBatch`; "longest", or a least number of ids: a
+                matrix with an attention mask, a `PaddedBatch`.
+            padding_side: "right" or "left"; None: the tokenizer's own.
+            pad_id: the id to pad with; None: `pad_token_id`.
+            return_offsets: the unit in which `offset_mapping` has the place of each id in its text.
+            return_tokens: whether `tokens` has each id's token as a string.
+            dtype: "int32", or "uint16" or "uint8" where all ids fit; not with padding.
+            errors: "raise": a refused text raises; "keep": it has no ids and stands in `errors`.
+            options: see `BatchOptions`; each may have one value for each text.
+
+        Raises:
+            TypeError: texts have another form, or there is no such option.
+            InvalidRequest: a value is wrong, a text is null, or the vocabulary has no padding
+                token and `pad_id` is None.
+            RowRefused: a text cannot be encoded, with its number.
+        """
+        choose("errors", errors, REFUSED)
+        id_dtype = self._id_dtype(dtype)
+        check_padding(padding, padding_side, pad_id, dtype, len(self))
+        batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
+        if return_offsets is not None:
+            choose("return_offsets", return_offsets, UNITS)
+        spans = return_offsets is not None
+        made = make_options("encode_batch", options, len(batch), spans=spans)
+        batch = batch.with_options(made)
+        batch.id_dtype = id_dtype
+        encoded = self._engine.encode(self._vocabulary, batch)
+        if errors == "raise":
+            raise_refused(encoded.errors)
+        rows = self._describe(encoded, batch, return_offsets, return_tokens, dtype)
+        if padding is None:
+            return rows
+        min_length = 0 if padding == "longest" else padding
+        return rows.pad(min_length, padding_side=padding_side, pad_id=pad_id)
+
+    def count_batch(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        **options: Unpack[BatchOptions],
+    ) -> NDArray[np.int64]:
+        """Count the ids of several texts, which are not kept: int64[B].
+
+        Args:
+            texts: as for `encode_batch`.
+            offsets: as for `encode_batch`.
+            options: see `BatchOptions`.
+
+        Raises:
+            TypeError, InvalidRequest, RowRefused: as `encode_batch`.
+        """
+        batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
+        made = make_options("count_batch", options, len(batch))
+        counted = self._engine.count(self._vocabulary, batch.with_options(made))
+        raise_refused(counted.errors)
+        return counted.counts
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
+        """Return the text of one row of ids; bytes that are not UTF-8 become U+FFFD.
+
+        Args:
+            ids: the ids: a list, an array or a tensor.
+            skip_special_tokens: whether special tokens are left out.
+
+        Raises:
+            RowRefused: an id is none of the vocabulary.
+        """
+        return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode(
+            errors="replace"
+        )
+
+    def decode_bytes(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> bytes:
+        """Return the bytes that one row of ids stands for; as `decode`."""
+        row = as_ids(ids)
+        decoded = self._decode(row, np.array([0, len(row)]), skip_special_tokens)
+        return decoded.data.tobytes()
+
+    def decode_batch(self, rows: Any, *, skip_special_tokens: bool = False) -> list[str]:
+        """Return the texts of several rows of ids; as `decode`.
+
+        Args:
+            rows: an `EncodedBatch`, a list of rows, or a matrix [B, L].
+            skip_special_tokens: whether special tokens are left out.
+
+        Raises:
+            RowRefused: an id is none of the vocabulary; it has the number of the row.
+        """
+        ids, offsets = as_id_rows(rows)
+        decoded = self._decode(ids, offsets, skip_special_tokens)
+        data, places = decoded.data.tobytes(), decoded.offsets.tolist()
+        return [data[begin:end].decode(errors="replace") for begin, end in pairwise(places)]
+
+    def chunks(
+        self,
+        text: str | bytes,
+        *,
+        chunk_size: int = 512,
+        chunk_overlap: int = 0,
+        add_special_tokens: bool = True,
+        special: Special = "match",
+        offset_unit: Unit = "codepoints",
+        return_texts: bool = False,
+    ) -> TextChunks:
+        """Cut one text into chunks of at most `chunk_size` ids, begin and end tokens included.
+
+        Args:
+            text: the text.
+            chunk_size: most ids of a chunk.
+            chunk_overlap: tokens that two neighbours share.
+            add_special_tokens: put the begin and end tokens around each chunk.
+            special: as in `TextOptions`.
+            offset_unit: the unit of `offset_mapping`, the place of each chunk in the text.
+            return_texts: whether `texts` has the text of each chunk.
+
+        Raises:
+            InvalidRequest: no token fits a chunk, or neighbours would share all of them.
+            RowRefused: the text cannot be encoded.
+        """
+        choose("offset_unit", offset_unit, UNITS)
+        check_counts(chunk_size=(chunk_size, 1), chunk_overlap=(chunk_overlap, 0))
+        added = AddedIds.of(self._vocabulary) if add_special_tokens else NO_ADDED_IDS
+        try:
+            layout = ChunkLayout.of(added, chunk_size, chunk_overlap)
+        except ValueError as error:
+            message = f"chunk_size {chunk_size}, chunk_overlap {chunk_overlap}: {error}"
+            raise InvalidRequest(message) from error
+        own: TextOptions = {"add_special_tokens": False, "special": special}
+        encoded = self._encode_one("chunks", text, own, spans=True)
+        assert encoded.spans is not None
+        cut = cut_chunks(layout, encoded.ids, encoded.spans)
+        whole = as_text(text, "codepoints", {})
+        texts = None
+        if return_texts:
+            places = convert_spans(cut.spans, whole, "codepoints").tolist()
+            texts = [whole[begin:end] for begin, end in places]
+        mapping = convert_spans(cut.spans, whole, offset_unit)
+        return TextChunks(
+            ids=cut.ids,
+            offsets=cut.offsets,
+            offset_mapping=mapping,
+            starts=cut.starts,
+            texts=texts,
+            num_tokens=cut.num_tokens,
+            engine=encoded.engine,
+        )
+
+    def windows(
+        self,
+        sequence: str | bytes,
+        *,
+        window: int = 512,
+        stride: int = 256,
+        circular: bool | None = None,
+        channel: ArrayLike | None = None,
+        add_cls: bool = False,
+        reverse_complement: bool = False,
+    ) -> Windows:
+        """Cut one sequence into overlapping windows of tokens, the input of models of genomes.
+
+        Args:
+            sequence: the sequence, such as a mitochondrial genome.
+            window: tokens of a window.
+            stride: tokens from the begin of one window to the begin of the next.
+            circular: the sequence wraps; None: as the vocabulary says.
+            channel: one finite value for each base, such as heteroplasmy from 0 to 1, which is
+                windowed like the ids; None: there is none.
+            add_cls: put the vocabulary's [CLS] before each window.
+            reverse_complement: of the other strand.
+
+        Returns:
+            W windows of C columns: `input_ids` int32[W, C], `attention_mask` int8[W, C],
+            `position_ids` int64[W, C] (bases), `channel` float32[W, C] and `starts` int64[W];
+            `fields("het_values")` are a model's arguments.
+
+        Raises:
+            InvalidRequest: a value is wrong, or the vocabulary has no padding token or no [CLS].
+            RowRefused: the sequence cannot be encoded.
+        """
+        check_counts(window=(window, 1), stride=(stride, 1))
+        text = as_text(sequence, "codepoints", {})
+        wraps = self._wraps(circular)
+        options: TextOptions = {
+            "add_special_tokens": False,
+            "reverse_complement": reverse_complement,
+            "circular": wraps,
+        }
+        encoded = self._encode_one("windows", sequence, options, spans=True)
+        assert encoded.spans is not None
+        return make_windows(
+            encoded.ids,
+            convert_spans(encoded.spans, text, "codepoints")[:, 0],
+            window=window,
+            stride=stride,
+            circular=wraps,
+            pad_id=self._window_pad_id(),
+            prefix=self._window_prefix(add_cls),
+            channel=as_channel(channel, len(text)),
+        )
+
+    def encode_to_device(
+        self,
+        texts: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        dtype: IdType = "int32",
+        add_special_tokens: bool = True,
+    ) -> DeviceBatch:
+        """Encode several texts into the memory of the GPU; the ids do not visit the host.
+
+        `torch.from_dlpack(batch.ids)` is a tensor without a copy. Special tokens in texts are
+        matched. Padding and begin and end tokens are for `encode_batch(...).to_torch("cuda:0")`.
+
+        Args:
+            texts: as for `encode_batch`.
+            offsets: as for `encode_batch`.
+            dtype: as for `encode_batch`.
+            add_special_tokens: must be False where the vocabulary has begin or end tokens.
+
+        Raises:
+            DeviceUnavailable: the tokenizer has no GPU, or its kernels do not compute a text.
+            InvalidRequest: a value is wrong.
+            RowRefused: a text is not UTF-8.
+        """
+        vocabulary = self._vocabulary
+        if add_special_tokens and (vocabulary.prefix or vocabulary.suffix):
+            message = "the GPU puts no begin and end tokens around ids in its memory"
+            hint = 'add_special_tokens=False, or encode_batch(texts).to_torch("cuda:0")'
+            raise InvalidRequest(f"{message}: {hint}", where="add_special_tokens")
+        batch = make_batch(texts, offsets)
+        refuse_invalid_utf8(batch)
+        return encode_to_device(self._place.gpu_engine(), vocabulary, batch, self._id_dtype(dtype))
+
+    def windows_to_device(
+        self,
+        sequences: Any,
+        *,
+        offsets: ArrayLike | None = None,
+        window: int = 512,
+        stride: int = 256,
+        circular: bool | None = None,
+        channel: ArrayLike | None = None,
+        add_cls: bool = False,
+        reverse_complement: bool = False,
+    ) -> DeviceWindows:
+        """Cut the windows of several sequences of characters or k-mers in the memory of the GPU.
+
+        Args:
+            sequences: as texts for `encode_batch`.
+            offsets: as for `encode_batch`.
+            window: as for `windows`.
+            stride: as for `windows`.
+            circular: as for `windows`.
+            channel: N values, one for each byte of all sequences.
+            add_cls: as for `windows`.
+            reverse_complement: as for `windows`.
+
+        Returns:
+            The arrays of `windows` on the GPU, and `rows` int64[B + 1] on the host, the first
+            window of each sequence.
+
+        Raises:
+            DeviceUnavailable: the tokenizer has no GPU, or its kernels do not cut these windows.
+            InvalidRequest: a value is wrong.
+            RowRefused: a sequence cannot be encoded.
+        """
+        check_counts(window=(window, 1), stride=(stride, 1))
+        batch = make_batch(sequences, offsets)
+        options = EncodeOptions(
+            add_special_tokens=False,
+            reverse_complement=reverse_complement,
+            circular=self._wraps(circular),
+        )
+        made = windows_to_device(
+            self._place.gpu_engine(),
+            self._vocabulary,
+            batch.with_options(options),
+            window=window,
+            stride=stride,
+            pad_id=self._window_pad_id(),
+            prefix=self._window_prefix(add_cls),
+            channel=as_channel(channel, len(batch.data)),
+        )
+        raise_refused(made.errors)
+        return made
+
+    def _encode_one(
+        self, call: str, text: str | bytes, options: TextOptions, *, spans: bool = False
+    ) -> Encoded:
+        """Encode one text; raise RowRefused if it is refused."""
+        made = make_options(call, options, spans=spans)
+        batch = one_text(call, text, options).with_options(made)
+        encoded = self._engine.encode(self._vocabulary, batch)
+        raise_refused(encoded.errors)
+        return encoded
+
+    def _decode(
+        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], skip_special_tokens: bool
+    ) -> Decoded:
+        decoded = self._engine.decode(self._vocabulary, ids, offsets, skip_special_tokens)
+        raise_refused(decoded.errors)
+        return decoded
+
+    def _id_dtype(self, dtype: IdType) -> type[np.integer[Any]]:
+        id_dtype = ID_TYPES[choose("dtype", dtype, tuple(ID_TYPES))]
+        if len(self) - 1 > np.iinfo(id_dtype).max:
+            raise InvalidRequest(f"{len(self)} ids do not fit {dtype}", where="dtype")
+        return id_dtype
+
+    def _describe(
+        self,
+        encoded: Encoded,
+        batch: Batch,
+        unit: Unit | None,
+        return_tokens: bool,
+        dtype: IdType,
+    ) -> EncodedBatch:
+        """Make the answer of an engine's ids."""
+        names = self._vocabulary.token_string
+        places = encoded.offsets.tolist()
+        tokens = None
+        if return_tokens:
+            strings = [names(token_id) for token_id in encoded.ids.tolist()]
+            tokens = [strings[begin:end] for begin, end in pairwise(places)]
+        return EncodedBatch(
+            ids=encoded.ids.astype(ID_TYPES[dtype], copy=False),
+            offsets=encoded.offsets,
+            engine=encoded.engine,
+            digest=self.digest,
+            offset_mapping=None if unit is None else map_offsets(encoded, batch, unit),
+            tokens=tokens,
+            truncated=find_truncated(encoded),
+            errors=encoded.errors,
+            pad_id=self.pad_token_id,
+            padding_side=self.padding_side,
+        )
+
+    def _wraps(self, circular: bool | None) -> bool:
+        """Whether a sequence wraps, by the request or by the vocabulary."""
+        model = self._vocabulary.model
+        return (isinstance(model, Kmers) and model.circular) if circular is None else circular
+
+    def _window_pad_id(self) -> int:
+        if self.pad_token_id is None:
+            message = "the vocabulary has no padding token for windows; set tok.pad_token_id"
+            raise InvalidRequest(message)
+        return self.pad_token_id
+
+    def _window_prefix(self, add_cls: bool) -> tuple[int, ...]:
+        if not add_cls:
+            return ()
+        if self.cls_token_id is None:
+            raise InvalidRequest("the vocabulary has no [CLS] token", where="add_cls")
+        return (self.cls_token_id,)
