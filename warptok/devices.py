@@ -14,8 +14,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch
+from vocabularies.sequences.window_layout import WindowLayout
 from warptok.errors import DeviceUnavailable, InvalidRequest
 from warptok.results import DeviceBatch
 
@@ -176,21 +178,31 @@ def encode_to_device(
 
 
 def windows_to_device(
-    engine: GpuEngine, vocabulary: Vocabulary, batch: Batch, **layout: Any
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    batch: Batch,
+    layout: WindowLayout,
+    channel: NDArray[np.float32] | None,
 ) -> DeviceWindows:
     """Cut the windows of a batch in the memory of a GPU; see `gpu.windows.encode_windows`.
 
     Raises:
         DeviceUnavailable: the kernels do not cut these windows, or the memory of the GPU is too
             small.
-        InvalidRequest: a value is wrong.
     """
     from gpu.errors import NotCovered, OutOfMemory
     from gpu.windows import encode_windows
 
     try:
-        return encode_windows(engine, vocabulary, batch, **layout)
+        return encode_windows(
+            engine,
+            vocabulary,
+            batch,
+            window=layout.window,
+            stride=layout.stride,
+            pad_id=layout.pad_id,
+            prefix=layout.prefix,
+            channel=channel,
+        )
     except (NotCovered, OutOfMemory) as error:
         raise DeviceUnavailable(str(error)) from error
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from error

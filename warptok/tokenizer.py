@@ -17,9 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from service.operations.rendering.offset_units import convert_spans
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds
-from vocabularies.model.types import Kmers
 from vocabularies.sequences.chunks import ChunkLayout, cut_chunks
-from vocabularies.sequences.windows import Windows, make_windows
+from vocabularies.sequences.window_layout import (
+    Junction,
+    LayoutError,
+    WindowLayout,
+    make_layout,
+)
+from vocabularies.sequences.windows import Windows
 from warptok.devices import Place, encode_to_device, windows_to_device
 from warptok.errors import InvalidRequest
 from warptok.huggingface import BatchEncoding, encode_as_huggingface
@@ -65,6 +70,7 @@ if TYPE_CHECKING:
 
 UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "bytes")
 REFUSED: tuple[Refused, ...] = ("raise", "keep")
+JUNCTIONS: tuple[Junction | None, ...] = (None, "append", "prepend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +378,7 @@ class Tokenizer(TokenNames):
         window: int = 512,
         stride: int = 256,
         circular: bool | None = None,
+        junction: Junction | None = None,
         channel: ArrayLike | None = None,
         add_cls: bool = False,
         reverse_complement: bool = False,
@@ -383,6 +390,8 @@ class Tokenizer(TokenNames):
             window: tokens of a window.
             stride: tokens from the begin of one window to the begin of the next.
             circular: the sequence wraps; None: as the vocabulary says.
+            junction: where the k-mers over the junction of a circle stand: "append", behind the
+                others, or "prepend"; None: as the vocabulary says.
             channel: one finite value for each base, such as heteroplasmy from 0 to 1, which is
                 windowed like the ids; None: there is none.
             add_cls: put the vocabulary's [CLS] before each window.
@@ -397,26 +406,17 @@ class Tokenizer(TokenNames):
             InvalidRequest: a value is wrong, or the vocabulary has no padding token or no [CLS].
             RowRefused: the sequence cannot be encoded.
         """
-        check_counts(window=(window, 1), stride=(stride, 1))
-        text = as_text(sequence, "codepoints", {})
-        wraps = self._wraps(circular)
+        layout = self._layout(window, stride, circular, junction, add_cls)
         options: TextOptions = {
             "add_special_tokens": False,
             "reverse_complement": reverse_complement,
-            "circular": wraps,
+            "circular": layout.circular,
         }
         encoded = self._encode_one("windows", sequence, options, spans=True)
         assert encoded.spans is not None
-        return make_windows(
-            encoded.ids,
-            convert_spans(encoded.spans, text, "codepoints")[:, 0],
-            window=window,
-            stride=stride,
-            circular=wraps,
-            pad_id=self._window_pad_id(),
-            prefix=self._window_prefix(add_cls),
-            channel=as_channel(channel, len(text)),
-        )
+        text = as_text(sequence, "codepoints", {})
+        positions = convert_spans(encoded.spans, text, "codepoints")[:, 0]
+        return layout.cut(encoded.ids, positions, as_channel(channel, len(text)))
 
     def encode_to_device(
         self,
@@ -484,23 +484,16 @@ class Tokenizer(TokenNames):
             InvalidRequest: a value is wrong.
             RowRefused: a sequence cannot be encoded.
         """
-        check_counts(window=(window, 1), stride=(stride, 1))
-        batch = make_batch(sequences, offsets)
+        layout = self._layout(window, stride, circular, None, add_cls)
         options = EncodeOptions(
             add_special_tokens=False,
             reverse_complement=reverse_complement,
-            circular=self._wraps(circular),
+            circular=layout.circular,
         )
-        made = windows_to_device(
-            self._place.gpu_engine(),
-            self._vocabulary,
-            batch.with_options(options),
-            window=window,
-            stride=stride,
-            pad_id=self._window_pad_id(),
-            prefix=self._window_prefix(add_cls),
-            channel=as_channel(channel, len(batch.data)),
-        )
+        batch = make_batch(sequences, offsets).with_options(options)
+        values = as_channel(channel, len(batch.data))
+        engine = self._place.gpu_engine()
+        made = windows_to_device(engine, self._vocabulary, batch, layout, values)
         raise_refused(made.errors)
         return made
 
@@ -555,20 +548,24 @@ class Tokenizer(TokenNames):
             padding_side=self.padding_side,
         )
 
-    def _wraps(self, circular: bool | None) -> bool:
-        """Whether a sequence wraps, by the request or by the vocabulary."""
-        model = self._vocabulary.model
-        return (isinstance(model, Kmers) and model.circular) if circular is None else circular
-
-    def _window_pad_id(self) -> int:
-        if self.pad_token_id is None:
-            message = "the vocabulary has no padding token for windows; set tok.pad_token_id"
-            raise InvalidRequest(message)
-        return self.pad_token_id
-
-    def _window_prefix(self, add_cls: bool) -> tuple[int, ...]:
-        if not add_cls:
-            return ()
-        if self.cls_token_id is None:
-            raise InvalidRequest("the vocabulary has no [CLS] token", where="add_cls")
-        return (self.cls_token_id,)
+    def _layout(
+        self,
+        window: int,
+        stride: int,
+        circular: bool | None,
+        junction: Junction | None,
+        add_cls: bool,
+    ) -> WindowLayout:
+        check_counts(window=(window, 1), stride=(stride, 1))
+        choose("junction", junction, JUNCTIONS)
+        try:
+            return make_layout(
+                self._vocabulary,
+                window=window,
+                stride=stride,
+                circular=circular,
+                junction=junction,
+                add_cls=add_cls,
+            )
+        except LayoutError as error:
+            raise InvalidRequest(str(error), where=error.option) from error

@@ -13,7 +13,7 @@ from gpu.runtime import cuda_device
 from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.residency import OpenedGpu
 from tests.support.each_device import DEVICES, new_engine
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpus.fake_gpu import FakeGpu
 from vocabularies.builtin import load
 from warptok import devices
 from warptok.devices import open_place

@@ -196,13 +196,15 @@ def test_windows_of_a_circular_sequence(mtdna, gpt2):
     assert windows.channel is not None
     assert windows.channel[0, 1:].tolist() == pytest.approx(levels[:8])
     assert [*windows.fields("het_values")][-1] == "het_values"
+    ahead = mtdna.windows(sequence, circular=True, junction="prepend", **layout)
+    assert ahead.position_ids[0].tolist() == [15, 16, 17, 18, 19, 0, 1, 2]
     linear = mtdna.windows(sequence, **layout)
     assert linear.input_ids.shape == (4, 8)
     with pytest.raises(warptok.InvalidRequest, match=r"\[3\] values for 20 bases"):
         mtdna.windows(sequence, channel=[1, 2, 3])
     with pytest.raises(warptok.InvalidRequest, match="not a finite 32-bit number"):
         mtdna.windows("A", channel=[float("nan")])
-    with pytest.raises(warptok.InvalidRequest, match=r"no padding token for windows; set tok\."):
+    with pytest.raises(warptok.InvalidRequest, match="no padding token for windows"):
         gpt2.windows("A")
     with pytest.raises(warptok.InvalidRequest, match=r"no \[CLS\] token"):
         warptok.load("evo_bytes").windows("A", add_cls=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vocabularies.sequences.window_layout import Junction
 from vocabularies.sequences.windows import Windows
 from warptok.clients.service_calls import Call, Result, ServiceCalls
 from warptok.clients.transport import (
@@ -217,6 +218,7 @@ class AsyncClient:
         window: int = 512,
         stride: int = 256,
         circular: bool | None = None,
+        junction: Junction | None = None,
         channel: ArrayLike | None = None,
         add_cls: bool = False,
         reverse_complement: bool = False,
@@ -224,7 +226,7 @@ class AsyncClient:
         """Cut one sequence into windows; as `Tokenizer.windows`."""
         return await self._run(
             self._calls.windows(
-                sequence, window, stride, circular, channel, add_cls, reverse_complement
+                sequence, window, stride, circular, junction, channel, add_cls, reverse_complement
             )
         )
 

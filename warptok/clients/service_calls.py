@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch, RowError
 from vocabularies.batch.ragged import offsets_from_lengths
+from vocabularies.sequences.window_layout import Junction
 from vocabularies.sequences.windows import Windows
 from warptok.clients.transport import Request, Response
 from warptok.errors import error_class
@@ -216,6 +217,7 @@ class ServiceCalls:
         window: int,
         stride: int,
         circular: bool | None,
+        junction: Junction | None,
         channel: Any,
         add_cls: bool,
         reverse_complement: bool,
@@ -230,6 +232,7 @@ class ServiceCalls:
             "window": window,
             "stride": stride,
             "circular": circular,
+            "junction": junction,
             "channel_name": "channel",
             "add_cls": add_cls,
             "reverse_complement": reverse_complement,
