@@ -17,6 +17,8 @@ GAP = 20
 SHORTEST_SPREAD = 8.0
 TICK_WIDTH = 52  # Room for the words beside the vertical axis of a panel.
 LEGEND_COLUMNS, LEGEND_HEIGHT = 2, 18
+DOTS = "dots"
+"""The kind of a series whose points no line joins."""
 
 
 @dataclass(slots=True)
@@ -67,10 +69,11 @@ class Series:
 
 @dataclass(slots=True)
 class Panel:
-    """A small chart with linear axes that begin at 0.
+    """A small chart with linear axes; that of x begins at 0.
 
     Attributes:
-        y_ticks: words beside the vertical axis; the highest place is the top.
+        series: lines, or dots where the kind is DOTS.
+        y_ticks: words beside the vertical axis, from its lowest to its highest place.
     """
 
     title: str
@@ -209,17 +212,22 @@ def _put_panel(
     """Draw the axes and the lines of a panel."""
     begin, right, bottom = left + TICK_WIDTH, left + width, top + height
     x_scale = (right - begin) / max(x_ticks)
-    y_scale = height / max(panel.y_ticks)
+    low = min(panel.y_ticks)
+    y_scale = height / (max(panel.y_ticks) - low)
     for value, words in panel.y_ticks.items():
-        y = bottom - y_scale * value
+        y = bottom - y_scale * (value - low)
         page.line([(begin, y), (right, y)], "grid" if value else "muted", "thin")
         page.text(begin - 6, y + 4, words, "muted small", "end")
     for value, words in x_ticks.items():
         anchor = "end" if value == max(x_ticks) else "middle"
         page.text(begin + x_scale * value, bottom + 17, words, "muted small", anchor)
     for each in panel.series:
-        places = [(begin + x_scale * x, bottom - y_scale * y) for x, y in each.points]
-        page.line(places, each.colour, each.kind)
+        places = [(begin + x_scale * x, bottom - y_scale * (y - low)) for x, y in each.points]
+        if each.kind == DOTS:
+            for place in places:
+                page.dot(*place, each.colour)
+        else:
+            page.line(places, each.colour, each.kind)
 
 
 def _put_legend(page: Page, series: list[Series], left: float, top: float, width: float) -> None:
@@ -227,7 +235,10 @@ def _put_legend(page: Page, series: list[Series], left: float, top: float, width
     for number, each in enumerate(series):
         row, column = divmod(number, LEGEND_COLUMNS)
         x, y = left + column * width / LEGEND_COLUMNS, top + LEGEND_HEIGHT * row
-        page.line([(x, y - 4), (x + 16, y - 4)], each.colour, each.kind)
+        if each.kind == DOTS:
+            page.dot(x + 8, y - 4, each.colour)
+        else:
+            page.line([(x, y - 4), (x + 16, y - 4)], each.colour, each.kind)
         page.text(x + 22, y, each.label, "small")
 
 

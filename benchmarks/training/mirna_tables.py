@@ -39,7 +39,9 @@ def tables(document: Document) -> str:
             for name, about in tasks.items()
         )
         + f". Measured on {document['device']}, {document['machine']['date'][:10]}, commit "
-        f"{document['machine']['commit'][:9]}. In brackets: the paper's figure."
+        f"{document['machine']['commit'][:9]}. In brackets: the paper's figure. Many of the "
+        "sequences are equal: [genetic_bpe_motifs.md](genetic_bpe_motifs.md) has what becomes of "
+        "motifs in the distinct ones."
     )
     parts = [
         "# GeneticBPE's experiments, repeated",
