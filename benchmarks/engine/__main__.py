@@ -3,6 +3,7 @@
     python -m benchmarks.engine --data FOLDER
     python -m benchmarks.engine --data FOLDER --quick --only kernels host
     python -m benchmarks.engine --data FOLDER --only --prove-bytes 1e9      # proves, times nothing
+    python -m benchmarks.engine --data FOLDER --engine cpu                  # needs no GPU
 
 What the figures do not show: HTTP, a service's queue, other work on the machine, files that must be
 read first. Every id is compared with tiktoken's before anything is timed, and what is timed must
@@ -28,6 +29,8 @@ from benchmarks.engine.cliffs import CLIFFS
 from benchmarks.engine.cold_starts import STARTS
 from benchmarks.engine.comparisons import CORPORA, SHAPES
 from benchmarks.engine.competitors import ENGINES
+from benchmarks.engine.cpu import comparison as cpu
+from benchmarks.engine.cpu.comparison import CORES, KINDS
 from benchmarks.engine.first_call import open_device
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.mixed_texts import mixed_texts
@@ -77,6 +80,19 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--megabytes", type=int, help="MiB of each corpus")
     parser.add_argument(
         "--prove-bytes", type=float, default=0, help="of mixed text, with every vocabulary"
+    )
+    parser.add_argument("--engine", choices=("gpu", "cpu"), default="gpu")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=KINDS, help="with --engine cpu"
+    )
+    parser.add_argument(
+        "--cores", nargs="+", choices=CORES, default=CORES, help="with --engine cpu"
+    )
+    parser.add_argument(
+        "--add", action="store_true", help="with --engine cpu: to the rows of an earlier run's file"
+    )
+    parser.add_argument(
+        "--other-python", type=Path, help="with --engine cpu: has another version of tokenizers"
     )
     parser.add_argument("--emulate", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -172,6 +188,7 @@ def partial_of(out: Path) -> Path:
 def command_of(args: argparse.Namespace, argv: list[str] | None) -> str:
     """Return the command without paths of this machine."""
     names = {str(args.data): "FOLDER", str(args.out): "FILE.json"}
+    names[str(args.other_python)] = "PYTHON"
     given = sys.argv[1:] if argv is None else argv
     return " ".join(["python -m benchmarks.engine", *(names.get(word, word) for word in given)])
 
@@ -188,9 +205,25 @@ def as_text(document: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
+def measure_cpu(args: argparse.Namespace, command: str) -> None:
+    """Compare the CPU engine with the libraries, and write the results."""
+    sizes = cpu.TINY if args.emulate else cpu.QUICK if args.quick else cpu.FULL
+    try:
+        document = cpu.run_cpu(args.data, args.kinds, args.cores, sizes, args.other_python, command)
+    except Differs as error:
+        raise SystemExit(f"wrong ids, so no figures: {error}") from error
+    if args.add and args.out.exists():
+        document = cpu.added(json.loads(args.out.read_text()), document)
+    args.out.write_text(as_text(document))
+    print(f"written: {args.out}")
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run, write and print; nothing is written where an id differs."""
     args = arguments(argv)
+    if args.engine == "cpu":
+        measure_cpu(args, command_of(args, argv))
+        return
     try:
         device = open_device(args.emulate)
     except DeviceUnavailable as error:

@@ -90,7 +90,7 @@ class Comparison:
         self.name = text.name
         ids, offsets = session.gpu.encode(timed.vocabulary, text.data, text.offsets)
         session.proofs.require(timed, text, ids)
-        self.batches = list(_batches(text, num_rows))
+        self.batches = list(batches_of(text, num_rows))
         ends = offsets[::num_rows].tolist()
         self.right = [ids[a:b] for a, b in itertools.pairwise(ends)]
 
@@ -156,7 +156,7 @@ class Comparison:
         first: Seconds = []
         try:
             row["version"] = competitor.version()
-            batches = [_front(batch, competitor.most_bytes) for batch in self.batches]
+            batches = [front_of(batch, competitor.most_bytes) for batch in self.batches]
             forms = [competitor.form(batch) for batch in batches]
             for _ in range(competitor.num_loads if len(forms) == 1 else 1):
                 encode, given = competitor.load(self.timed), list[Any]()
@@ -220,7 +220,7 @@ def _keep(given: list[Any], encode: Callable[[Any], Any], form: Any) -> None:
     given.append(encode(form))
 
 
-def _batches(text: Text, num_rows: int) -> Iterator[Text]:
+def batches_of(text: Text, num_rows: int) -> Iterator[Text]:
     """Yield neighbouring rows, so many at a time."""
     for first in range(0, len(text.offsets) - 1, num_rows):
         offsets = text.offsets[first : first + num_rows + 1]
@@ -230,7 +230,7 @@ def _batches(text: Text, num_rows: int) -> Iterator[Text]:
         yield Text(text.name, text.data[begin:end].copy(), offsets, borders)
 
 
-def _front(text: Text, most_bytes: float) -> Text:
+def front_of(text: Text, most_bytes: float) -> Text:
     """Take the front of a text, up to a border; the text itself where it is short enough."""
     if len(text.data) <= most_bytes:
         return text

@@ -84,27 +84,35 @@ class Competitor:
 
 
 def competitors(gpu: GpuWays, front_bytes: int) -> tuple[Competitor, ...]:
-    """List all engines; those of tens of megabytes a second get `front_bytes` of a text.
-
-    What does hundreds gets a few times as many.
-    """
-    cores = len(os.sched_getaffinity(0))
+    """List all engines, those of `cpu_competitors` last."""
     return (
         Competitor(GPU_PINNED, "", "all", _pinned(gpu), _gpu(gpu, _stream, anew=True), COLD_LOADS),
         Competitor(GPU_NARROW, "", "all", _pinned(gpu), _gpu(gpu, _narrow, anew=True), COLD_LOADS),
         Competitor(GPU_CALL, "", "all", _rows, _gpu(gpu, _encode_ids)),
         Competitor(GPU_ENCODE, "", "all", _rows, _gpu(gpu, _encode)),
+        *cpu_competitors(front_bytes),
+    )
+
+
+def cpu_competitors(front_bytes: int) -> tuple[Competitor, ...]:
+    """List our CPU engine and the libraries.
+
+    Those of tens of megabytes a second get `front_bytes` of a text, and what does hundreds gets a
+    few times as many.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return (
         Competitor(CPU_ENGINE, "", "all", _texts, _cpu_engine, most_bytes=16 * front_bytes),
         Competitor(
-            "fastokens", "fastokens", "all", _strings, _fastokens, most_bytes=16 * front_bytes
+            "fastokens", "fastokens", "all", strings_of, _fastokens, most_bytes=16 * front_bytes
         ),
         Competitor("gigatoken", "gigatoken", "all", _gigatoken_form, _gigatoken, COLD_LOADS),
-        Competitor("tiktoken", "tiktoken", "1", _strings, _tiktoken(1), most_bytes=front_bytes),
+        Competitor("tiktoken", "tiktoken", "1", strings_of, _tiktoken(1), most_bytes=front_bytes),
         Competitor(
-            "tiktoken", "tiktoken", "all", _strings, _tiktoken(cores), most_bytes=2 * front_bytes
+            "tiktoken", "tiktoken", "all", strings_of, _tiktoken(cores), most_bytes=2 * front_bytes
         ),
         Competitor(
-            "tokenizers", "tokenizers", "all", _strings, _tokenizers, most_bytes=front_bytes
+            "tokenizers", "tokenizers", "all", strings_of, _tokenizers, most_bytes=front_bytes
         ),
     )
 
@@ -114,7 +122,8 @@ def _parts(text: Text) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(places)]
 
 
-def _strings(text: Text) -> list[str]:
+def strings_of(text: Text) -> list[str]:
+    """Make a string of each part of a text that may be encoded by itself."""
     return [part.decode() for part in _parts(text)]
 
 
