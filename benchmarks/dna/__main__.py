@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.dna.engines import cores, cpu_ways, front, gpu_ways, other_ways
+from benchmarks.dna.engines import cpu_ways, front, gpu_ways, other_ways
 from benchmarks.dna.fast_references import find_fast_reference
 from benchmarks.dna.proofs import Prover
 from benchmarks.dna.sequences import QUICK, SHAPES, Sequences, Shape, genome, sequences
@@ -34,6 +34,7 @@ from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.support.machine import machine
 from benchmarks.support.timing import per_second, summary, take_turns
 from gpu.errors import DeviceUnavailable
+from gpu.host.cores import usable_cores
 from gpu.runtime.cuda_device import CudaDevice
 from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
@@ -111,7 +112,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two small shapes")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--slice-s", type=float, default=0.005)
-    parser.add_argument("--processes", type=int, default=cores(), help="of fast references")
+    parser.add_argument("--processes", type=int, default=usable_cores(), help="of fast references")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/dna.json")
     return parser.parse_args(arguments)
 

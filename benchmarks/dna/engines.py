@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from benchmarks.dna.proofs import joined
 from benchmarks.dna.sequences import Sequences
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.support.timing import Run, clocked
+from gpu.host.cores import usable_cores
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch
 from vocabularies.model.types import Bpe, Characters
@@ -24,11 +24,6 @@ from vocabularies.model.vocabulary import Vocabulary
 
 FRONT_BASES, LEAST_BASES = 1 << 18, 1 << 16  # For what is slow, and for what is slower still.
 Ids = NDArray[Any]
-
-
-def cores() -> int:
-    """Count the cores of this machine."""
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ def front(rows: Sequences, bases: int | None = None) -> Sequences:
 def front_for_all_cores(rows: Sequences) -> int:
     """Return the bases that keep every core busy in a library with a core for each row."""
     lengths = np.diff(rows.offsets)
-    return max(FRONT_BASES, cores() * int(lengths.max()) if len(lengths) > 1 else 0)
+    return max(FRONT_BASES, usable_cores() * int(lengths.max()) if len(lengths) > 1 else 0)
 
 
 def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict[str, Way]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from contextlib import closing
@@ -41,6 +40,7 @@ from benchmarks.engine.session import FULL, QUICK, TINY, Block, Session
 from benchmarks.support.corpora import CORPORA as TEXTS
 from benchmarks.support.machine import device_facts, machine
 from gpu.errors import DeviceUnavailable
+from gpu.host.cores import usable_cores
 from vocabularies import builtin
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
     timed = {name: read_published(name, args.data, scratch) for name in args.vocabularies}
     for each in timed.values():
         gpu.engine.load(each.vocabulary)
-    with closing(ReferenceProcesses(scratch, len(os.sched_getaffinity(0)))) as references:
+    with closing(ReferenceProcesses(scratch, usable_cores())) as references:
         session = Session(
             sizes=sizes,
             data=args.data,

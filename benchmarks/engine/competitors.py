@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +22,7 @@ from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.published_vocabularies import Published
 from benchmarks.engine.reference_libraries import tiktoken_encoding
 from benchmarks.support.texts import Text
+from gpu.host.cores import usable_cores
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats.huggingface.writer import tokenizer_json
 
@@ -100,7 +100,7 @@ def cpu_competitors(front_bytes: int) -> tuple[Competitor, ...]:
     Those of tens of megabytes a second get `front_bytes` of a text, and what does hundreds gets a
     few times as many.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     return (
         Competitor(CPU_ENGINE, "", "all", _texts, _cpu_engine, most_bytes=16 * front_bytes),
         Competitor(

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gpu.host.cores import usable_cores
+
 CUPY = ("cupy-cuda12x", "cupy-cuda13x")
 """The packages of CuPy; one of them is installed where there is a GPU."""
 
@@ -24,7 +26,7 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": names[0] if names else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "versions": {name: found for name in (*packages, *CUPY) if (found := _version(name))},

@@ -2,7 +2,7 @@
 
 `extensions` imports the two extensions. `copy_pool` copies by several threads, `fast_launch` makes
 the Launcher of a workspace, `arrays` returns the addresses of arrays, and `split_points` finds
-where a row may be split.
+where a row may be split. `cores` counts the cores that this process may use.
 
 `runtime` and all folders above it use these modules, which know nothing of batches and
 vocabularies. Without the extensions every module can be imported; the first use of an extension

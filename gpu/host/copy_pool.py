@@ -5,19 +5,17 @@ One thread copies 12 to 16 GB/s on the machines that were measured.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.host.cores import usable_cores
 from gpu.host.extensions import copy_pool
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 MOST_THREADS = 6
-QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Copy(Protocol):
@@ -76,13 +74,3 @@ class CopyPool:
     def close(self) -> None:
         """Complete running copies and end the threads."""
         self._pool.close()
-
-
-def usable_cores(quota: Path = QUOTA) -> int:
-    """Return the number of cores of this process, by its affinity and its cgroup's quota."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        allowed, period = quota.read_text().split()
-        return max(1, min(cores, int(allowed) // int(period)))
-    except (OSError, ValueError):  # There is none, or it is "max".
-        return cores

@@ -69,6 +69,14 @@ class Settings(BaseSettings):
         description="What computes the ids; auto takes the GPU where there is one, gpu stops the "
         "start where there is none.",
     )
+    cpu_threads: int = Field(
+        0,
+        ge=0,
+        le=4096,
+        description="Most threads with which the CPU engine encodes a batch. 0: one for each core "
+        "that the process may use, by its affinity mask and the CPU quota of its container. Front "
+        "ends encode small batches with one thread each.",
+    )
     gpus: str = Field(
         "all",
         description="GPUs that one service uses, of those that CUDA_VISIBLE_DEVICES shows it: "

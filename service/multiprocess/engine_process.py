@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from service.core.settings import Settings
+from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.link.shared_memory import LinkMemory
 from service.multiprocess.supervisor import UP
@@ -46,6 +47,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> int:
     Raises:
         ValueError: a setting is wrong.
     """
+    limit_library_threads(settings.cpu_threads)
     memory = LinkMemory()
     device_lost = threading.Event()
     open_gpus = functools.partial(_open_gpus, memory=memory)

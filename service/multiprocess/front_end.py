@@ -24,6 +24,7 @@ from service.core.errors import ServiceError
 from service.core.settings import Settings
 from service.core.version import package_version
 from service.engines.base import WithoutDevice
+from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.multiprocess.engine_process import call_when_orphaned
@@ -51,6 +52,7 @@ GATHER_TIMEOUT_S = 2.0
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
     """Answer HTTP until a signal has drained the process."""
     end_normally_on_signals()
+    limit_library_threads(1)
     ports = [each for each in sockets if each.family != socket.AF_UNIX]
     unix_socket = next((each for each in sockets if each.family == socket.AF_UNIX), None)
     FrontServer(FrontEnd(settings, link, name), unix_socket).run(ports)
@@ -85,7 +87,9 @@ class FrontEnd:
         guard = Guard(settings.api_keys_file, settings.host, allows_management=settings.management)
         self.replica = RegistryReplica(self.engine)
         share = settings.loaded_vocabulary_bytes // settings.frontends
-        self.encoders = LocalEncoders(CpuEngine(settings.pattern_us_per_byte), share)
+        # The other front ends and the engine process have the other cores.
+        engine = CpuEngine(settings.pattern_us_per_byte, num_threads=1)
+        self.encoders = LocalEncoders(engine, share)
         runner = RemoteRunner(self.engine, self.encoders, settings, metrics)
         self.batcher = Batcher(runner, settings, metrics, guard.limits)
         self.service = make_service(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
-import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan, Receive, Scope, Send
 
+from gpu.host.cores import usable_cores
 from service.apis.dialects import (
     apply_template,
     derender,
@@ -146,10 +146,10 @@ def make_engine(
     from service.engines.cpu.engine import CpuEngine
 
     if settings.engine == "cpu":
-        return CpuEngine(settings.pattern_us_per_byte)
+        return CpuEngine(settings.pattern_us_per_byte, settings.cpu_threads)
     if settings.engine == "auto" and importlib.util.find_spec("cupy") is None:
         logger.info("no GPU: CuPy is not installed")
-        return CpuEngine(settings.pattern_us_per_byte)
+        return CpuEngine(settings.pattern_us_per_byte, settings.cpu_threads)
     from gpu.errors import DeviceUnavailable
     from service.engines.hybrid.engine import HybridEngine
     from service.engines.hybrid.opening import check_gpus, open_cuda
@@ -158,7 +158,7 @@ def make_engine(
     open_gpu = functools.partial(open_cuda, settings.gpu_memory_share)
     if open_gpus is not None:
         open_gpu = functools.partial(open_gpus, settings)
-    cpu = CpuEngine(settings.pattern_us_per_byte)
+    cpu = CpuEngine(settings.pattern_us_per_byte, settings.cpu_threads)
     engine = HybridEngine(cpu, open_gpu, settings.crossover_bytes)
     engine.fallbacks.loss.on_lost = on_lost
     if settings.engine == "gpu":
@@ -204,7 +204,7 @@ def create_app(
 
 def make_template_pool(settings: Settings, metrics: Metrics) -> TemplatePool:
     """Make the pool that renders chats."""
-    num_cores = len(os.sched_getaffinity(0)) // max(1, settings.frontends)
+    num_cores = usable_cores() // max(1, settings.frontends)
     num_processes = settings.template_processes or min(max(2, num_cores), 4)
     timeout_s = settings.chat_template_timeout_ms / 1000
     return TemplatePool(timeout_s, settings.max_text_bytes, num_processes, metrics)

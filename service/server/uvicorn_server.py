@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.core.settings import PREFIX, Settings
+from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import LINGER_S, make_protocol
 from service.http.connection.tls import make_tls_protocol
@@ -78,6 +79,7 @@ def serve(settings: Settings, open_gpus: OpenGpus) -> int:
     end_normally_on_signals()
     keep_large_blocks()
     raise_file_limit()
+    limit_library_threads(settings.cpu_threads)
     sys.setswitchinterval(SWITCH_S)
     sockets, unix_socket = bind_sockets(settings), bind_unix_socket(settings)
     device_lost = threading.Event()

@@ -86,7 +86,7 @@ def document(folder, tmp_path_factory):
     arguments += ["--vocabularies", "gpt2", "--main", "gpt2", "--corpora", "hostile"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(competitors, "_tiktoken", sabotaged)
-        patch.setattr(competitors.os, "sched_getaffinity", lambda _: {0, 1})
+        patch.setattr(competitors, "usable_cores", lambda: 2)
         __main__.main([*arguments, "--emulate"])
     return json.loads(out.read_text())
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from gpu.host import extensions
+from gpu.host.cores import usable_cores
 from service.cli.doctor.finding import Finding
 from service.core.version import package_version
 from service.runtime.extensions import EXTENSIONS, HOW, NO_GPU, is_built
@@ -21,8 +22,11 @@ def check_version() -> Iterator[Finding]:
     yield Finding("warptok", "ok", package_version())
     yield Finding("Python", "ok", f"{platform.python_implementation()} {platform.python_version()}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    cores = len(os.sched_getaffinity(0))
-    yield Finding("machine", "ok", f"{cores} cores, {gib(memory)} of memory")
+    cores, everywhere = usable_cores(), os.cpu_count() or 1
+    detail = f"{cores} cores, {gib(memory)} of memory"
+    if cores < everywhere:
+        detail = f"{cores} of {everywhere} cores may be used, {gib(memory)} of memory"
+    yield Finding("machine", "ok", detail, facts={"cores": cores})
 
 
 def check_extensions() -> Iterator[Finding]:

@@ -71,12 +71,15 @@ class CpuEngine(WithoutDevice):
     Args:
         pattern_us_per_byte: the most microseconds of processor time that a vocabulary with unknown
             regular expressions may take for a byte, beside a second for each call.
+        num_threads: the most threads that encode a batch in C++; 0: one a usable core. The
+            libraries' own threads belong to the process (`bpe.library_threads`).
     """
 
     name = "cpu"
 
-    def __init__(self, pattern_us_per_byte: float = US_PER_BYTE) -> None:
+    def __init__(self, pattern_us_per_byte: float = US_PER_BYTE, num_threads: int = 0) -> None:
         self.pattern_us_per_byte = pattern_us_per_byte
+        self.num_threads = num_threads
         self.memory = MemoryPool()
         self._loaded: dict[str, _Loaded] = {}
         self._locks: dict[str, threading.Lock] = {}
@@ -119,7 +122,7 @@ class CpuEngine(WithoutDevice):
         if vocabulary.may_take_long:
             chosen = choose_isolated(vocabulary, table, self.pattern_us_per_byte)
         else:
-            chosen = choose_encoder(vocabulary, table)
+            chosen = choose_encoder(vocabulary, table, self.num_threads)
         encoder = chosen.encoder
         engine = "reference" if encoder.name == ReferenceEncoder.name else "cpu"
         residency = Residency(engine, encoder.name, chosen.self_test, chosen.fallback_reason)

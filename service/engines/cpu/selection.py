@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +71,15 @@ def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
     return fixed + TOKEN_BYTES * len(vocabulary)
 
 
-def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
+def choose_encoder(
+    vocabulary: Vocabulary, table: TokenTable, num_threads: int = 0
+) -> ChosenEncoder:
     """Try the encoders, the fastest first; choose the reference if none agrees with it.
+
+    Args:
+        vocabulary: the vocabulary.
+        table: its tokens.
+        num_threads: the most threads that encode a batch; 0: one a usable core.
 
     Raises:
         VocabularyError: no encoder can compute this vocabulary.
@@ -82,7 +90,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     reasons: list[str] = []
     failed: SelfTest | None = None
     try:
-        for make in _candidates(vocabulary):
+        for make in _candidates(vocabulary, num_threads):
             try:
                 encoder = make(vocabulary, table)
             except NotCovered as error:
@@ -107,26 +115,28 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:
     return ChosenEncoder(reference, failed or none, "; ".join(reasons))
 
 
-def _candidates(vocabulary: Vocabulary) -> Iterator[MakeEncoder]:
+def _candidates(vocabulary: Vocabulary, num_threads: int) -> Iterator[MakeEncoder]:
     if character_table(vocabulary) is not None:
-        yield _make_symbol_encoder
+        yield partial(_make_symbol_encoder, num_threads)
     elif isinstance(vocabulary.model, Kmers):
         if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
-            yield _make_symbol_encoder
+            yield partial(_make_symbol_encoder, num_threads)
     if isinstance(vocabulary.model, Bpe):
         if not vocabulary.model.byte_level:
-            yield _make_dna_encoder
+            yield partial(_make_dna_encoder, num_threads)
         if covers(vocabulary):
             yield FastokensEncoder
         yield TokenizersEncoder
 
 
-def _make_symbol_encoder(vocabulary: Vocabulary, table: TokenTable) -> SymbolEncoder:
-    return SymbolEncoder(vocabulary)
+def _make_symbol_encoder(
+    num_threads: int, vocabulary: Vocabulary, table: TokenTable
+) -> SymbolEncoder:
+    return SymbolEncoder(vocabulary, num_threads)
 
 
-def _make_dna_encoder(vocabulary: Vocabulary, table: TokenTable) -> DnaEncoder:
-    return DnaEncoder(vocabulary, TokenizersEncoder(vocabulary, table))
+def _make_dna_encoder(num_threads: int, vocabulary: Vocabulary, table: TokenTable) -> DnaEncoder:
+    return DnaEncoder(vocabulary, TokenizersEncoder(vocabulary, table), num_threads)
 
 
 def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.host.copy_pool import CopyPool, usable_cores
+from gpu.host.copy_pool import CopyPool
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 from tests.support.thread_times import cpu_seconds
@@ -364,12 +363,3 @@ def test_without_the_extensions_the_package_is_imported_and_their_use_says_what_
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("quota, cores", [("200000 100000", 2), ("50000 100000", 1), ("max 1", 0)])
-def test_cores_are_those_of_the_cgroup(tmp_path, quota, cores):
-    file = tmp_path / "cpu.max"
-    file.write_text(quota)
-    everywhere = len(os.sched_getaffinity(0))
-    assert usable_cores(file) == min(cores or everywhere, everywhere)
-    assert usable_cores(tmp_path / "missing") == everywhere

@@ -11,7 +11,7 @@ import pytest
 
 from service.core.settings import Settings
 from service.engines.base import Holding
-from service.engines.cpu.bpe.fastokens_encoder import HAS_THREADS
+from service.engines.cpu.bpe.library_threads import has_library_threads
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.selection import FASTOKENS_BYTES
 from service.engines.cpu.verification import verify
@@ -141,7 +141,7 @@ def test_what_an_encoder_is_said_to_take_is_what_it_takes():
         return (used_bytes() - before) / len(vocabularies)
 
     said = engine.holdings()[vocabularies[0].digest].num_bytes
-    if HAS_THREADS:  # On a busy machine they come to it later than the one that asks.
+    if has_library_threads():  # On a busy machine they come to it later than the one that asks.
         wait_until(lambda: taken() > said / 2, "work of all threads")
     assert taken() < said * 2
     assert said >= FASTOKENS_BYTES

@@ -9,7 +9,6 @@ Knows the rows on which fastokens differs from the reference, and gives no spans
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import 
 from service.engines.cpu.bpe.fastokens_quirks.odd_characters import has_odd_characters
 from service.engines.cpu.bpe.fastokens_quirks.spelling import make_readable, respell
 from service.engines.cpu.bpe.joined_short_texts import ShortTexts
+from service.engines.cpu.bpe.library_threads import has_library_threads
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.encoder import ReferenceEncoder, take_rows
 from service.engines.selftest import compare, make_test_texts
@@ -44,7 +44,6 @@ MAX_REFERENCE_BYTES = 32 * 1024
 # Python's lock, for which a thread beside a busy event loop would have to wait each time.
 MIN_THREADED_CHARACTERS = 32 * 1024
 ROW_CHARACTERS = 16
-HAS_THREADS = len(os.sched_getaffinity(0)) > 1  # The library reads the number of cores once, too.
 
 
 class FastokensEncoder(TokenizersEncoder):
@@ -72,6 +71,7 @@ class FastokensEncoder(TokenizersEncoder):
         self.short_texts = ShortTexts.of(vocabulary, spelling)
         self.ambiguous = find_ambiguous(vocabulary.special_tokens)
         self.comparison_lock = threading.Lock()
+        self.has_threads = has_library_threads()
 
     def _prepare_comparison(self) -> None:
         """Make what the self-test of this encoder needs beside it."""
@@ -105,12 +105,23 @@ class FastokensEncoder(TokenizersEncoder):
 
     def _encode_fast(self, texts: Sequence[str], plain: bool) -> Content:
         if self.short_texts is None or len(texts) < 2:
-            return _encode_flat(self.fast, texts, plain)
+            return self._encode_flat(texts, plain)
         joined, groups = self.short_texts.join(texts)
-        content = _encode_flat(self.fast, joined, plain)
+        content = self._encode_flat(joined, plain)
         if len(joined) == len(texts):
             return content
         return self.short_texts.split(content, groups)
+
+    def _encode_flat(self, texts: Sequence[str], plain: bool) -> Content:
+        """Encode texts: a small batch one by one in this thread, others by the library's threads.
+
+        For two texts or more, the library wakes a thread on each core and waits for all of them.
+        """
+        if self.has_threads and len(texts) > 1 and _weight(texts) <= MIN_THREADED_CHARACTERS:
+            return _encode_one_by_one(self.fast, texts, plain)
+        ids, offsets = self.fast.encode_batch_flat(texts, False, plain)
+        # Copied: the library's buffers are read-only, and the arrays belong to the caller.
+        return Content(np.frombuffer(ids, np.int32).copy(), np.frombuffer(offsets, np.int64).copy())
 
     def _replace(self, content: Content, rows: list[int], batch: Batch, plain: bool) -> Content:
         """Replace the ids of some rows by those of the reference, or of tokenizers if it agrees."""
@@ -143,18 +154,6 @@ class FastokensEncoder(TokenizersEncoder):
         if result.num_different:
             logger.warning("Self-test of %s: %s", self.vocabulary.digest, result.first_difference)
         return not result.num_different
-
-
-def _encode_flat(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
-    """Encode texts: a small batch one by one in this thread, others by the library's threads.
-
-    For two texts or more, the library wakes a thread on each core and waits for all of them.
-    """
-    if HAS_THREADS and len(texts) > 1 and _weight(texts) <= MIN_THREADED_CHARACTERS:
-        return _encode_one_by_one(tokenizer, texts, plain)
-    ids, offsets = tokenizer.encode_batch_flat(texts, False, plain)
-    # Copied: the library's buffers are read-only, and the arrays belong to the caller.
-    return Content(np.frombuffer(ids, np.int32).copy(), np.frombuffer(offsets, np.int64).copy())
 
 
 def _weight(texts: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
-from gpu.host.copy_pool import usable_cores
+from gpu.host.cores import limit_threads
 from service.engines.encoder import Encoder, EncodeRows
 from vocabularies.batch.batch import SPECIAL, Batch, Encoded, EncodeOptions
 from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds, Content, join_rows
@@ -62,7 +62,7 @@ class DnaEncoder:
 
     name = NAME
 
-    def __init__(self, vocabulary: Vocabulary, other: Encoder) -> None:
+    def __init__(self, vocabulary: Vocabulary, other: Encoder, num_threads: int = 0) -> None:
         if native is None:
             raise NotCovered("its C++ extension is not built")
         # Imported here: it brings the tables of the kernels, which only DNA needs.
@@ -75,7 +75,7 @@ class DnaEncoder:
         self.native = native.make(*arguments)
         self.num_bytes = tables.table_bytes(arguments)
         self.reasons = tables.REASONS
-        self.num_threads = usable_cores()
+        self.num_threads = limit_threads(num_threads)
         self.task_bytes = TASK_BYTES
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:

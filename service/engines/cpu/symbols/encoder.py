@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
-from gpu.host.copy_pool import usable_cores
+from gpu.host.cores import limit_threads
 from service.engines.cpu.dna.encoder import NAME
 from service.engines.cpu.symbols.tables import NativeTables, character_tables, kmer_tables
 from service.engines.encoder import ReferenceEncoder, encode_parts
@@ -70,11 +70,11 @@ class SymbolEncoder:
 
     name = NAME
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, num_threads: int = 0) -> None:
         if native is None:
             raise NotCovered("its C++ extension is not built")
         self.reference = ReferenceEncoder(vocabulary)
-        self.num_threads = usable_cores()
+        self.num_threads = limit_threads(num_threads)
         self.task_bytes = TASK_BYTES
         self.kmers = vocabulary.model if isinstance(vocabulary.model, Kmers) else None
         self.characters: CharacterTable | None = None

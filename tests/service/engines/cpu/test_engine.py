@@ -61,7 +61,7 @@ class Failing(Wrong):
 
 @pytest.mark.parametrize("make", [Wrong, Failing])
 def test_a_wrong_encoder_never_answers(monkeypatch, caplog, make):
-    monkeypatch.setattr(selection, "_candidates", lambda vocabulary: [make])
+    monkeypatch.setattr(selection, "_candidates", lambda *_: [make])
     engine, vocabulary = CpuEngine(), load("nt_v2")
     with caplog.at_level(logging.WARNING):
         residency = engine.load(vocabulary)
@@ -75,7 +75,7 @@ def test_a_wrong_encoder_never_answers(monkeypatch, caplog, make):
 
 
 def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
-    monkeypatch.setattr(selection, "_candidates", lambda vocabulary: [Wrong, FastokensEncoder])
+    monkeypatch.setattr(selection, "_candidates", lambda *_: [Wrong, FastokensEncoder])
     residency = CpuEngine().load(load("gpt2"))
     assert (residency.engine, residency.encoder) == ("cpu", FastokensEncoder.name)
     assert residency.self_test.num_different == 0

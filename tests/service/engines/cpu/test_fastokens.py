@@ -18,6 +18,7 @@ from service.engines.cpu.bpe import fastokens_encoder, tokenizers_encoder
 from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.fastokens_quirks import spelling
 from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import BLANKS, LINE_BREAKS
+from service.engines.cpu.bpe.library_threads import has_library_threads
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.encoder import ReferenceEncoder
@@ -258,9 +259,7 @@ def library_wakes() -> int:
     return wakes
 
 
-@pytest.mark.skipif(
-    not fastokens_encoder.HAS_THREADS, reason="the library has no threads on one core"
-)
+@pytest.mark.skipif(not has_library_threads(), reason="the library has no threads on one core")
 def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
     encoder = encoder_of(builtin.load("gpt2"))
     batch = Batch([" some words", " and others"] * 20)  # Such texts are not joined.

@@ -1,0 +1,87 @@
+"""The setting `cpu_threads` and front ends bound the threads of our C++ and of the libraries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu.host import cores
+from service.core.settings import Settings
+from service.engines.cpu.bpe import library_threads
+from service.engines.cpu.engine import CpuEngine
+from service.multiprocess import front_end
+from service.multiprocess.front_end import FrontEnd, run_front_end
+from service.server.app import make_engine
+from vocabularies import builtin
+
+Patch = pytest.MonkeyPatch
+VARIABLES = (library_threads.FASTOKENS, library_threads.TOKENIZERS)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: Patch) -> None:
+    """An environment of four cores, whose variables are given back."""
+    monkeypatch.setattr(cores, "usable_cores", lambda: 4)
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "9")
+
+
+@pytest.mark.parametrize("name", ["dnabert2", "hyenadna"])
+@pytest.mark.parametrize(("setting", "expected"), [(0, 4), (1, 1), (3, 3), (64, 4)])
+def test_the_setting_bounds_the_threads_of_cpp(name: str, setting: int, expected: int) -> None:
+    engine = make_engine(Settings(engine="cpu", cpu_threads=setting))
+    assert isinstance(engine, CpuEngine)
+    engine.load(builtin.load(name))
+    [loaded] = engine._loaded.values()
+    assert loaded.chosen.encoder.num_threads == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("setting", "expected"), [(0, 4), (1, 1), (3, 3), (64, 4)])
+def test_the_setting_bounds_the_threads_of_libraries(setting: int, expected: int) -> None:
+    library_threads.limit_library_threads(setting)
+    assert [os.environ[name] for name in VARIABLES] == [str(expected)] * 2
+    assert library_threads.has_library_threads() == (expected > 1)
+
+
+def test_a_front_end_encodes_with_one_thread(tmp_path: Path, monkeypatch: Patch) -> None:
+    class FakeServer:
+        def __init__(self, made: FrontEnd, unix_socket: object) -> None:
+            self.made = made
+
+        def run(self, sockets: object) -> None:
+            engine = self.made.encoders.engine
+            assert isinstance(engine, CpuEngine)
+            assert engine.num_threads == 1
+            engine.close()
+
+    monkeypatch.setattr(front_end, "FrontServer", FakeServer)
+    monkeypatch.setattr(front_end, "end_normally_on_signals", lambda: None)
+    run_front_end(
+        Settings(engine="cpu", frontends=2, cpu_threads=3), [], tmp_path / "link", "front-0"
+    )
+    assert [os.environ[name] for name in VARIABLES] == ["1", "1"]
+
+
+def test_one_thread_is_one_in_the_libraries_too() -> None:
+    """Both libraries obey their variables, if they are set before the first large batch."""
+    program = (
+        "import os, service.engines.cpu.bpe.library_threads as threads\n"
+        "from service.engines.cpu.engine import CpuEngine\n"
+        "from vocabularies import builtin\n"
+        "from vocabularies.batch.batch import Batch, EncodeOptions\n"
+        "threads.limit_library_threads(1)\n"
+        "engine, vocabulary = CpuEngine(), builtin.load('gpt2')\n"
+        "batch = Batch(['some words '] * 9000, options=EncodeOptions())\n"
+        "engine.load(vocabulary); engine.encode(vocabulary, batch)\n"
+        "encoder = engine._loaded[vocabulary.digest].chosen.encoder\n"
+        "encoder.tokenizer(True).encode_batch_fast(['some words '] * 999)\n"
+        "tasks = os.listdir('/proc/self/task')\n"
+        "names = [open(f'/proc/self/task/{task}/comm').read() for task in tasks]\n"
+        "print(sum(name.startswith('fastokens') for name in names))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "0\n", done.stderr
