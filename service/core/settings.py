@@ -258,7 +258,7 @@ class Settings(BaseSettings):
         ge=1,
         description="Most connections over HTTP of one address, for IPv6 of one /64 network; above "
         "it only probes and /metrics are answered. Addresses of trusted_proxies have no such "
-        "limit.",
+        "limit. Over gRPC, most calls at once on one connection; more wait in the client.",
     )
     max_unsent_bytes: int = Field(
         64 * MIB,

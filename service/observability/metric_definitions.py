@@ -144,6 +144,11 @@ READ: dict[str, Family] = {
         "Most open HTTP connections: max_connections, or fewer if the process may not open enough "
         "files."
     ),
+    "warptok_grpc_connections": Family("Open connections to the port of gRPC."),
+    "warptok_grpc_connections_limit": Family(
+        "Most open gRPC connections: max_connections, or fewer if the process may not open enough "
+        "files."
+    ),
     "warptok_store_free_bytes": Family("Free bytes of the disk that store_dir is on."),
     "warptok_store_size_bytes": Family("All bytes of that disk."),
     "warptok_crossover_bytes": Family("Smallest size of a batch that is meant for the GPU."),

@@ -105,6 +105,7 @@ class Gauges:
 
     Attributes:
         connections: gives the number of open HTTP connections, and their limit.
+        grpc_connections: gives the same of gRPC.
         queue: gives the bytes and rows that wait or are being encoded.
         store: gives the free and all bytes of the disk of the store; None: there is no store here.
         vocabularies: gives the values of the vocabularies that have some; `Metrics.used_names` says
@@ -117,6 +118,7 @@ class Gauges:
     """
 
     connections: Callable[[], tuple[int, int]] | None = None
+    grpc_connections: Callable[[], tuple[int, int]] | None = None
     queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
     queue_limit_bytes: int = 0
     num_streams: Callable[[], int] = lambda: 0
@@ -334,6 +336,10 @@ class Metrics(Collector):
             num_open, limit = gauges.connections()
             values["warptok_connections"] = [((), num_open)]
             values["warptok_connections_limit"] = [((), limit)]
+        if gauges.grpc_connections is not None:
+            num_open, limit = gauges.grpc_connections()
+            values["warptok_grpc_connections"] = [((), num_open)]
+            values["warptok_grpc_connections_limit"] = [((), limit)]
         for device, parts in status.memory.items():
             rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
             values.setdefault("warptok_device_memory_bytes", []).extend(rows)

@@ -3,7 +3,8 @@
 `memory_pool` lends the memory of large arrays again after they are released; `malloc` tells glibc
 to keep freed memory; `atomic_files` writes files that a crash leaves either old or new;
 `file_limits` divides the files that a process may open; `unix_sockets` prepares their paths;
-`extensions` says which C++ extensions are not built.
+`extensions` says which C++ extensions are not built; `tcp_connections` counts the connections of a
+port.
 
 Called by the engines, the registry, training, and the start of every process.
 

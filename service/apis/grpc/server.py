@@ -37,6 +37,7 @@ from service.operations.readiness import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
 from service.runtime.file_limits import limit_grpc_connections
+from service.runtime.tcp_connections import count_connections
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 from service.security.addresses import TrustedProxies, strip_port
 from service.security.certificates import Certificates
@@ -95,12 +96,13 @@ class GrpcServer:
         self.service = oip.service
         self.port = 0
         limit = self.service.settings.max_body_bytes
+        self._max_connections = limit_grpc_connections(self.service.settings)
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
-                *_connection_options(self.service.settings),
+                *_connection_options(self.service.settings, self._max_connections),
             ]
         )
         self._proxies = TrustedProxies(self.service.settings)
@@ -138,7 +140,13 @@ class GrpcServer:
             self._listen(f"unix:{path}", None)
             set_unix_mode(path, settings)
         await self._server.start()
+        if self.port:
+            self.service.metrics.gauges.grpc_connections = self._count_connections
         self._watching = asyncio.create_task(self._watch_health())
+
+    def _count_connections(self) -> tuple[int, int]:
+        """Return the number of open connections to the port, and their limit."""
+        return count_connections(self.port), self._max_connections
 
     def _listen(self, address: str, certificates: Certificates | None) -> int:
         """Listen on an address, with TLS if there is a certificate; return the port."""
@@ -347,10 +355,13 @@ class GrpcServer:
         return data
 
 
-def _connection_options(settings: Settings) -> list[tuple[str, int]]:
-    """Make the options that close silent connections, and limit the number of connections."""
+def _connection_options(settings: Settings, max_connections: int) -> list[tuple[str, int]]:
+    """Make the options that close silent connections, and limit connections and their calls."""
     return [
-        ("grpc.max_allowed_incoming_connections", limit_grpc_connections(settings)),
+        ("grpc.max_allowed_incoming_connections", max_connections),
+        ("grpc.max_concurrent_streams", settings.max_connections_per_address),
+        # With it a call that begins while another one is being freed ends with UNAVAILABLE.
+        ("grpc.http.overload_protection", 0),
         ("grpc.server_handshake_timeout_ms", round(1000 * settings.head_timeout_s)),
         ("grpc.max_connection_idle_ms", round(1000 * IDLE_S)),
         # A client that is gone does not answer; one that is alive does so in its library.

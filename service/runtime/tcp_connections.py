@@ -1,0 +1,20 @@
+"""Counts the open connections of a port from Linux's table, for libraries that do not tell."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+ESTABLISHED = "01"
+
+
+def count_connections(port: int) -> int:
+    """Count the connections that clients have made to a port, accepted or not."""
+    line = re.compile(rf":{port:04X} [0-9A-F]+:[0-9A-F]{{4}} {ESTABLISHED} ".encode())
+    count = 0
+    for table in TABLES:
+        with contextlib.suppress(OSError):  # Without IPv6 there is one table.
+            count += len(line.findall(table.read_bytes()))
+    return count
