@@ -73,9 +73,16 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def server(
-    command: list[str], port: int, environment: dict[str, str], *cores: int
+    command: list[str],
+    port: int,
+    environment: dict[str, str],
+    *cores: int,
+    path: str = "/readyz",
 ) -> Iterator[int]:
-    """Run a server on these cores until the block ends; yield its process id when it is ready."""
+    """Run a server on these cores until the block ends; yield its process id when it is ready.
+
+    It is ready when it answers a GET of `path` with 200.
+    """
     process = subprocess.Popen(
         command,
         env=os.environ | environment,
@@ -85,7 +92,7 @@ def server(
     try:
         for _ in range(600):
             with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+                if httpx.get(f"http://127.0.0.1:{port}{path}").status_code == 200:
                     break
             if process.poll() is not None:
                 raise SystemExit(f"{command} ended with {process.returncode}")

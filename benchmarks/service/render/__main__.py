@@ -11,7 +11,8 @@ take turns (A B A B), so that a drift of the machine falls on both. It takes abo
 Both servers, all their processes included, run on one core and the client on another. A request's
 CPU time is that of all processes of its server; it depends least on other work on the machine. Our
 profile for routers refuses what waits for a second; here it is 60 seconds, so that every request of
-64 connections is answered. Our answer has each id twice, under vLLM's name and under SGLang's.
+64 connections is answered. The chats come again and again, so our cache of sections is off; see
+`conversations`. Our answer has each id twice, under vLLM's name and under SGLang's.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     our_command = [sys.executable, "-m", "service", "render", str(args.model)]
     our_command += ["--port", str(our_port)]
     our_settings = {"WARPTOK_REQUEST_TIMEOUT_MS": "60000", "WARPTOK_LOG_LEVEL": "warning"}
+    our_settings["WARPTOK_CHAT_CACHE_BYTES"] = "0"
     chats = {size: make_chats(args.data / "text", size, args.chats) for size in args.ids}
     bodies = {size: [json.dumps(chat).encode() for chat in some] for size, some in chats.items()}
     version, proved = reference_ids(args, [body for some in bodies.values() for body in some])
