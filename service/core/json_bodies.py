@@ -27,6 +27,13 @@ ESCAPES = re.compile(
     re.DOTALL,
 )
 HALF = re.compile("[\ud800-\udfff]")
+OTHER_STARTS = {
+    b"\xef\xbb\xbf": "begins with a byte-order mark (EF BB BF), which JSON has not",
+    b"\xff\xfe": "is in UTF-16 or UTF-32; JSON is in UTF-8",
+    b"\xfe\xff": "is in UTF-16; JSON is in UTF-8",
+    b"\0": "is in UTF-16 or UTF-32; JSON is in UTF-8",
+}
+"""What is wrong with a body that begins with some bytes, and is no JSON."""
 MAX_NAMED_BYTES = 1 << 20  # Finding the string in a longer body would hold up other requests.
 REPLACED_ESCAPE = rb"\ufffd"
 REPLACED = "\ufffd".encode()
@@ -46,6 +53,7 @@ def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
     try:
         return parse(body)
     except BadJson:
+        _refuse_encoding(body)
         place = _find_half(body)
         if place is None:
             raise
@@ -56,6 +64,14 @@ def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
     if isinstance(value, dict) or hasattr(value, "surrogates"):
         message += '; with "surrogates": "replace" it becomes U+FFFD'
     raise LoneSurrogate(message, _name_place(body, place))
+
+
+def _refuse_encoding(body: bytes) -> None:
+    """Raise BadJson if a body that is no JSON is in another encoding than UTF-8."""
+    starts = OTHER_STARTS | {body[:1] + b"\0": OTHER_STARTS[b"\xff\xfe"]}  # Without a mark.
+    for start, fault in starts.items():
+        if body.startswith(start):
+            raise BadJson(f"the body {fault}", "line 1 column 1")
 
 
 def _name_place(body: bytes, place: int) -> str:

@@ -22,6 +22,7 @@ from vocabularies.errors import Finding, VocabularyError
 
 logger = logging.getLogger(__name__)
 MAX_FINDINGS = 20
+MAX_INTEGER = 1 << 63
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -33,11 +34,19 @@ def invalid_body(error: ValidationError | RequestValidationError) -> ServiceErro
         reason = str(first.get("ctx", {}).get("error", first["msg"]))
         _, _, place = str(first["msg"]).partition(" at ")
         return BadJson(f"the body is not JSON: {reason}", place)
-    findings = [Finding(_pointer(fault["loc"]), str(fault["msg"])) for fault in faults]
+    findings = [Finding(_pointer(fault["loc"]), _describe(fault)) for fault in faults]
     message = findings[0].message
     if len(findings) > 1:
         message += f" (and {len(findings) - 1} more)"
     return InvalidRequest(message, findings[0].where, findings[:MAX_FINDINGS])
+
+
+def _describe(fault: Any) -> str:
+    """Return what is wrong; orjson reads a whole number beyond 64 bits as a float."""
+    value = fault.get("input")
+    if fault["type"] == "int_type" and isinstance(value, float) and abs(value) >= MAX_INTEGER:
+        return "the number is larger than any id"
+    return str(fault["msg"])
 
 
 def _pointer(location: Sequence[Any]) -> str:

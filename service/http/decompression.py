@@ -25,11 +25,13 @@ class Gzip:
         name: the name of the encoding in refusals.
         wbits: zlib's parameter for the format.
         padding: the byte that is skipped behind a member, however often it is there.
+        magic: the first bytes of a member.
     """
 
     name = "gzip"
     wbits = 31
     padding = b"\0"
+    magic = b"\x1f\x8b"
 
     def __init__(self) -> None:
         self.member = isal_zlib.decompressobj(self.wbits)
@@ -51,6 +53,9 @@ class Gzip:
                 data = data.lstrip(self.padding)
                 if not data:
                     return
+                if not data.startswith(self.magic[: len(data)]):
+                    message = f"other bytes follow the end of the {self.name} data"
+                    raise BadBody(message, "Content-Encoding")
                 self.member = isal_zlib.decompressobj(self.wbits)
             piece = self.member.decompress(data, PIECE_BYTES)
             if piece:
@@ -67,6 +72,7 @@ class Deflate(Gzip):
     name = "deflate"
     wbits = 15
     padding = b""
+    magic = b""
 
 
 class Zstd:

@@ -4,9 +4,10 @@
                          └► everything else ─► bases, without line ends
 
 Lines end with LF, CR LF or CR, as dnaio has it; a test compares the two. Empty lines and lines that
-begin with "#" are skipped. Names are UTF-8, or Latin-1 where they are not valid UTF-8; dnaio
-accepts only ASCII. White space is never part of a sequence. Data that hold only letters and line
-ends are parsed many lines at a time, everything else line by line.
+begin with "#" are skipped, and lines that begin with ";" before the first name. Names are UTF-8, or
+Latin-1 where they are not valid UTF-8; dnaio accepts only ASCII. White space is never part of a
+sequence. Data that hold only letters and line ends are parsed many lines at a time, everything else
+line by line.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class _Parser:
             text = line.decode(errors="replace").strip()
             if text.startswith(">"):
                 yield self._name(line)
-            elif text and not text.startswith("#"):
+            elif text and not text.startswith("#" if self._has_name else ("#", ";")):
                 yield self._check_bases(text.encode())
 
     def _name(self, line: bytes) -> Name:

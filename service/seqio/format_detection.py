@@ -20,6 +20,8 @@ LATE_HEADER = re.compile(
 )
 
 
+PREAMBLE = re.compile(rb"(?:\s|;.*+(?:\n|\Z))*+")
+"""Blank lines, and comments of FASTA."""
 # A FASTA header before letters, or a FASTQ record, anywhere in a text.
 INNER_HEADER = re.compile(
     rb"^(?:(>).*+\n\s*+[A-Za-z*-]++(?:\s|\Z)|(@).*+\n[A-Za-z]*+\r?\n\+)", re.MULTILINE
@@ -61,8 +63,8 @@ def detect_format(begin: bytes) -> str | None:
         begin: the first bytes of the unpacked file, several lines if possible.
 
     Raises:
-        ValueError: the file is an archive or UTF-16, or it looks like FASTA or FASTQ behind bytes
-            that neither may begin with.
+        ValueError: the file is an archive or UTF-16, or it looks like FASTA behind a byte-order
+            mark, or like FASTQ behind bytes that it may not begin with.
     """
     if format := FORMATS.get(begin[:1]):
         return format
@@ -70,6 +72,8 @@ def detect_format(begin: bytes) -> str | None:
     if late := LATE_HEADER.match(begin):
         group = late.lastindex or 0
         sign = late[group]
+        if sign == b">" and not begin.startswith(BYTE_ORDER_MARK):
+            return "fasta"
         line = begin.count(b"\n", 0, late.start(group)) + 1
         behind = " behind a byte-order mark (EF BB BF)" if begin.startswith(BYTE_ORDER_MARK) else ""
         raise ValueError(

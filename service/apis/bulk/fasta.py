@@ -26,7 +26,13 @@ from service.core.settings import Settings
 from service.http.decompression import ENCODINGS
 from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
-from service.seqio.format_detection import ARCHIVES, FORMATS
+from service.seqio.format_detection import (
+    ARCHIVES,
+    BYTE_ORDER_MARK,
+    FORMATS,
+    PREAMBLE,
+    UTF16_STARTS,
+)
 from service.seqio.reader import BATCH_BYTES, sequence_batches
 from service.seqio.sequence_checks import BadRecord
 from vocabularies.batch.batch import EncodeOptions
@@ -44,6 +50,10 @@ class FastaQuery(BatchQuery):
         le=2**31,
         description="Ids from the start of a window to the next; as `window` if absent.",
     )
+
+
+MAX_PREAMBLE_BYTES = 1 << 16  # Of blank lines and comments before the first record.
+PREAMBLE_READ_BYTES = 1 << 12
 
 
 class _Body(io.RawIOBase):
@@ -106,9 +116,16 @@ class _Records:
 
     def _open(self) -> Iterator[TextBatch]:
         first = bytes(self._body.read(1))
-        format = FORMATS.get(first)
+        while first and len(first) < MAX_PREAMBLE_BYTES and PREAMBLE.fullmatch(first):
+            if not (data := bytes(self._body.read(PREAMBLE_READ_BYTES))):
+                break
+            first += data
+        begin = _end_of_preamble(first)
+        format = FORMATS.get(first[begin : begin + 1])
         if format is None and first:
             raise BadBody(_describe_unknown(first + bytes(self._body.read(9))), "line 1")
+        if format == "fastq" and begin:
+            raise BadBody("FASTQ begins with '@'", "line 1")
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
             number = 1
@@ -121,12 +138,21 @@ class _Records:
         yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
 
 
+def _end_of_preamble(begin: bytes) -> int:
+    found = PREAMBLE.match(begin)
+    return 0 if found is None else found.end()
+
+
 def _describe_unknown(begin: bytes) -> str:
     """Return why a body that begins like this is neither FASTA nor FASTQ."""
     for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
             advice = f"send it with Content-Encoding: {name}" if name in ENCODINGS else "unpack it"
             return f"the body is packed by {name}; {advice}"
+    if begin.startswith(BYTE_ORDER_MARK):
+        return "the body begins with a byte-order mark (EF BB BF); FASTA begins with '>'"
+    if begin.startswith(UTF16_STARTS):
+        return "the body is in UTF-16; only UTF-8 is read"
     return "FASTA begins with '>' and FASTQ with '@'"
 
 

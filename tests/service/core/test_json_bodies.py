@@ -113,3 +113,40 @@ def test_requests_get_the_ids_of_the_replaced_text():
             assert refused.json()["code"] == "lone_surrogate"
 
     run(scenario)
+
+
+def test_json_in_another_encoding_is_refused_by_its_name():
+    text = '{"vocabulary": "gpt2", "text": "a", "prompt": "a"}'
+    bodies = {
+        b"\xef\xbb\xbf" + text.encode(): "byte-order mark",
+        text.encode("utf-16"): "UTF-16",
+        text.encode("utf-16-le"): "UTF-16",
+        text.encode("utf-16-be"): "UTF-16",
+        text.encode("utf-32"): "UTF-32",
+        text.encode("utf-32-be"): "UTF-32",
+        text.encode() + b"\0": "JSON",
+        b"": "JSON",
+    }
+
+    async def scenario():
+        async with serving(CpuEngine()) as (client, _):
+            for path in ("/v1/encode", "/tokenize"):
+                for body, message in bodies.items():
+                    answer = await client.post(path, content=body, headers=JSON)
+                    assert answer.status_code == 400
+                    assert message in answer.text
+
+    run(scenario)
+
+
+def test_an_id_beyond_64_bits_is_refused_as_one():
+    async def scenario():
+        async with serving(CpuEngine()) as (client, _):
+            for tokens in ("[18446744073709551616]", "[1, 99999999999999999999999]"):
+                for path in ("/detokenize", "/v1/detokenize"):
+                    body = f'{{"model": "gpt2", "tokens": {tokens}}}'
+                    answer = await client.post(path, content=body, headers=JSON)
+                    assert answer.status_code == 400
+                    assert "larger than any id" in answer.json()["error"]["message"]
+
+    run(scenario)

@@ -175,8 +175,6 @@ def test_white_space_is_no_part_of_a_sequence(
     ("content", "message"),
     [
         (b"\xef\xbb\xbf" + FASTA, "line 1 begins with '>' behind a byte-order mark"),
-        (b"\r\n\n" + FASTA, "line 3 begins with '>'"),
-        (b";a comment\n" + FASTA, "line 2 begins with '>'"),
         (b"\xef\xbb\xbf" + FASTQ, "line 1 begins with '@' behind a byte-order mark"),
         (b"\n" + FASTQ, "line 2 begins with '@'"),
         (FASTA.decode().encode("utf-16"), "in UTF-16"),
@@ -215,7 +213,19 @@ def test_text_that_only_looks_a_little_like_sequences_is_text(
     assert rows_of(path) == [[(str(path), content)]]
 
 
-@pytest.mark.parametrize("begin", [b"\n", b"#made by hand\n", b" ", b"\xef\xbb\xbf>zero\n"])
+@pytest.mark.parametrize(
+    "preamble", [b"\r\n\n", b";a comment\n", b" ", b"\n;two > lines\r\n;ACGT\n\n"]
+)
+def test_blank_lines_and_comments_before_fasta_are_skipped(tmp_path: Path, preamble: bytes) -> None:
+    path = tmp_path / "x.fa"
+    path.write_bytes(FASTA)
+    expected = rows_of(path)
+    path.write_bytes(preamble + FASTA)
+    for reading in ("auto", "sequences"):
+        assert rows_of(path, reading=reading) == expected
+
+
+@pytest.mark.parametrize("begin", [b"#made by hand\n", b"\xef\xbb\xbf>zero\n"])
 def test_fasta_that_begins_with_something_else_is_no_list_of_sequences(
     tmp_path: Path, begin: bytes
 ) -> None:

@@ -70,6 +70,42 @@ def test_a_packed_file_and_narrow_ids():
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "preamble", [b"\n\r\n", b";a comment\n", b" \n" * 3000, b";" + b"x" * 9000 + b"\n;ACGT\n\n"]
+)
+def test_blank_lines_and_comments_before_fasta_are_skipped(preamble):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            assert rows(await post(client, preamble + FASTA.encode())) == rows(
+                await post(client, FASTA)
+            )
+            fastq = await post(client, preamble + FASTQ.encode())
+            assert (fastq.status_code, fastq.json()["where"]) == (400, "line 1")
+
+    run(scenario)
+
+
+def test_a_body_in_another_encoding_is_refused_by_its_name():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            bodies = {
+                "byte-order mark": b"\xef\xbb\xbf" + FASTA.encode(),
+                "UTF-16": FASTA.encode("utf-16"),
+                "in UTF-16": FASTA.encode("utf-16-be"),
+                "FASTA begins": b"\n" * 70_000 + FASTA.encode(),
+            }
+            for message, body in bodies.items():
+                answer = await post(client, body)
+                assert answer.status_code == 400
+                assert message in answer.json()["detail"]
+            packed = gzip.compress(FASTA.encode())
+            for rest in (b"x", b"garbage" * 99, b"\0\0\x1e"):
+                answer = await post(client, packed + rest, {"content-encoding": "gzip"})
+                assert "other bytes follow the end of the gzip data" in answer.text
+
+    run(scenario)
+
+
 def test_windows_hold_the_records_own_ids():
     async def scenario():
         async with serving(ENGINE) as (client, _):
