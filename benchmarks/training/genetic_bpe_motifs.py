@@ -33,6 +33,7 @@ from benchmarks.training.mirna_corpora import (
 )
 from benchmarks.training.mirna_equations import candidates, discrepancies
 from benchmarks.training.mirna_gaps import gap_points
+from benchmarks.training.mirna_lookup import lookups
 from benchmarks.training.mirna_motif_tables import tables
 from benchmarks.training.mirna_tokenizers import VARIANTS
 from vocabularies.motifs.bank import MotifBank
@@ -88,6 +89,10 @@ def measure(
         "tokenizers": tokenizers,
         "banks": {way: [*bank_rows(corpus, num_draws)] for way, corpus in corpora.items()},
         "candidates": {way: [*candidates(corpus)] for way, corpus in corpora.items()},
+        "lookups": {
+            way: [*lookups(matures, [*range(num_draws)], is_distinct=way == DISTINCT)]
+            for way in corpora
+        },
         "discrepancies": discrepancies(matures),
         "gaps": gap_points(classifiers),
         "gaps_measured": classifiers["machine"]["date"][:10],

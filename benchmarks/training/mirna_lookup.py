@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,12 @@ from benchmarks.training.mirna_tokenizers import SEED_REGION
 Ints = NDArray[np.int64]
 
 
-def lookups(matures: Matures, seeds: list[int]) -> Iterator[dict[str, Any]]:
+def lookups(
+    matures: Matures, seeds: list[int], *, is_distinct: bool = False
+) -> Iterator[dict[str, Any]]:
     """Yield four shares of the sequences for every task, domain and test, one for each split.
+
+    With `is_distinct` only the first of equal sequences takes part, with its own class.
 
     - majority: of the class that is most frequent in training;
     - known: whose class is in training at all;
@@ -37,8 +42,12 @@ def lookups(matures: Matures, seeds: list[int]) -> Iterator[dict[str, Any]]:
         ]
     )
     regions = np.array([sequence[begin:end] for sequence in whole])
+    kept = np.sort(np.unique(whole, return_index=True)[1]) if is_distinct else None
     for name in TASKS:
         chosen = task(matures, name)
+        if kept is not None:
+            is_kept = np.isin(chosen.rows, kept)
+            chosen = replace(chosen, rows=chosen.rows[is_kept], labels=chosen.labels[is_kept])
         labels = labels_of(matures, chosen)
         for domain in (EVERYWHERE, HUMAN):
             train, _, tests = parts(matures, chosen, domain, labels, seeds)

@@ -118,6 +118,18 @@ def test_what_is_looked_up_is_right_where_training_has_it(tmp_path):
     assert found["BurBary", "human", "fly"]["majority"] == [1.0, 1.0]
 
 
+def test_no_distinct_sequence_stands_in_training(matures):
+    twice = Matures(
+        Corpus.of(2 * mirna_corpora.sequences(matures.corpus)),
+        2 * matures.species,
+        2 * matures.families,
+    )
+    for is_distinct, least, most in ((False, 0.5, 1.0), (True, 0.0, 0.0)):
+        for row in lookups(twice, [0], is_distinct=is_distinct):
+            if row["test"] == "own" and row["domain"] == "everywhere":
+                assert least <= row["same"][0] <= most
+
+
 def test_the_tables_have_the_papers_figures_beside_ours(matures, tmp_path):
     document = measure(matures, UNUSED, tmp_path, num_seeds=0, is_quick=True)
     text = tables(document)
