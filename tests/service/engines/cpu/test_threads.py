@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from gpu.host import cores
 from service.core.settings import Settings
 from service.engines.cpu.bpe import library_threads
 from service.engines.cpu.engine import CpuEngine
-from service.multiprocess import front_end
+from service.multiprocess import engine_process, front_end
+from service.multiprocess.engine_process import run_engine
 from service.multiprocess.front_end import FrontEnd, run_front_end
+from service.server import uvicorn_server
 from service.server.app import make_engine
 from vocabularies import builtin
 
@@ -66,6 +69,27 @@ def test_a_front_end_encodes_with_one_thread(tmp_path: Path, monkeypatch: Patch)
     assert [os.environ[name] for name in VARIABLES] == ["1", "1"]
 
 
+def test_a_process_with_the_engine_bounds_the_libraries_before_it_loads_them(
+    monkeypatch: Patch,
+) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    for name in ("end_normally_on_signals", "keep_large_blocks", "raise_file_limit"):
+        monkeypatch.setattr(uvicorn_server, name, lambda: None)
+    monkeypatch.setattr(sys, "setswitchinterval", stop)
+    monkeypatch.setattr(engine_process, "LinkMemory", stop)
+    with socket.socket() as listening:
+        for threads, run, second in ((3, uvicorn_server.serve, stop), (2, run_engine, listening)):
+            with pytest.raises(Stop):
+                run(Settings(engine="cpu", cpu_threads=threads), second)  # type: ignore[operator]
+            assert [os.environ[name] for name in VARIABLES] == [str(threads)] * 2
+
+
+@pytest.mark.slow
 def test_one_thread_is_one_in_the_libraries_too() -> None:
     """Both libraries obey their variables, if they are set before the first large batch."""
     program = (
