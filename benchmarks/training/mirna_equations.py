@@ -76,6 +76,7 @@ def discrepancies(matures: Matures) -> dict[str, float]:
         shares[name] = {seed: count / counts.total() for seed, count in counts.items()}
     human = shares.pop(HUMAN)
     return {
-        name: sum(abs(human.get(seed, 0) - other.get(seed, 0)) for seed in {*human, *other}) / 2
+        name: sum(abs(human.get(seed, 0) - other.get(seed, 0)) for seed in sorted({*human, *other}))
+        / 2
         for name, other in shares.items()
     }
