@@ -5,7 +5,8 @@
 Zig, a compiler that PyPI has, links for an old glibc and for other architectures, and puts its C++
 library into each extension, so that one machine builds wheels that nearly every Linux can install.
 g++ links for the glibc of this machine. auditwheel names a wheel by the libraries that it needs.
-A wheel is for the version of Python that runs this. docs/decisions/0077 has what each costs.
+A wheel is for the version of Python that runs this. docs/decisions/0077 has what each costs. All
+packages are below warptok in it (nest.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
+
+from nest import OUTER, nest
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -54,9 +57,20 @@ def build(compiler: str, architecture: str, scratch: Path) -> Path:
     """Build the wheel of an architecture, named linux_ARCHITECTURE, in a folder of its own."""
     # Not build/, which keeps modules that no longer exist.
     (scratch / "setup.cfg").write_text(f"[build]\nbuild_base = {scratch / 'build'}\n")
+    sources = scratch / "sources"
+    nest(sources)
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", scratch, ROOT],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            *options,
+            "--wheel-dir",
+            scratch,
+            sources,
+        ],
         env=os.environ
         | compiler_variables(compiler, architecture)
         | {"DIST_EXTRA_CONFIG": str(scratch / "setup.cfg")},
@@ -106,7 +120,7 @@ def find_missing(wheel: Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
         built = {name.partition(".")[0] for name in archive.namelist() if name.endswith(".so")}
     modules = [module["name"] for module in project["tool"]["setuptools"]["ext-modules"]]
-    missing = [name for name in modules if name.replace(".", "/") not in built]
+    missing = [name for name in modules if f"{OUTER}/{name.replace('.', '/')}" not in built]
     return f"lacks {', '.join(missing)}" if missing else ""
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import runpy
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -12,7 +16,12 @@ import pytest
 
 from tests.support.data_files import ROOT
 
-BUILD: dict[str, Any] = runpy.run_path(str(ROOT / "deploy" / "wheel" / "build.py"))
+WHEEL = ROOT / "deploy" / "wheel"
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(WHEEL)
+    BUILD: dict[str, Any] = runpy.run_path(str(WHEEL / "build.py"))
+    NEST: dict[str, Any] = runpy.run_path(str(WHEEL / "nest.py"))
+ROOMS = NEST["INNER"]
 
 
 def modules() -> list[str]:
@@ -24,7 +33,9 @@ def write_wheel(folder: Path, extensions: list[str]) -> Path:
     path = folder / "warptok-0-cp313-cp313-manylinux_2_17_aarch64.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name in extensions:
-            archive.writestr(f"{name.replace('.', '/')}.cpython-313-aarch64-linux-gnu.so", b"")
+            archive.writestr(
+                f"warptok/{name.replace('.', '/')}.cpython-313-aarch64-linux-gnu.so", b""
+            )
     return path
 
 
@@ -51,3 +62,62 @@ def test_the_compiler_and_the_names_are_for_the_architecture(architecture: str) 
     assert (
         BUILD["compiler_variables"]("g++", architecture)["CXX"] == f"{architecture}-linux-gnu-g++"
     )
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("wheel") / "sources"
+    NEST["nest"](folder)
+    return folder
+
+
+def run(nested: Path, program: str) -> str:
+    """Run a program on the nested sources, where the packages have no other name."""
+    absent = f"import sys; sys.modules.update(dict.fromkeys({ROOMS}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{absent}; sys.path.insert(0, {str(nested)!r}); {program}"],
+        cwd=nested.parent,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_wheel_has_one_top_level_name(nested: Path) -> None:
+    assert sorted(path.name for path in nested.iterdir() if path.is_dir()) == ["warptok"]
+    for path in (nested / "warptok").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.partition(".")[0] for name in names} & {*ROOMS}, path
+    project = tomllib.loads((nested / "pyproject.toml").read_text())
+    setuptools = project["tool"]["setuptools"]
+    assert all(name.startswith("warptok") for name in setuptools["package-data"])
+    for module in setuptools["ext-modules"]:
+        assert module["name"].startswith("warptok.")
+        assert all((nested / path).is_file() for path in module["sources"])
+    assert project["project"]["scripts"]["warptok"].startswith("warptok.service.")
+    assert project["project"]["optional-dependencies"].keys() >= {"gpu", "client"}
+
+
+def test_modules_in_strings_are_renamed_and_other_strings_are_not() -> None:
+    code = 'run("-m", "service.training.worker"); Resource("service.name"); engine = "gpu"\n'
+    renamed = code.replace("service.training", "warptok.service.training")
+    assert NEST["nest_code"](code) == renamed
+    assert NEST["nest_code"]('Import("gpu.errors")') == 'Import("warptok.gpu.errors")'
+    assert (
+        NEST["nest_code"]("    import gpu.engine as e\n") == "    import warptok.gpu.engine as e\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_nested_package_encodes(nested: Path) -> None:
+    program = "import warptok; print(warptok.load('hyenadna', device='cpu').encode('ACGT'))"
+    assert run(nested, program) == "[7, 8, 9, 10, 1]\n"
+    program = (
+        "from warptok.__main__ import main; main(['encode', '-v', 'hyenadna', '--text', 'AC'])"
+    )
+    assert run(nested, program) == "7 8 1\n"
