@@ -6,10 +6,15 @@ that its path has (error_responses.py).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+from fastapi import FastAPI
 from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
 
 from service.http.error_responses import find_shape
 from service.security.scopes import OPEN
@@ -83,6 +88,22 @@ def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[s
         return document
 
     return describe_with_refusals
+
+
+def serve_written(app: FastAPI) -> None:
+    """Let the route of openapi.json write the document once, and not for each request."""
+    path = app.openapi_url
+    assert path is not None
+
+    @functools.cache
+    def write() -> bytes:
+        return orjson.dumps(app.openapi())
+
+    async def answer(_: Request) -> Response:
+        return Response(write(), media_type="application/json")
+
+    app.router.routes[:] = [each for each in app.routes if getattr(each, "path", "") != path]
+    app.add_route(path, answer, include_in_schema=False)
 
 
 def _add_refusals(path: str, method: str, responses: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ from service.core.version import package_version
 from service.engines.base import Codec, Engine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.error_responses import make_error_response
-from service.http.openapi import with_refusals
+from service.http.openapi import serve_written, with_refusals
 from service.http.streaming_response import BrokenStream
 from service.observability.metrics import Gauges, Metrics
 from service.observability.request_observer import RequestObserver
@@ -272,6 +272,7 @@ def make_fastapi(
     for routes in ROUTES:
         app.include_router(routes.router)
     app.openapi = with_refusals(app.openapi)  # type: ignore[method-assign]
+    serve_written(app)
     for kind in (
         ServiceError,
         VocabularyError,
