@@ -172,6 +172,26 @@ def test_free_memory_is_given_back_after_work_and_when_nothing_waits(monkeypatch
     run(scenario)
 
 
+def test_texts_that_refer_to_themselves_are_freed_after_work(monkeypatch, no_collector):
+    monkeypatch.setattr(lifespan, "GIVE_BACK_PERIOD_S", 0.01)
+
+    class Kept:
+        def __init__(self):
+            self.itself = self
+
+    async def scenario():
+        async with serving(FakeEngine()) as (client, service):
+            await until(lambda: service.preloaded)
+            gone = weakref.ref(Kept())
+            await asyncio.sleep(0.05)
+            assert gone() is not None
+            body = {"vocabulary": "evo_bytes", "text": "AC"}
+            assert (await client.post("/v1/encode", json=body)).status_code == 200
+            await until(lambda: gone() is None)
+
+    run(scenario)
+
+
 def count_sleeps(monkeypatch) -> list[float]:
     """The seconds for which anybody in the application sleeps."""
     seen: list[float] = []
