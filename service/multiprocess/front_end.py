@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 REPORT_PERIOD_S = 0.25
 MAX_SILENCE_S = 5.0  # After this time without a message the engine process counts as not ready.
 GATHER_TIMEOUT_S = 2.0
+FIRST_LIST_S = 10.0  # The most seconds until the port accepts, if the engine process is not up.
 
 
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
@@ -122,6 +123,9 @@ class FrontEnd:
         """Return the context in which requests are answered."""
         self.engine.start()
         async with running(self.service, [self._keep_reporting()], [self.templates.close]):
+            # The port accepts nothing before: until then every name is refused with 503.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.replica.has_list.wait(), FIRST_LIST_S)
             yield
         self.encoders.close()
 

@@ -49,6 +49,7 @@ class RegistryReplica:
 
     Attributes:
         is_complete: whether an engine process has sent a list after it had loaded everything.
+        has_list: set when an engine process has sent the first list.
     """
 
     def __init__(self, engine: RemoteEngine) -> None:
@@ -59,7 +60,7 @@ class RegistryReplica:
         self.failures: dict[str, str] = {}
         self.configs = TokenizerConfigs(open_store(None))
         self.is_complete = False
-        self._has_list = False
+        self.has_list = asyncio.Event()
         self._versions: dict[str, _Version] = {}
         self._unread: dict[str, _Version] = {}
         self._following = asyncio.Lock()
@@ -71,7 +72,7 @@ class RegistryReplica:
             UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
             EngineLost: the engine process has not sent a list yet.
         """
-        if not self._has_list:
+        if not self.has_list.is_set():
             raise EngineLost("the engine process is being started", where)
         return find_known(self.known, self.aliases, name, where)
 
@@ -119,7 +120,7 @@ class RegistryReplica:
         _replace(self.known, known, names)
         _replace(self.aliases, listed["aliases"], names)
         _replace(self.failures, listed["failures"], names)
-        self._has_list = True
+        self.has_list.set()
         for name in names:
             if name not in loaded:
                 self._unread.pop(name, None)

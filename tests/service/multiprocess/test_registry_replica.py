@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from service.core.errors import NotReady
+from service.core.settings import Settings
 from service.engines.base import Residency, SelfTest
-from service.multiprocess import engine_server
+from service.multiprocess import engine_server, front_end
 from service.multiprocess.engine_server import EngineServer
+from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.frames import Message
 from service.multiprocess.registry_replica import RegistryReplica
 from service.multiprocess.remote_engine import write_residency
@@ -104,6 +106,23 @@ def test_front_ends_know_the_same_as_the_engine_process_after_any_changes(
                 await server.synchronize()
                 expected = describe(server.service.registry)
                 assert [describe(front.replica) for front in fronts] == [expected] * 2
+
+    run(scenario)
+
+
+def test_a_front_end_answers_when_it_knows_the_names(tmp_path, monkeypatch):
+    """Its port accepts then: a proxy that sends requests as soon as it opens gets no 503."""
+    settings = Settings(frontends=2, preload="none")
+
+    async def scenario():
+        async with linked_service(tmp_path, FakeEngine()):
+            front = FrontEnd(settings, tmp_path / "engine.sock", "front-2")
+            async with front._running():
+                assert "evo_bytes" in front.replica.known
+        monkeypatch.setattr(front_end, "FIRST_LIST_S", 0.05)
+        alone = FrontEnd(settings, tmp_path / "nobody.sock", "front-3")
+        async with alone._running():
+            assert alone.reasons() == ["the engine process is being started"]
 
     run(scenario)
 
