@@ -31,7 +31,7 @@ from benchmarks.support.service_process import Running, service_process
 MODES = {
     "none": [],
     "slow heads": ["-H", "-t", "POST"],
-    "slow bodies": ["-B", "-t", "POST", "-s", "8192"],
+    "slow bodies": ["-B", "-t", "POST", "-s", "8192", "-f", "application/json"],
     "slow reading": ["-X", "-w", "1", "-y", "2", "-z", "1", "-n", "5", "-k", "3"],
 }
 PATHS = {"slow reading": "/openapi.json"}
