@@ -42,6 +42,8 @@ JUNCTION = (
     "Where the k-mers over the junction of a circular sequence stand: 'append' puts them last, "
     "'prepend' first; null: as the vocabulary says."
 )
+ADD_CLS = "Put the vocabulary's [CLS] before each window."
+FIELD_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 DTYPE = "Width of ids in binary answers; refused where the vocabulary does not fit."
 IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."
 SURROGATES = (
@@ -210,10 +212,10 @@ class WindowsRequest(Strict):
     )
     channel_name: str = Field(
         "het_values",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$",
+        pattern=FIELD_NAME,
         description="Its name in the answer.",
     )
-    add_cls: bool = Field(False, description="Put the vocabulary's [CLS] before each window.")
+    add_cls: bool = Field(False, description=ADD_CLS)
     reverse_complement: bool = Field(False, description=REVERSE)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 

@@ -78,6 +78,8 @@ def _bulk() -> Iterator[Message]:
     for path in (
         "/v1/encode/fasta?vocabulary=gpn&dtype=uint8",
         "/v1/encode/fasta?vocabulary=mtdna6&window=4&stride=2&circular=true",
+        "/v1/encode/fasta?vocabulary=mtdna6&window=4&add_cls=true&padding=window"
+        "&return_positions=true&circular=true&junction=prepend",
     ):
         yield Message("POST", path, (), fasta, "lines")
         yield Message("POST", path, (), fastq, "lines", "gzip")

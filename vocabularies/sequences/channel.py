@@ -67,8 +67,16 @@ class SparseChannel:
         entries.values[int(position)] = number
         entries.lines[int(position)] = line
 
-    def values(self, name: str, length: int) -> NDArray[np.float32]:
+    def values(
+        self, name: str, length: int, *, begin: int = 0, continues: bool = False
+    ) -> NDArray[np.float32]:
         """Return the values of a sequence's bases, float32[length].
+
+        Args:
+            name: the sequence's name.
+            length: its number of bases, or that of a part of it.
+            begin: the position at which the part begins.
+            continues: whether there are bases behind the part.
 
         Raises:
             ChannelError: a position is beyond the sequence.
@@ -78,10 +86,12 @@ class SparseChannel:
             return values
         entries.is_used = True
         last = max(entries.values)
-        if last >= length:
-            message = f"the position is beyond the {length} bases of the sequence"
+        if last >= begin + length and not continues:
+            message = f"the position is beyond the {begin + length} bases of the sequence"
             raise ChannelError(message, entries.lines[last])
-        values[list(entries.values)] = list(entries.values.values())
+        places = np.array([*entries.values], np.int64) - begin
+        is_inside = (places >= 0) & (places < length)
+        values[places[is_inside]] = np.array([*entries.values.values()])[is_inside]
         return values
 
     def check_used(self) -> None:

@@ -41,7 +41,7 @@ class WindowLayout:
         window: tokens in a window, the prefix not counted.
         stride: tokens from one window's begin to the next one's.
         circular: whether the sequences wrap.
-        pad_id: the id behind the last token of a short window.
+        pad_id: the id behind the last token of a short window; 0 if nothing is padded.
         prefix: the ids before the tokens of each window.
         num_moved: how many tokens move from the end of a sequence to its front, or from the front
             to the end where it is negative.
@@ -94,6 +94,7 @@ def make_layout(
     circular: bool | None = None,
     junction: Junction | None = None,
     add_cls: bool = False,
+    padding: bool = True,
 ) -> WindowLayout:
     """Decide how the windows of a vocabulary's sequences are made.
 
@@ -105,6 +106,7 @@ def make_layout(
         junction: where the k-mers over the junction of a circle stand; None: as the vocabulary
             says.
         add_cls: put [CLS] before each window.
+        padding: the last windows of a linear sequence are padded.
 
     Raises:
         LayoutError: the vocabulary has no such token or order, or a linear sequence has no
@@ -113,7 +115,7 @@ def make_layout(
     model = vocabulary.model
     if circular is None:
         circular = isinstance(model, Kmers) and model.circular
-    pad_id = vocabulary.roles.get("pad")
+    pad_id = vocabulary.roles.get("pad") if padding else 0
     if pad_id is None:
         raise LayoutError("the vocabulary has no padding token for windows", "vocabulary")
     prefix: tuple[int, ...] = ()

@@ -3,7 +3,8 @@
 The first byte distinguishes FASTA and FASTQ; gzip and zstd are Content-Encodings. Records of up to
 4 MiB together become one record batch. Memory does not grow with the file: for windows, a longer
 record is encoded in parts if the vocabulary allows it; every other record may have at most
-`max_text_bytes`.
+`max_text_bytes`. A form has the file in its part `sequences`, and before it values of bases in
+`channel`.
 """
 
 from __future__ import annotations
@@ -11,20 +12,31 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
 from service.apis.bulk.arrow_reader import TextBatch, check_sizes
-from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
-from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
-from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, RecordNames, make_too_long
+from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages, Source
+from service.apis.bulk.arrow_writer import RecordMessages
+from service.apis.bulk.fasta_batches import (
+    BATCH_RECORDS,
+    BaseValues,
+    FastaBatches,
+    RecordNames,
+    make_too_long,
+)
+from service.apis.bulk.fasta_form import Reader, SequencesForm, find_boundary
 from service.apis.bulk.sequence_chunks import Splitter, find_splitter
+from service.apis.bulk.window_writer import WindowColumns, WindowMessages
 from service.core.errors import BadBody, InvalidRequest
 from service.core.settings import Settings
 from service.http.decompression import ENCODINGS
+from service.operations import schemas
 from service.operations.query_schemas import BatchQuery
+from service.operations.windows import refused_layouts
 from service.seqio.fasta import fasta_pieces
 from service.seqio.format_detection import (
     ARCHIVES,
@@ -36,8 +48,18 @@ from service.seqio.format_detection import (
 from service.seqio.reader import BATCH_BYTES, sequence_batches
 from service.seqio.sequence_checks import BadRecord
 from vocabularies.batch.batch import EncodeOptions
+from vocabularies.sequences.channel import ChannelError, SparseChannel
+from vocabularies.sequences.window_layout import WindowLayout, make_layout
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+    from service.operations.context import Service
 
 READ_BYTES = 1 << 18
+CHANNEL_NAME = "het_values"
+WINDOW_OPTIONS = "stride", "junction", "add_cls", "padding", "return_positions", "channel_name"
+TAKEN_NAMES = "name", "start", "input_ids", "attention_mask", "position_ids", "error"
 
 
 class FastaQuery(BatchQuery):
@@ -50,6 +72,23 @@ class FastaQuery(BatchQuery):
         le=2**31,
         description="Ids from the start of a window to the next; as `window` if absent.",
     )
+    junction: schemas.Junction | None = Field(None, description=f"With window. {schemas.JUNCTION}")
+    add_cls: bool = Field(False, description=f"With window. {schemas.ADD_CLS}")
+    padding: Literal["window"] | None = Field(
+        None,
+        description="With window. 'window' pads the last windows of a record to `window` ids, and "
+        "adds the column attention_mask.",
+    )
+    return_positions: bool = Field(
+        False,
+        description="With window. Add the column position_ids, the base at which each id begins.",
+    )
+    channel_name: str | None = Field(
+        None,
+        pattern=schemas.FIELD_NAME,
+        description="With window and a form that has a channel: the name of its column; "
+        "het_values if absent.",
+    )
 
 
 MAX_PREAMBLE_BYTES = 1 << 16  # Of blank lines and comments before the first record.
@@ -59,7 +98,7 @@ PREAMBLE_READ_BYTES = 1 << 12
 class _Body(io.RawIOBase):
     """Reads the body as a file, and refuses a line that is too long before it is in memory."""
 
-    def __init__(self, body: BodyReader, first: bytes, max_bytes: int) -> None:
+    def __init__(self, body: Reader, first: bytes, max_bytes: int) -> None:
         super().__init__()
         self._body = body
         self._first = first
@@ -93,7 +132,7 @@ class _Records:
         splitter: splits long records; None: records stay whole.
     """
 
-    def __init__(self, body: BodyReader, max_bytes: int, splitter: Splitter | None) -> None:
+    def __init__(self, body: Reader, max_bytes: int, splitter: Splitter | None) -> None:
         self._body = body
         self._max_bytes = max_bytes
         self._splitter = splitter
@@ -156,25 +195,117 @@ def _describe_unknown(begin: bytes) -> str:
     return "FASTA begins with '>' and FASTQ with '@'"
 
 
+class _ChannelRecords:
+    """Reads the records of a form, with the values of their bases."""
+
+    def __init__(self, form: SequencesForm, records: _Records) -> None:
+        self._form = form
+        self._records = records
+
+    def next_batch(self) -> TextBatch | None:
+        """Read the next records, with RecordNames; None at the end.
+
+        Raises:
+            InvalidRequest: there is no channel, or a line of it fits no record.
+            BadBody, TooLarge: as `_Records` and `SequencesForm`.
+        """
+        batch = self._records.next_batch()
+        channel = self._form.channel
+        if channel is None:
+            raise InvalidRequest("the form has no part of this name", "/channel")
+        try:
+            if batch is None:
+                channel.check_used()
+                return None
+            return batch._replace(metadata=_with_channel(channel, batch))
+        except ChannelError as error:
+            raise InvalidRequest(str(error), "/channel") from error
+
+
+def _with_channel(channel: SparseChannel, batch: TextBatch) -> RecordNames:
+    """Add the values of the bases to the names of a batch's records.
+
+    Raises:
+        ChannelError: a position is beyond its record.
+    """
+    records: RecordNames = batch.metadata
+    offsets = batch.texts.offsets
+    last = len(records.names) - 1
+    values = [
+        channel.values(
+            name,
+            int(offsets[row + 1] - offsets[row]),
+            begin=records.begin,
+            continues=records.continues and row == last,
+        )
+        for row, name in enumerate(records.names)
+    ]
+    return replace(records, channel=BaseValues(np.concatenate(values), offsets))
+
+
 class BulkFasta(ArrowStream):
     """Answers a request whose body is a FASTA or FASTQ file."""
 
     query_model = FastaQuery
     extras = ("arrow", "dna")
+    _layout: WindowLayout  # Of the windows; set by `source`.
+
+    def __init__(self, service: Service, request: Request) -> None:
+        super().__init__(service, request)
+        self._boundary = find_boundary(request.headers.get("content-type", ""))
 
     @override
     def max_read_bytes(self, settings: Settings) -> int:
         return max(settings.max_body_bytes, READ_BYTES)  # The client does not choose the size.
 
     @override
-    def source(self, body: BodyReader) -> _Records:
+    def source(self, body: BodyReader) -> Source:
         query: FastaQuery = self.query
-        if query.stride is not None and query.window is None:
-            raise InvalidRequest("belongs to window", "/stride")
+        settings = self.service.settings
+        form = None
+        if self._boundary is not None:
+            form = SequencesForm(body, self._boundary, settings.max_body_bytes)
+        self._check_options(has_channel=form is not None)
         splitter = None
         if query.window is not None:
+            self._layout = self._make_layout(query.window)
             splitter = find_splitter(self.vocabulary, self.options())
-        return _Records(body, self.service.settings.max_text_bytes, splitter)
+        records = _Records(form or body, settings.max_text_bytes, splitter)
+        return records if form is None else _ChannelRecords(form, records)
+
+    def _check_options(self, *, has_channel: bool) -> None:
+        """Check that options without effect are absent.
+
+        Raises:
+            InvalidRequest: an option is there that has no effect.
+        """
+        query: FastaQuery = self.query
+        if query.window is None:
+            for name in WINDOW_OPTIONS:
+                if getattr(query, name) != FastaQuery.model_fields[name].default:
+                    raise InvalidRequest("belongs to window", f"/{name}")
+            if has_channel:
+                raise InvalidRequest("a channel belongs to window", "/channel")
+        if query.channel_name is not None and not has_channel:
+            raise InvalidRequest("belongs to a form with a channel", "/channel_name")
+        if query.channel_name in TAKEN_NAMES:
+            raise InvalidRequest("is the name of another column", "/channel_name")
+
+    def _make_layout(self, window: int) -> WindowLayout:
+        query: FastaQuery = self.query
+        with refused_layouts():
+            layout = make_layout(
+                self.vocabulary,
+                window=window,
+                stride=query.stride or window,
+                circular=query.circular,
+                junction=query.junction,
+                add_cls=query.add_cls,
+                padding=query.padding is not None,
+            )
+        if layout.circular and query.max_length is not None:
+            raise InvalidRequest("does not cut circular sequences with windows", "/max_length")
+        return layout
 
     @override
     def messages(self) -> Messages:
@@ -182,7 +313,11 @@ class BulkFasta(ArrowStream):
         if query.window is None:
             return RecordMessages(self.dtype)
         limit = self.service.settings.max_window_ids
-        return WindowMessages(self.dtype, query.window, query.stride or query.window, limit)
+        channel_name = None
+        if self._boundary is not None:
+            channel_name = query.channel_name or CHANNEL_NAME
+        columns = WindowColumns(query.padding is not None, query.return_positions, channel_name)
+        return WindowMessages(self.dtype, self._layout, columns, limit)
 
     @override
     def options(self) -> EncodeOptions:
@@ -190,4 +325,5 @@ class BulkFasta(ArrowStream):
         if self.query.window is None:
             return options
         # Windows are cut from ids without begin and end tokens.
-        return replace(options, add_special_tokens=False)
+        spans = self.query.return_positions or self._boundary is not None
+        return replace(options, add_special_tokens=False, spans=spans)

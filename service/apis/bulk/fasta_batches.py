@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,18 @@ BATCH_RECORDS = 16_384
 PART_BYTES = 1 << 20  # The size of a long record's parts; their windows may be ten times as large.
 
 
+class BaseValues(NamedTuple):
+    """A value for each base of the records in a batch.
+
+    Attributes:
+        values: float32[N].
+        offsets: int64[B + 1], where the bases of each row begin.
+    """
+
+    values: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class RecordNames:
     """The names of the records in a batch.
@@ -31,11 +44,13 @@ class RecordNames:
         names: the name of each row's record.
         begin: the place in its record at which the first row begins, in bytes.
         continues: whether the record of the last row continues in the next batch.
+        channel: the values of the bases; None without a channel.
     """
 
     names: list[str]
     begin: int = 0
     continues: bool = False
+    channel: BaseValues | None = None
 
 
 def make_too_long(num_bytes: int, max_bytes: int, where: str = "record") -> TooLarge:

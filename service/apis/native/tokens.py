@@ -32,6 +32,24 @@ BULK: dict[str, dict[str, type[StreamedResponse]]] = {
 }
 """The responses to bodies that are not JSON, by path and media type."""
 BINARY = {"schema": {"type": "string", "format": "binary"}}
+FASTA_FORM = {
+    "schema": {
+        "type": "object",
+        "required": ["channel", "sequences"],
+        "properties": {
+            "channel": {
+                "type": "string",
+                "description": "With window. Lines of a record's name, the position of a base from "
+                "0 and its value, with tabs between; other bases have 0. Comes first.",
+            },
+            "sequences": {
+                "type": "string",
+                "format": "binary",
+                "description": "The FASTA or FASTQ file.",
+            },
+        },
+    }
+}
 REFUSALS = refusals(400, 404, 412, 413, 415, 422, 429, 503, 504)
 Handler = Callable[..., Any]
 
@@ -184,7 +202,10 @@ async def chunks(service: ServiceDep, request: Request) -> Response:
         **REFUSALS,
     },
     openapi_extra={
-        "requestBody": {"required": True, "content": {"text/x-fasta": BINARY}},
+        "requestBody": {
+            "required": True,
+            "content": {"text/x-fasta": BINARY, "multipart/form-data": FASTA_FORM},
+        },
         "parameters": _describe_query(FastaQuery),
     },
 )

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from benchmarks.service.long_fasta import genome, memory_mb, send
 from service.apis.bulk import fasta_batches
-from service.apis.bulk.arrow_writer import WindowMessages
 from service.apis.bulk.fasta_batches import FastaBatches
 from service.apis.bulk.sequence_chunks import find_splitter
+from service.apis.bulk.window_writer import WindowColumns, WindowMessages
 from service.batching.work import Result
 from service.engines.cpu.engine import CpuEngine
 from service.seqio import fasta
@@ -28,6 +28,7 @@ from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.model.types import Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.sequences.window_layout import WindowLayout
 
 ENGINE = CpuEngine()
 OWN = EncodeOptions(add_special_tokens=False)
@@ -156,11 +157,17 @@ def fasta_of(records: dict[str, str]) -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
+def window_messages(window: int, stride: int) -> WindowMessages:
+    return WindowMessages(
+        np.int32, WindowLayout(window, stride, False, 0, (), 0), WindowColumns(), 1 << 20
+    )
+
+
 def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part: int):
     """The answer's rows, and of how many batches they were made."""
     splitter = find_splitter(vocabulary, OWN)
     assert splitter is not None
-    messages = WindowMessages(np.int32, window, stride, 1 << 20)
+    messages = window_messages(window, stride)
     made, num_batches, file = bytes(messages.head()), 0, io.BytesIO(content)
     with mock.patch.object(fasta_batches, "PART_BYTES", part):
         for batch, names in FastaBatches(splitter, 1 << 20).batches(
@@ -216,7 +223,7 @@ def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
     vocabulary = load("hyenadna")
     text = "ACGT" * 50 + "[MASK]" + "ACGT" * 100
     splitter = find_splitter(vocabulary, OWN)
-    messages = WindowMessages(np.int32, 10, 10, 1 << 20)
+    messages = window_messages(10, 10)
     made, file = bytes(messages.head()), io.BytesIO(f">a\n{text}\n>b\nACGT\n".encode())
     options = EncodeOptions(add_special_tokens=False, special="refuse")
     with mock.patch.object(fasta_batches, "PART_BYTES", 60):

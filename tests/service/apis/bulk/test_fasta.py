@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.apis.bulk.arrow_writer import WindowMessages
 from service.apis.bulk.fasta_batches import RecordNames
+from service.apis.bulk.window_writer import WindowColumns, WindowMessages
 from service.batching.work import Result
 from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
 from tests.support.waiting import run
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.builtin import load
+from vocabularies.sequences.window_layout import WindowLayout
 
 ENGINE = CpuEngine()
 RECORDS = {"one": "ACGTN" * 40, "two": "", "three": "GATTACAacgt"}
@@ -283,7 +284,8 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
     encoded = Encoded(ids, offsets, errors=errors)
     result = Result(0, len(sizes), encoded, len(ids), offsets.tolist())
     names = [str(row) for row in range(len(sizes))]
-    messages = WindowMessages(np.int32, window, stride, 1 << 20)
+    layout = WindowLayout(window, stride, False, 0, (), 0)
+    messages = WindowMessages(np.int32, layout, WindowColumns(), 1 << 20)
     content = (
         bytes(messages.head())
         + b"".join(messages.message(result, RecordNames(names)))

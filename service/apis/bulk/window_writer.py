@@ -1,0 +1,247 @@
+"""Writes windows over the records of a file as an Arrow stream, with a row for each window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.bulk.arrow_writer import (
+    StreamMessages,
+    error_texts,
+    id_list_type,
+    make_lists,
+    select_rows,
+)
+from service.apis.bulk.fasta_batches import RecordNames
+from service.batching.work import Result
+from service.core.errors import TooLarge
+from vocabularies.batch.batch import Encoded
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
+from vocabularies.sequences.window_layout import WindowLayout
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:  # The routes call `check_installed` first.
+    pa = None
+
+PREFIX, PADDING = -1, -2  # Places in a window that no token has.
+IDS, MASK, POSITIONS = "input_ids", "attention_mask", "position_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowColumns:
+    """The columns of an answer beside name, start, input_ids and error.
+
+    Attributes:
+        padding: the last windows of a record are padded, and there is a mask.
+        positions: whether there are positions.
+        channel_name: the name of the channel's column; None without a channel.
+    """
+
+    padding: bool = False
+    positions: bool = False
+    channel_name: str | None = None
+
+
+class WindowMessages(StreamMessages):
+    """Writes the columns `name`, `start`, `input_ids` and `error`, and those that are chosen.
+
+    Args:
+        dtype: the type of an id.
+        layout: how the windows are made; without padding, the last windows of a linear record may
+            have fewer ids.
+        columns: the other columns.
+        max_ids: the most ids of a record batch.
+
+    A refused record is one row without ids, with its error.
+    """
+
+    def __init__(
+        self,
+        dtype: type[np.integer[Any]],
+        layout: WindowLayout,
+        columns: WindowColumns,
+        max_ids: int,
+    ) -> None:
+        fields = [("name", pa.string()), ("start", pa.int64()), (IDS, id_list_type(dtype))]
+        if columns.padding:
+            fields.append((MASK, pa.list_(pa.int8())))
+        if columns.positions:
+            fields.append((POSITIONS, pa.list_(pa.int64())))
+        if columns.channel_name is not None:
+            fields.append((columns.channel_name, pa.list_(pa.float32())))
+        super().__init__(dtype, pa.schema([*fields, ("error", pa.string())]))
+        self._layout = layout
+        self._columns = columns
+        self._max_ids = max_ids
+        # About the record that continues in the next batch:
+        self._kept: dict[str, NDArray[Any]] = {}  # Values of the tokens of its next windows.
+        self._skipped = 0  # The number of its next tokens that lie between two windows.
+        self._first = 0  # The number of its first kept token.
+        self._is_refused = False
+
+    def message(self, result: Result[Encoded], records: RecordNames) -> list[memoryview]:
+        """Write the windows of records as one record batch.
+
+        Of a record that continues in the next batch only whole windows are written; the tokens of
+        the others are kept.
+
+        Raises:
+            TooLarge: the windows overlap so much that they hold too many ids.
+        """
+        errors = error_texts(result, records.begin)
+        tokens, offsets = self._tokens(result, records)
+        if records.begin:
+            skipped = min(self._skipped, len(self._kept[IDS]) + len(tokens[IDS]))
+            tokens = {
+                name: np.concatenate([self._kept[name], values])[skipped:]
+                for name, values in tokens.items()
+            }
+            self._skipped -= skipped
+            offsets = np.array([0, len(tokens[IDS])])
+        else:
+            self._first = 0
+            self._skipped = 0
+            self._is_refused = False
+        sizes = np.diff(offsets)
+        window, stride = self._layout.window, self._layout.stride
+        counts = -(-sizes // stride)
+        if records.continues:
+            counts[-1] = max(0, (sizes[-1] - window) // stride + 1)
+        is_refused = np.array([error is not None for error in errors], np.bool_)
+        counts[is_refused] = 0 if self._is_refused else 1
+        firsts = np.zeros(len(sizes), np.int64)
+        firsts[0] = self._first
+        written = self._write_windows(tokens, offsets, counts, firsts, records.names, errors)
+        if records.continues:
+            self._is_refused = self._is_refused or bool(is_refused[-1])
+            self._keep(tokens, stride * int(counts[-1]))
+        return written
+
+    def _tokens(
+        self, result: Result[Encoded], records: RecordNames
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+        """Return what the columns need of each token, and where each row begins, int64[B + 1]."""
+        ids, offsets = select_rows(result, self._dtype)
+        tokens: dict[str, NDArray[Any]] = {IDS: ids}
+        columns = self._columns
+        if columns.positions or columns.channel_name is not None:
+            spans = result.output.spans
+            assert spans is not None
+            first = result.output.offsets[result.begin]
+            begins = spans[first : first + len(ids), 0]
+            if columns.positions:
+                tokens[POSITIONS] = begins + records.begin
+            if columns.channel_name is not None:
+                assert records.channel is not None
+                rows = np.repeat(records.channel.offsets[:-1], np.diff(offsets))
+                tokens[columns.channel_name] = records.channel.values[rows + begins]
+        return tokens, offsets
+
+    def _keep(self, tokens: dict[str, NDArray[Any]], begin: int) -> None:
+        """Keep the tokens of a record from `begin` on for the windows of its next part."""
+        begin = 0 if self._is_refused else begin
+        self._kept = {name: values[begin:].copy() for name, values in tokens.items()}
+        self._first += begin
+        self._skipped += max(0, begin - len(tokens[IDS]))
+
+    def _write_windows(
+        self,
+        tokens: dict[str, NDArray[Any]],
+        offsets: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        firsts: NDArray[np.int64],
+        names: list[str],
+        errors: list[str | None],
+    ) -> list[memoryview]:
+        """Write windows as one record batch.
+
+        Args:
+            tokens: the values of the tokens of all rows, by column.
+            offsets: int64[B + 1], where each row begins.
+            counts: int64[B], the number of windows of each row.
+            firsts: int64[B], the number of each row's first token in its record.
+            names: the name of each row's record.
+            errors: the error of each row; None for a row without one.
+        """
+        if int(counts.sum()) > self._max_ids:
+            raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
+        rows = np.repeat(np.arange(len(names)), counts)
+        starts = ragged_indices(np.zeros_like(counts), counts, self._layout.stride)
+        window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
+        lengths = self._lengths(np.diff(offsets)[rows] - starts)
+        lengths[window_errors.is_valid().to_numpy(zero_copy_only=False)] = 0
+        if (num_ids := int(lengths.sum())) > self._max_ids:
+            limit = f"max_window_ids is {self._max_ids}"
+            raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
+        lists = self._fill_lists(tokens, offsets, rows, starts, lengths)
+        list_offsets = offsets_from_lengths(lengths)
+        nulls = window_errors.is_valid()
+        columns = [
+            pa.array(names, pa.string()).take(pa.array(rows)),
+            pa.array(starts + firsts[rows]),
+            *(make_lists(values, list_offsets, nulls) for values in lists),
+            window_errors,
+        ]
+        return self._write_columns(columns)
+
+    def _lengths(self, num_left: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many ids each window has, of the number of tokens from its start on."""
+        layout = self._layout
+        is_full = layout.circular or self._columns.padding
+        lengths = np.full_like(num_left, layout.window)
+        return len(layout.prefix) + (lengths if is_full else np.minimum(lengths, num_left))
+
+    def _fill_lists(
+        self,
+        tokens: dict[str, NDArray[Any]],
+        offsets: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+    ) -> list[NDArray[Any]]:
+        """Return the values of all windows, one after another, of each column with lists."""
+        layout, columns = self._layout, self._columns
+        is_plain = not (layout.circular or columns.padding or layout.prefix)
+        if is_plain:
+            index = ragged_indices(offsets[:-1][rows] + starts, lengths)
+            return [values[index] for values in tokens.values()]
+        index = self._places(offsets, rows, starts, lengths)
+        is_token = index >= 0
+        filled = []
+        for name, values in tokens.items():
+            column = np.zeros(len(index), values.dtype)
+            column[is_token] = values[index[is_token]]
+            if name == IDS:
+                column[index == PADDING] = layout.pad_id
+                is_prefix = index == PREFIX
+                repeats = np.count_nonzero(lengths)
+                column[is_prefix] = np.tile(np.array(layout.prefix, values.dtype), repeats)
+            filled.append(column)
+        if columns.padding:
+            filled.insert(1, (index != PADDING).astype(np.int8))
+        return filled
+
+    def _places(
+        self,
+        offsets: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the index of the token at each place of all windows, or PREFIX or PADDING."""
+        layout = self._layout
+        begins, sizes = offsets[:-1][rows], np.diff(offsets)[rows]
+        num_prefix = len(layout.prefix)
+        # The number of each place's token in its row; below its window's start for the prefix.
+        numbers = ragged_indices(starts - num_prefix, lengths)
+        begin, size = np.repeat(begins, lengths), np.repeat(sizes, lengths)
+        is_prefix = numbers < np.repeat(starts, lengths)
+        if layout.circular:
+            index = begin + (numbers - layout.num_moved) % size
+        else:
+            index = np.where(numbers < size, begin + numbers, PADDING)
+        return np.where(is_prefix, PREFIX, index)
