@@ -367,6 +367,7 @@ def _service() -> Iterator[Figure]:
                 ),
             )
     yield from _chats()
+    yield from _next_turns()
     fronts = runs.FRONTENDS.document()["rows"]
     for number in (1, 8):
         rounds = select(fronts, frontends=number)
@@ -407,6 +408,28 @@ def _chats() -> Iterator[Figure]:
                 plain = of_rounds(factor * each["plain"][field] for each in rounds)
                 other = Beside("plain FastAPI", plain.value)
                 yield Figure(runs.RENDER, f"{load}{words}", unit, ours, competitor=other)
+
+
+def _next_turns() -> Iterator[Figure]:
+    run = runs.RENDER_TURNS
+    document = run.document()
+    for num_ids in dict.fromkeys(row["ids"] for row in document["turns"]):
+        rounds = select(document["turns"], ids=num_ids)
+        for name, words in (("warptok", ""), ("without cache", ", without the cache")):
+            ours = of_rounds(row[name]["p50_ms"] for row in rounds)
+            other = Beside("vllm-rs", of_rounds(row["vllm-rs"]["p50_ms"] for row in rounds).value)
+            what = f"the next turn of chats of {num_ids // 1000},000 ids, p50{words}"
+            yield Figure(run, what, "ms", ours, competitor=other)
+    for num_ids in dict.fromkeys(row["ids"] for row in document["rates"]):
+        rounds = select(document["rates"], ids=num_ids)
+        for quantile in ("p50", "p99"):
+            field = f"{quantile}_ms"
+            ours = of_rounds(row["without cache"][field] for row in rounds)
+            other = Beside("vllm-rs", of_rounds(row["vllm-rs"][field] for row in rounds).value)
+            what = (
+                f"new chats of {num_ids // 1000},000 ids at {rounds[0]['rate']:.0f}/s, {quantile}"
+            )
+            yield Figure(run, what, "ms", ours, competitor=other)
 
 
 def _shared_memory() -> Iterator[Figure]:

@@ -87,6 +87,12 @@ RENDER = Run(
     "render.json",
     "benchmarks.service.render --data FOLDER --model QWEN3 --plain-python PYTHON",
 )
+RENDER_TURNS = Run(
+    "render_turns",
+    "render_turns.json",
+    "benchmarks.service.render.conversations --data FOLDER --model QWEN3 --vllm-rs PROGRAM"
+    " --ids 72000",
+)
 FRONTENDS = Run(
     "frontends",
     "frontends.json",
@@ -141,6 +147,7 @@ RUNS = (
     EMBEDDING,
     HTTP,
     RENDER,
+    RENDER_TURNS,
     FRONTENDS,
     REGIONS,
     BULK,
