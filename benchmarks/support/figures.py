@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.support import runs
 from benchmarks.support.charts import short
+from benchmarks.support.cpu_figures import cpu_table
 from benchmarks.support.results import (
     Measured,
     Row,
@@ -131,12 +132,13 @@ def run_table() -> str:
 
 
 def filled(page: str) -> str:
-    """Return the page with both tables written anew.
+    """Return the page with its tables written anew.
 
     Raises:
-        ValueError: the page has not both pairs of marks.
+        ValueError: the page has not the marks of each table.
     """
-    for name, table in (("figures", figure_table()), ("runs", run_table())):
+    tables = {"figures": figure_table(), "cpu": cpu_table(), "runs": run_table()}
+    for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
         if page.count(begin) != 1 or page.count(end) != 1:
             raise ValueError(f"docs/performance.md has not one table of {name}")
@@ -214,16 +216,6 @@ def _calls() -> Iterator[Figure]:
                 Beside("gigatoken", other["warm"]["gb_per_s"]),
             )
     engine = runs.ENGINE.document()
-    for corpus, name in CORPORA.items():
-        rows = select(engine["corpora"], vocabulary="gpt2", corpus=corpus, cores="all")
-        row = only(rows, engine="cpu engine")
-        yield Figure(
-            runs.ENGINE,
-            f"CPU: GPT-2, {name}, 64 MiB",
-            "GB/s",
-            gigas(row["bytes"], row["warm"]["seconds"]),
-            competitor=_fastest(rows),
-        )
     for num_rows, row_bytes, name in (
         (1, 200, "one text of 200 bytes"),
         (64, 1000, "64 texts of 1 kB"),
@@ -234,15 +226,14 @@ def _calls() -> Iterator[Figure]:
         shape = select(engine["shapes"], vocabulary="gpt2", rows=num_rows, row_bytes=row_bytes)
         whole = max(row["bytes"] for row in shape)
         rows = [row for row in shape if row["bytes"] == whole and row["cores"] == "all"]
-        for words, name_of_engine in (("GPU", "gpu encode_ids"), ("CPU", "cpu engine")):
-            for row in select(rows, engine=name_of_engine):
-                yield Figure(
-                    runs.ENGINE,
-                    f"{words}: GPT-2, {name}",
-                    "s",
-                    seconds(row["warm"]["seconds"]),
-                    competitor=_quickest(rows),
-                )
+        for row in select(rows, engine="gpu encode_ids"):
+            yield Figure(
+                runs.ENGINE,
+                f"GPU: GPT-2, {name}",
+                "s",
+                seconds(row["warm"]["seconds"]),
+                competitor=_quickest(rows),
+            )
     yield from _bulk_calls()
     for kernels, name in (("cached", "kernels compiled before"), ("compiled", "nothing compiled")):
         row = only(engine["starts"], vocabulary="gpt2", kernels=kernels)
@@ -299,7 +290,6 @@ def _dna() -> Iterator[Figure]:
             ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k"),
         ),
         ("gpu engine, bytes", "GPU, ids in memory", ("hyenadna", "nt_v2", "dnabert2")),
-        ("cpu engine, bytes", "CPU", ("hyenadna", "nt_v2", "dnabert2")),
     ):
         for vocabulary in vocabularies:
             rows = select(results, vocabulary=vocabulary)
@@ -315,7 +305,7 @@ def _dna() -> Iterator[Figure]:
                 f"{words}: {NAMES[vocabulary]}, 8,192 × 512 bases",
                 "G bases/s",
                 gigas(row["bases"], row["seconds"]),
-                bus if words.startswith("GPU") else None,
+                bus,
                 max(others, key=lambda other: other.value, default=None),
             )
     rows = select(runs.EMBEDDING.document()["rows"], shape=[32768, 512])
@@ -510,6 +500,8 @@ def _learning() -> Iterator[Figure]:
 def _proved() -> Iterator[Figure]:
     engine = sum(row["num_bytes"] for row in runs.ENGINE.document()["proofs"])
     yield Figure(runs.ENGINE, "text, GPU and CPU", "GB", exactly(engine / 1e9))
+    cpu = sum(proof["bytes"] for proof in runs.CPU.document()["proofs"])
+    yield Figure(runs.CPU, "text and bases, CPU", "GB", exactly(cpu / 1e9))
     chats = sum(row["proved_chats"] for row in runs.RENDER.document()["lengths"])
     yield Figure(runs.RENDER, "chats with tools, Qwen3's template", "chats", exactly(chats))
     for run, name in ((runs.DNA_PROOF, "DNA, GPU"), (runs.DNA_PROOF_CPU, "DNA, CPU")):

@@ -63,6 +63,11 @@ GIGATOKEN = Run(
     "benchmarks.engine --data FOLDER --megabytes 64 --only corpora"
     ' --vocabularies gpt2 cl100k_base --engines "gpu pinned" "gpu pinned, narrow ids" gigatoken',
 )
+CPU = Run(
+    "cpu",
+    "cpu.json",
+    "benchmarks.engine --engine cpu --data FOLDER --other-python PYTHON",
+)
 BUS = Run(
     "bus", "bus_h200.json", "benchmarks.engine.bus --data FOLDER --only gpt2 hyenadna dnabert2"
 )
@@ -137,6 +142,7 @@ RUNS = (
     ENGINE,
     KERNELS,
     GIGATOKEN,
+    CPU,
     BUS,
     SLOW_TEXTS,
     LONG_PERIODS,
