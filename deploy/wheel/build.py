@@ -21,6 +21,7 @@ import sysconfig
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nest import OUTER, nest
@@ -60,21 +61,11 @@ def build(compiler: str, architecture: str, scratch: Path) -> Path:
     sources = scratch / "sources"
     nest(sources)
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            *options,
-            "--wheel-dir",
-            scratch,
-            sources,
-        ],
-        env=os.environ
-        | compiler_variables(compiler, architecture)
-        | {"DIST_EXTRA_CONFIG": str(scratch / "setup.cfg")},
-        check=True,
+    environment = compiler_variables(compiler, architecture)
+    environment["DIST_EXTRA_CONFIG"] = str(scratch / "setup.cfg")
+    run(
+        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", scratch, sources],
+        environment,
     )
     [wheel] = scratch.glob("*.whl")
     return wheel
@@ -104,14 +95,18 @@ def compiler_variables(compiler: str, architecture: str) -> dict[str, str]:
 def name_by_libraries(wheel: Path, folder: Path) -> Path:
     """Copy a wheel to a folder under the name of the oldest manylinux that has its libraries."""
     tools = str(Path(sys.executable).parent)
-    subprocess.run(
-        [f"{tools}/auditwheel", "repair", "--wheel-dir", folder, wheel],
-        env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"},
-        check=True,
-        capture_output=True,
-    )
+    path = f"{tools}:{os.environ['PATH']}"
+    run([f"{tools}/auditwheel", "repair", "--wheel-dir", folder, wheel], {"PATH": path})
     [named] = folder.glob("*.whl")
     return named
+
+
+def run(command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
+    """Run a command, and print what it says if it fails."""
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+    if done.returncode:
+        print(done.stdout, done.stderr, sep="", file=sys.stderr)
+        done.check_returncode()
 
 
 def find_missing(wheel: Path) -> str:
