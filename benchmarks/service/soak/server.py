@@ -49,9 +49,9 @@ def make_exhaustible_engine(settings: Settings, *options: Any) -> Engine:
     return make_exhaustible(make_engine(settings, *options))
 
 
-def make_exhaustible_cpu_engine(us_per_byte: float) -> Engine:
+def make_exhaustible_cpu_engine(*arguments: Any, **named: Any) -> Engine:
     """Make the engine of a front end."""
-    return make_exhaustible(CpuEngine(us_per_byte))
+    return make_exhaustible(CpuEngine(*arguments, **named))
 
 
 def make_child_command(self: supervisor.Child, link: Path) -> list[str]:
