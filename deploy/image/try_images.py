@@ -183,7 +183,9 @@ def check_image(docker: Docker, image: str, lock: str) -> None:
     docker.run("rm", created)
     parts = {part["name"].lower(): part["version"] for part in bill["components"]}
     locked = (ROOT / "deploy/locks" / f"{lock}.txt").read_text()
-    pinned = f"numpy=={parts['numpy']} " in locked and f"fastokens=={parts['fastokens']} " in locked
+    pinned = (
+        f"numpy=={parts['numpy']} " in locked and f"tokenizers=={parts['tokenizers']} " in locked
+    )
     check(f"{bill['bomFormat']} {bill['specVersion']} lists the lock and Debian's libc", pinned)
     check("the SBOM has Debian's packages", "libc6" in parts, f"{len(parts)} components")
 

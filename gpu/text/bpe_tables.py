@@ -7,7 +7,6 @@ encode to: with `ignore_merges` every token, without it those that the merges re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,29 +15,33 @@ from numpy.typing import NDArray
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text.boundary_filter import border_filters
+from gpu.text.bpe_symbols import (
+    EMPTY_PAIR,
+    NO_ID,
+    NUM_BYTES,
+    ONLY_WHOLE,
+    bpe_symbols,
+    find_ranks,
+    tokens_to_find,
+)
 from gpu.text.byte_run_period import run_steps
 from gpu.text.byte_runs import run_tables
 from gpu.text.cjk_characters import listed_characters
 from gpu.text.hash_functions import hash_bytes, hash_pairs, hash_words, mixed
 from gpu.text.hash_table import fill, num_buckets
-from gpu.text.reachable_tokens import NO_MERGE, RankOf, reachable_symbols
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import make_bpe_rules
 
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
 MAX_SHORT, MAX_LONG = 12, 28
-NO_RANK = NO_ID = 0xFFFFFFFF
+NO_RANK = 0xFFFFFFFF
 NO_BOUND = (1 << 10) - 1
-MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
-ONLY_WHOLE = 1 << 26
 TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS = constant("FILTER_BITS")
-NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Pieces of longer ones are merged whole.
-EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
+MAX_LATE_TOKEN = 320  # Bytes. Pieces of longer ones are merged whole.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +53,8 @@ class BpeTables:
             length << 28 | id, or a reference to `listed_ids`. Slots whose last word is 0 are empty.
         long_tokens: uint32[entries, 8], tokens of 13..28 bytes: seven words and length << 27 | id.
         token_places: uint32[entries], ids of tokens of more than 28 bytes; empty slots are NO_ID.
-        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; empty slots are
-            all ones. A symbol is a byte's value, or 256 + the rank of the merge that makes it.
+        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols, see bpe_symbols;
+            empty slots are all ones.
         byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first, or NO_RANK.
         pair_filter: uint32[2**(FILTER_BITS - 5)], a bit for each pair: the upper FILTER_BITS - 5
             bits of its hash choose the word, the lower 5 the bit.
@@ -103,32 +106,17 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     Raises:
         NotCovered: the model is not a BPE over all 256 bytes, or the kernels cannot encode it.
     """
-    model = vocabulary.model
-    if not isinstance(model, Bpe) or not model.byte_level:
-        raise NotCovered("the model is no byte-level BPE")
-    if len(vocabulary) > MAX_IDS or len(model.merges) >= MAX_SYMBOLS - NUM_BYTES:
-        raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
-    rules = make_bpe_rules(vocabulary)
-    byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
-    if None in byte_ids:
-        raise NotCovered(f"the byte {byte_ids.index(None):#04x} has no token")
-    results = np.array([*rules.merges.values()], np.uint32).reshape(-1, 2)
-    symbol_ids = np.full(NUM_BYTES + len(model.merges), NO_ID, np.uint32)
-    symbol_ids[:NUM_BYTES] = [token_id or 0 for token_id in byte_ids]
-    symbol_ids[NUM_BYTES + results[:, 0]] = results[:, 1]
-    pairs = np.array([*rules.merges], np.uint32).reshape(-1, 2)
-    left, right, ranks = _symbol_pairs(pairs, results[:, 0], symbol_ids)
-    wide = np.uint64
-    entries: UInt64s = left.astype(wide) << wide(43)
-    entries |= right.astype(wide) << wide(22) | ranks.astype(wide)
-    rank_of = _rank_of(entries)
-    tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, rank_of, symbol_ids)
+    model, symbols = vocabulary.model, bpe_symbols(vocabulary)
+    assert isinstance(model, Bpe)
+    left, right, symbol_ids = symbols.left, symbols.right, symbols.symbol_ids
+    rank_of = find_ranks(symbols.entries)
+    tokens, ids = tokens_to_find(model, symbols.rules.token_ids, rank_of, symbol_ids)
     pieces, found, listed_ids = listed_characters(tokens, rank_of, symbol_ids)
     num_tokens = len(tokens)
     tokens, ids = [*tokens, *pieces], np.concatenate([ids, found])
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     max_token = int(lengths[:num_tokens].max(initial=1))
-    rank_bounds = _rank_bounds(left, right, ranks, len(model.merges))
+    rank_bounds = _rank_bounds(left, right, symbols.ranks, len(model.merges))
     if max_token > MAX_LATE_TOKEN and not rank_bounds.all():
         raise NotCovered(f"merges are out of order, and a token has {max_token} bytes")
     all_tokens = [token or b"" for token in vocabulary.tokens]
@@ -138,20 +126,27 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     long = ~short & ~rest
     byte_pairs = np.full((NUM_BYTES, NUM_BYTES), NO_RANK, np.uint32)
     of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
-    byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
+    byte_pairs[right[of_bytes], left[of_bytes]] = symbols.ranks[of_bytes]
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)
-    runs = run_tables(rules, pairs, results[:, 0], symbol_ids, token_bytes, begins)
+    runs = run_tables(
+        symbols.rules,
+        symbols.id_pairs,
+        symbols.id_pair_ranks,
+        symbol_ids,
+        token_bytes,
+        begins,
+    )
     return BpeTables(
         short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
         long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
         token_places=_longest_table(tokens, ids, np.flatnonzero(rest), seed),
-        pairs=_pair_buckets(left, right, entries, seed),
+        pairs=_pair_buckets(left, right, symbols.entries, seed),
         byte_pairs=byte_pairs.reshape(-1),
         pair_filter=_pair_filter(left, right, seed),
         run_numbers=runs.run_numbers,
         run_rows=runs.run_rows,
-        run_steps=run_steps(rules),
+        run_steps=run_steps(symbols.rules),
         listed_ids=listed_ids,
         symbol_ids=symbol_ids,
         rank_bounds=rank_bounds,
@@ -163,31 +158,6 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         has_whole_only=bool((ids[:num_tokens] & ONLY_WHOLE).any()),
         seed=seed,
     )
-
-
-def _symbol_pairs(
-    pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s
-) -> tuple[UInt32s, UInt32s, UInt32s]:
-    """Convert pairs of ids to pairs of symbols, with their ranks.
-
-    An id that several merges give has several symbols, and its pairs are repeated for each.
-
-    Raises:
-        NotCovered: there are too many such pairs.
-    """
-    order = np.argsort(symbol_ids, kind="stable")
-    in_order = symbol_ids[order]
-    first = [np.searchsorted(in_order, pairs[:, side], "left") for side in (0, 1)]
-    past = [np.searchsorted(in_order, pairs[:, side], "right") for side in (0, 1)]
-    counts = [past[side] - first[side] for side in (0, 1)]
-    each = counts[0] * counts[1]
-    if each.sum() > MAX_RANKS:
-        raise NotCovered("too many merges give the same tokens")
-    number = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-    columns = np.repeat(counts[1], each)
-    left = order[np.repeat(first[0], each) + number // np.maximum(1, columns)]
-    right = order[np.repeat(first[1], each) + number % np.maximum(1, columns)]
-    return left.astype(np.uint32), right.astype(np.uint32), np.repeat(ranks, each)
 
 
 def _rank_bounds(
@@ -206,37 +176,6 @@ def _rank_bounds(
     shift = np.maximum(np.frexp(distance.astype(np.float64))[1] - 5, 0)
     codes = 32 * shift + (distance >> shift)
     return np.where(found == NO_RANK, NO_BOUND, codes).astype(np.uint16)
-
-
-def _rank_of(entries: UInt64s) -> RankOf:
-    """Return a function that finds the ranks of pairs of symbols."""
-    order = np.sort(np.append(entries, EMPTY_PAIR))
-    keys = (order >> np.uint64(22)).astype(np.int64)
-
-    def rank_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-        pairs = left << 21 | right
-        place = np.searchsorted(keys, pairs)
-        ranks = (order[place] & np.uint64(MAX_RANKS - 1)).astype(np.int64)
-        ranks[keys[place] != pairs] = NO_MERGE
-        return ranks
-
-    return rank_of
-
-
-def _tokens_to_find(
-    vocabulary: Vocabulary, token_ids: Mapping[bytes, int], rank_of: RankOf, symbol_ids: UInt32s
-) -> tuple[list[bytes], UInt32s]:
-    """Return the tokens that a look-up can find, and their ids."""
-    model = vocabulary.model
-    assert isinstance(model, Bpe)
-    tokens = [token for token in token_ids if token]
-    symbols = reachable_symbols(tokens, rank_of)
-    ids = symbol_ids[symbols]
-    found = symbols >= 0
-    if model.ignore_merges:
-        own = np.fromiter((token_ids[token] for token in tokens), np.uint32, len(tokens))
-        return tokens, np.where(found & (ids == own), own, own | np.uint32(ONLY_WHOLE))
-    return [tokens[i] for i in np.flatnonzero(found).tolist()], ids[found]
 
 
 def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:

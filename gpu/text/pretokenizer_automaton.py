@@ -119,6 +119,43 @@ def automaton(name: str) -> Automaton:
     )
 
 
+@functools.cache
+def certain_automaton(name: str) -> Automaton:
+    """Make the tables of a rule for a reader that begins where a text or a pretoken begins.
+
+    All of its states are certain.
+
+    Raises:
+        ValueError: as `automaton`.
+    """
+    if name not in RULES:
+        raise ValueError(f"no automaton for {name!r}; there is one for {', '.join(COVERED)}")
+    rule = RULES[name]
+    row_of, kinds = _rows(rule)
+    states = _reachable([FRESH], kinds, rule.step)
+    same = _first_equal(states, kinds, rule.step)
+    number = {state: index for index, state in enumerate(dict.fromkeys(same.values()))}
+    entries = np.zeros((len(kinds) + 1, ROW_STRIDE), np.uint32)
+    for state, index in number.items():
+        entries[ROW_INNER - ROW_END, index] = index << ENTRY_STATE_SHIFT
+        for kind, row in zip(kinds, (0, *range(2, len(kinds) + 1)), strict=True):
+            after, outputs = rule.step(state, kind)
+            entry = number[same[after]] << ENTRY_STATE_SHIFT
+            entry |= sum(bit for output, bit in _ENTRY_BITS.items() if outputs & output)
+            entries[row, index] = entry
+    entries = np.concatenate([entries[row_of[:128] - ROW_END], entries])
+    pages, page_rows = _pages(row_of)
+    return Automaton(
+        name=name,
+        num_classes=len(entries) - ROW_END,
+        num_certain=len(number),
+        num_states=len(number),
+        entries=_frozen(entries),
+        pages=_frozen(pages),
+        page_rows=_frozen(page_rows),
+    )
+
+
 _Array = TypeVar("_Array", bound=NDArray[np.generic])
 
 

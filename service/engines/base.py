@@ -48,7 +48,7 @@ class Residency:
 
     Attributes:
         engine: "gpu", "cpu", or "reference" if no faster encoder passed the self-test.
-        encoder: the library or device that computes the ids, such as "fastokens 0.3.5".
+        encoder: the library or device that computes the ids, such as "tokenizers 0.23.1".
         self_test: the result of the self-test.
         fallback_reason: why the engine's fastest encoder does not answer; "" if it does.
         device_bytes: the bytes on the device; 0 on the CPU.

@@ -1,7 +1,8 @@
 """Chooses the vocabularies that are evicted from host memory: the least recently used ones.
 
-A limit on the number of vocabularies would not bound the memory: fastokens takes 45 MiB even for a
-vocabulary of 300 tokens. Knows no engine, and vocabularies only by their digests.
+A limit on the number of vocabularies would not bound the memory: the encoder of text may take some
+MiB for each thread even for a vocabulary of 300 tokens. Knows no engine, and vocabularies only by
+their digests.
 """
 
 from __future__ import annotations

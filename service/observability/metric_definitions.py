@@ -129,7 +129,7 @@ COUNTED: dict[str, Family] = {
 }
 """Counters and histograms by name."""
 
-LIBRARIES = ("fastokens", "tokenizers", "numpy")
+LIBRARIES = ("tokenizers", "numpy")
 VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
 READ: dict[str, Family] = {
     "warptok_queue_bytes": Family("Bytes waiting or being encoded."),

@@ -55,7 +55,7 @@ def document(**parts: object) -> dict:
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
 @pytest.mark.slow
-def test_characters_that_fastokens_classes_otherwise_get_the_reference_ids(engine, name):
+def test_characters_that_a_library_classes_otherwise_get_the_reference_ids(engine, name):
     vocabulary = builtin.load(name)
     texts = [*ODD_TEXTS, "plain"]
     encoded = engine.encode(vocabulary, Batch(texts))

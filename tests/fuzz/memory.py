@@ -1,6 +1,6 @@
 """Measures the memory of a process with nothing loaded, which must not grow.
 
-How many uploads are ready at a moment is chance, and one with an encoder of fastokens takes 45 MiB.
+How many uploads are ready at a moment is chance, and one with an encoder of text takes some MiB.
 So there are two measures: what is left without them, which stays the same, and what is resident
 with them, which has a bound.
 """

@@ -471,17 +471,6 @@ def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
     return len(joined) if joined.isascii() else len(joined.encode())
 
 
-def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
-    """Return the numbers of the texts that have a character above U+00FF.
-
-    Without C++ these are the numbers of all texts that are not ASCII.
-    """
-    if by is None:
-        return [row for row, text in enumerate(texts) if not text.isascii()]
-    found: list[int] = by.wide_rows(texts if isinstance(texts, list) else list(texts))
-    return found
-
-
 def contiguous_rows(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

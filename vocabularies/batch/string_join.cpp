@@ -4,7 +4,6 @@
 //     hold(texts, offsets) -> measures and returns a tuple of the texts
 //     copy(texts, offsets, out) writes the bytes of measured texts
 //     utf8_size(texts, most) -> bytes of all; -1: they have more characters than `most`
-//     wide_rows(texts) -> the numbers of the texts with characters above U+00FF
 //
 // The texts are a list or a tuple. An ASCII string is its own UTF-8; CPython keeps that of others with the
 // string, so that `copy` finds what `measure` made. Python joins the strings and then encodes them: two copies and
@@ -162,18 +161,6 @@ PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t num_argume
     return PyLong_FromSsize_t(all);
 }
 
-PyObject* wide_rows(PyObject*, PyObject* const* arguments, Py_ssize_t num_arguments) {
-    if (!check_arguments(arguments, num_arguments, 1) || !check_strings(arguments[0])) return nullptr;
-    PyObject* rows = PyList_New(0);
-    for (Py_ssize_t i = 0; rows && i < PySequence_Fast_GET_SIZE(arguments[0]); i++) {
-        if (PyUnicode_KIND(PySequence_Fast_GET_ITEM(arguments[0], i)) == PyUnicode_1BYTE_KIND) continue;
-        PyObject* row = PyLong_FromSsize_t(i);
-        if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
-    return rows;
-}
-
 PyMethodDef methods[] = {
     {"measure", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(measure)), METH_FASTCALL,
      "measure(texts, offsets, /): writes int64[B + 1], returns the bytes of all."},
@@ -183,8 +170,6 @@ PyMethodDef methods[] = {
      "copy(texts, offsets, out, /): writes the UTF-8 of all."},
     {"utf8_size", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(utf8_size)), METH_FASTCALL,
      "utf8_size(texts, most, /): of the UTF-8 of all; -1 where there are more characters."},
-    {"wide_rows", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(wide_rows)), METH_FASTCALL,
-     "wide_rows(texts, /): the texts with characters above U+00FF."},
     {nullptr, nullptr, 0, nullptr},
 };
 

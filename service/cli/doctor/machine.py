@@ -13,7 +13,7 @@ from service.cli.doctor.finding import Finding
 from service.core.version import package_version
 from service.runtime.extensions import EXTENSIONS, HOW, NO_GPU, is_built
 
-LIBRARIES = ("fastokens", "tokenizers", "ahocorasick-rs", "numpy")
+LIBRARIES = ("tokenizers", "ahocorasick-rs", "numpy")
 """The packages that the CPU engine computes with."""
 
 

@@ -22,6 +22,7 @@ from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.patterns.isolated_encoder import US_PER_BYTE, choose_isolated
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
 from service.engines.cpu.symbols.encoder import SymbolEncoder
+from service.engines.cpu.text.encoder import TextEncoder
 from service.engines.encoder import (
     BytesEncoder,
     OneStepEncoder,
@@ -72,7 +73,7 @@ class CpuEngine(WithoutDevice):
         pattern_us_per_byte: the most microseconds of processor time that a vocabulary with unknown
             regular expressions may take for a byte, beside a second for each call.
         num_threads: the most threads that encode a batch in C++; 0: one a usable core. The
-            libraries' own threads belong to the process (`bpe.library_threads`).
+            library's own threads belong to the process (`bpe.library_threads`).
     """
 
     name = "cpu"
@@ -126,7 +127,7 @@ class CpuEngine(WithoutDevice):
         encoder = chosen.encoder
         engine = "reference" if encoder.name == ReferenceEncoder.name else "cpu"
         residency = Residency(engine, encoder.name, chosen.self_test, chosen.fallback_reason)
-        if isinstance(encoder, DnaEncoder):
+        if isinstance(encoder, DnaEncoder | TextEncoder):
             long_texts = LongTextEncoder(vocabulary, encoder.other, self.memory.take)
             encoder.encode_left, encoder.count_left = long_texts.encode, self._count_fallbacks
         else:
@@ -269,7 +270,7 @@ def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) ->
     if options.invalid_utf8 == "bytes":
         return _encode_with_invalid_rows(loaded, batch, options)
     encoder = loaded.chosen.encoder
-    takes_long_rows = isinstance(encoder, DnaEncoder | SymbolEncoder)
+    takes_long_rows = isinstance(encoder, DnaEncoder | SymbolEncoder | TextEncoder)
     if not takes_long_rows and _longest_row(batch) > PIECE_BYTES:
         return loaded.long_texts.encode(batch, options)
     return encoder.encode(batch, options)

@@ -13,12 +13,11 @@ from tokenizers import Tokenizer
 
 from gpu.errors import NotCovered
 from service.engines.base import Decoded, SelfTest
-from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
-from service.engines.cpu.bpe.fastokens_quirks.coverage import covers
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.decode import decode_by_library
 from service.engines.cpu.dna.encoder import NAME, DnaEncoder
 from service.engines.cpu.symbols.encoder import SymbolEncoder
+from service.engines.cpu.text.encoder import TextEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import reraise_unless_failure
 from service.engines.selftest import compare, make_test_texts
@@ -31,10 +30,7 @@ from vocabularies.reference.bpe import make_bpe_rules
 
 Int64s = NDArray[np.int64]
 logger = logging.getLogger(__name__)
-# Measured (2026-11) as allocated and resident memory: for 258 tokens fastokens takes 39 and 45 MiB
-# once its threads have run, and 7 MiB before; each further token takes 300 to 900 bytes, and 500 to
-# 1,200 bytes with tokenizers.
-FASTOKENS_BYTES = 40 << 20
+# Measured (2026-11) as allocated and resident memory with tokenizers: 500 to 1,200 bytes a token.
 TOKEN_BYTES = 768
 WORKER_BYTES = 48 << 20  # A process of its own, for a vocabulary with unknown patterns.
 
@@ -64,9 +60,8 @@ MakeEncoder = Callable[[Vocabulary, TokenTable], Encoder]
 
 def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
     """Estimate the memory of a loaded vocabulary, its tables and its encoder together."""
-    fixed = FASTOKENS_BYTES if isinstance(encoder, FastokensEncoder) else 0
-    fixed += WORKER_BYTES if vocabulary.may_take_long else 0
-    if isinstance(encoder, DnaEncoder):
+    fixed = WORKER_BYTES if vocabulary.may_take_long else 0
+    if isinstance(encoder, DnaEncoder | TextEncoder):
         fixed += encoder.num_bytes
     return fixed + TOKEN_BYTES * len(vocabulary)
 
@@ -122,10 +117,10 @@ def _candidates(vocabulary: Vocabulary, num_threads: int) -> Iterator[MakeEncode
         if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
             yield partial(_make_symbol_encoder, num_threads)
     if isinstance(vocabulary.model, Bpe):
-        if not vocabulary.model.byte_level:
+        if vocabulary.model.byte_level:
+            yield partial(_make_text_encoder, num_threads)
+        else:
             yield partial(_make_dna_encoder, num_threads)
-        if covers(vocabulary):
-            yield FastokensEncoder
         yield TokenizersEncoder
 
 
@@ -133,6 +128,10 @@ def _make_symbol_encoder(
     num_threads: int, vocabulary: Vocabulary, table: TokenTable
 ) -> SymbolEncoder:
     return SymbolEncoder(vocabulary, num_threads)
+
+
+def _make_text_encoder(num_threads: int, vocabulary: Vocabulary, table: TokenTable) -> TextEncoder:
+    return TextEncoder(vocabulary, table, num_threads)
 
 
 def _make_dna_encoder(num_threads: int, vocabulary: Vocabulary, table: TokenTable) -> DnaEncoder:

@@ -28,7 +28,7 @@ def filled() -> Metrics:
     metrics.count_cancelled()
     metrics.add_loop_lag(0.004)
     metrics.count_training("finished", 90.0)
-    sample = VocabularySample("gpt2", "sha256:x", "bpe", "loaded", "cpu", "fastokens", 40, 1)
+    sample = VocabularySample("gpt2", "sha256:x", "bpe", "loaded", "cpu", "warptok C++", 40, 1)
     metrics.gauges = Gauges(
         queue=lambda: (12, 3),
         queue_limit_bytes=100,
@@ -112,7 +112,7 @@ def test_counts_come_out_as_they_went_in():
     assert got["warptok_ready", ()] == 1
     assert got["warptok_self_test_different", (("name", "gpt2"),)] == 1
     (build,) = (dict(labels) for name, labels in got if name == "warptok_build_info")
-    assert build["version"] == "1.2.3" and build["python"] and build["fastokens"]
+    assert build["version"] == "1.2.3" and build["python"] and build["tokenizers"]
     assert got["warptok_key_requests_total", (("key", "alice"), ("status", "200"))] == 1
     assert got["warptok_vocabulary_bytes_total", (("vocabulary", "gpt2"),)] == 100
     assert got["warptok_vocabularies", (("state", "loaded"),)] == 17

@@ -18,7 +18,6 @@ from vocabularies.batch.batch import (
     join_in_python,
     join_texts,
     utf8_size,
-    wide_rows,
 )
 
 SOURCE = ROOT / "vocabularies/batch/string_join.cpp"
@@ -52,20 +51,10 @@ def test_bytes_are_counted_where_there_are_not_too_many_characters(built, texts,
     assert utf8_size(texts, most, built) == utf8_size(texts, most, None) == size
 
 
-@given(texts=TEXTS | st.lists(st.text("a\xe9\xff\u0100", max_size=3)))
-def test_texts_with_wide_characters_are_found(built, texts):
-    wide = [row for row, text in enumerate(texts) if any(ord(each) > 0xFF for each in text)]
-    assert wide_rows(texts, built) == wide_rows(tuple(texts), built) == wide
-    assert set(wide) <= set(wide_rows(texts, None))
-
-
-def test_what_is_no_list_of_strings_is_neither_counted_nor_searched(built):
+def test_what_is_no_list_of_strings_is_not_counted(built):
     for wrong in (({"a"}, 1), ([1], 1), (["a"],), (["a"], "1"), ()):
         with pytest.raises(TypeError):
             built.utf8_size(*wrong)
-    for wrong in (({"a"},), ([b"a"],), (["a"], 1), ()):
-        with pytest.raises(TypeError):
-            built.wide_rows(*wrong)
     for by in (built, None):
         with pytest.raises(UnicodeEncodeError):
             utf8_size(["a", "\ud800"], 9, by)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import LINE_BREAKS, SPACES
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
@@ -29,6 +28,8 @@ from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS
 from vocabularies.preprocessing.unicode_classes import Mask, class_mask
 
 Bytes = NDArray[np.uint8]
+LINE_BREAKS = "\r\n"
+SPACES = "".join(map(chr, np.flatnonzero(class_mask("s", "rust")).tolist()))
 RUN_BYTES = 256  # On both sides of a cut; above twice the longest token that a run is cut behind.
 SEARCH_BYTES = 1 << 16
 MAX_TRIES = 64  # Borders inside of special tokens, after which the search ends.

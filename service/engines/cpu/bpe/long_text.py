@@ -30,7 +30,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.integer[Any]]
-PIECE_BYTES = 1 << 18  # Some milliseconds of fastokens.
+PIECE_BYTES = 1 << 18
 MIN_DROPPED_BYTES = 64  # At the end of a piece that ends in a run.
 PART_CHARACTERS = 1 << 20
 MARGIN = 1 << 16  # Ids of memory beyond the number that the first pieces let expect.

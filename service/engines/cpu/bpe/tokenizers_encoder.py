@@ -1,4 +1,4 @@
-"""Encodes BPE by Hugging Face's tokenizers; fastokens_encoder.py extends it with fastokens.
+"""Encodes BPE by Hugging Face's tokenizers; text/encoder.py extends it with C++ of our own.
 
 The reference computes what the libraries cannot: for which special token a row is refused, and the
 spans of rows whose tokens do not spell the row.

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from service.engines.cpu import selection
-from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.symbols.encoder import SymbolEncoder
+from service.engines.cpu.text.encoder import TextEncoder
 from service.engines.encoder import ReferenceEncoder
 from service.engines.selftest import TEXTS, compare, make_test_texts
 from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases
@@ -75,9 +75,9 @@ def test_a_wrong_encoder_never_answers(monkeypatch, caplog, make):
 
 
 def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
-    monkeypatch.setattr(selection, "_candidates", lambda *_: [Wrong, FastokensEncoder])
+    monkeypatch.setattr(selection, "_candidates", lambda *_: [Wrong, TextEncoder])
     residency = CpuEngine().load(load("gpt2"))
-    assert (residency.engine, residency.encoder) == ("cpu", FastokensEncoder.name)
+    assert (residency.engine, residency.encoder) == ("cpu", TextEncoder.name)
     assert residency.self_test.num_different == 0
     assert "wrong 1.0 differs on" in residency.fallback_reason
 
@@ -85,7 +85,7 @@ def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "encoder"),
     [
-        ("gpt2", FastokensEncoder.name),
+        ("gpt2", TextEncoder.name),
         ("dnabert2", DnaEncoder.name),
         ("gpn", SymbolEncoder.name),
         ("nt_v2", SymbolEncoder.name),
@@ -196,16 +196,6 @@ def test_any_bpe_has_the_ids_of_the_reference(vocabulary, texts, options):
 @given(motif_cases(normalizers=tuple(NORMALIZERS)), OPTIONS)
 def test_any_motifs_have_the_ids_of_the_reference(case, options):
     check(*case, options)
-
-
-@settings(max_examples=40)
-@given(motif_cases(byte_level=True))
-def test_fastokens_and_tokenizers_cut_motifs_of_bytes_alike(case):
-    vocabulary, texts = case
-    table, reference = token_table(vocabulary), ReferenceEncoder(vocabulary)
-    for make in (FastokensEncoder, TokenizersEncoder):
-        result = compare(make(vocabulary, table), reference, texts)
-        assert not result.num_different, result.first_difference
 
 
 WORD_PIECE = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [

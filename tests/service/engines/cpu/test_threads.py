@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from service.server.app import make_engine
 from vocabularies import builtin
 
 Patch = pytest.MonkeyPatch
-VARIABLES = (library_threads.FASTOKENS, library_threads.TOKENIZERS)
+VARIABLES = (library_threads.TOKENIZERS,)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def environment(monkeypatch: Patch) -> None:
         monkeypatch.setenv(name, "9")
 
 
-@pytest.mark.parametrize("name", ["dnabert2", "hyenadna"])
+@pytest.mark.parametrize("name", ["gpt2", "dnabert2", "hyenadna"])
 @pytest.mark.parametrize(("setting", "expected"), [(0, 4), (1, 1), (3, 3), (64, 4)])
 def test_the_setting_bounds_the_threads_of_cpp(name: str, setting: int, expected: int) -> None:
     engine = make_engine(Settings(engine="cpu", cpu_threads=setting))
@@ -46,8 +45,7 @@ def test_the_setting_bounds_the_threads_of_cpp(name: str, setting: int, expected
 @pytest.mark.parametrize(("setting", "expected"), [(0, 4), (1, 1), (3, 3), (64, 4)])
 def test_the_setting_bounds_the_threads_of_libraries(setting: int, expected: int) -> None:
     library_threads.limit_library_threads(setting)
-    assert [os.environ[name] for name in VARIABLES] == [str(expected)] * 2
-    assert library_threads.has_library_threads() == (expected > 1)
+    assert [os.environ[name] for name in VARIABLES] == [str(expected)]
 
 
 def test_a_front_end_encodes_with_one_thread(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -66,7 +64,7 @@ def test_a_front_end_encodes_with_one_thread(tmp_path: Path, monkeypatch: Patch)
     run_front_end(
         Settings(engine="cpu", frontends=2, cpu_threads=3), [], tmp_path / "link", "front-0"
     )
-    assert [os.environ[name] for name in VARIABLES] == ["1", "1"]
+    assert [os.environ[name] for name in VARIABLES] == ["1"]
 
 
 def test_a_process_with_the_engine_bounds_the_libraries_before_it_loads_them(
@@ -86,26 +84,4 @@ def test_a_process_with_the_engine_bounds_the_libraries_before_it_loads_them(
         for threads, run, second in ((3, uvicorn_server.serve, stop), (2, run_engine, listening)):
             with pytest.raises(Stop):
                 run(Settings(engine="cpu", cpu_threads=threads), second)  # type: ignore[operator]
-            assert [os.environ[name] for name in VARIABLES] == [str(threads)] * 2
-
-
-@pytest.mark.slow
-def test_one_thread_is_one_in_the_libraries_too() -> None:
-    """Both libraries obey their variables, if they are set before the first large batch."""
-    program = (
-        "import os, service.engines.cpu.bpe.library_threads as threads\n"
-        "from service.engines.cpu.engine import CpuEngine\n"
-        "from vocabularies import builtin\n"
-        "from vocabularies.batch.batch import Batch, EncodeOptions\n"
-        "threads.limit_library_threads(1)\n"
-        "engine, vocabulary = CpuEngine(), builtin.load('gpt2')\n"
-        "batch = Batch(['some words '] * 9000, options=EncodeOptions())\n"
-        "engine.load(vocabulary); engine.encode(vocabulary, batch)\n"
-        "encoder = engine._loaded[vocabulary.digest].chosen.encoder\n"
-        "encoder.tokenizer(True).encode_batch_fast(['some words '] * 999)\n"
-        "tasks = os.listdir('/proc/self/task')\n"
-        "names = [open(f'/proc/self/task/{task}/comm').read() for task in tasks]\n"
-        "print(sum(name.startswith('fastokens') for name in names))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "0\n", done.stderr
+            assert [os.environ[name] for name in VARIABLES] == [str(threads)]

@@ -1,12 +1,8 @@
-"""fastokens in the spelling it knows by heart gives the ids of the rule that was asked for."""
+"""White space and the ends of texts in C++, and the rows that are left to the library."""
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from time import sleep
 
 import numpy as np
 import pytest
@@ -14,21 +10,17 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engines.cpu.bpe import fastokens_encoder, tokenizers_encoder
-from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
-from service.engines.cpu.bpe.fastokens_quirks import spelling
-from service.engines.cpu.bpe.fastokens_quirks.cl100k_trailing_whitespace import BLANKS, LINE_BREAKS
-from service.engines.cpu.bpe.library_threads import has_library_threads
+from service.engines.cpu.bpe import tokenizers_encoder
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.text import encoder as text_encoder
+from service.engines.cpu.text.encoder import TextEncoder
 from service.engines.encoder import ReferenceEncoder
-from tests.support.data_files import data_bytes, data_json
-from tests.support.waiting import wait_until
+from tests.support.data_files import data_bytes
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.formats import describe_ignored, read_vocabulary
+from vocabularies.formats import describe_ignored
 from vocabularies.formats.huggingface import reader
-from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import token_table
 from vocabularies.model.types import Bpe, Normalizer, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
@@ -40,8 +32,8 @@ PARTS = [*WHITE_SPACE, " ", "\n", " ", "\n", "a", "!", "1", "<m>", "<p> ", "'\u0
 TEXTS = st.lists(st.sampled_from(PARTS)).map("".join)
 
 
-def encoder_of(vocabulary: Vocabulary) -> FastokensEncoder:
-    return FastokensEncoder(vocabulary, token_table(vocabulary))
+def encoder_of(vocabulary: Vocabulary) -> TextEncoder:
+    return TextEncoder(vocabulary, token_table(vocabulary))
 
 
 def white_space_vocabulary(content: str = "<m>", **special: bool) -> Vocabulary:
@@ -93,54 +85,6 @@ def test_white_space_is_cut_as_cl100k_cuts_it(name, texts, mode, spans):
         assert got.spans.tolist() == right.spans.tolist()
 
 
-def test_only_a_special_token_that_ends_in_white_space_forbids_the_faster_spelling():
-    slow = {name for name, encoder in ENCODERS.items() if encoder.tails is None}
-    assert slow == {"ends in a blank"}
-
-
-@pytest.mark.parametrize(
-    ("text", "tail"),
-    [
-        ("a\n ", "\n "),
-        ("a \r\u3000", " \r\u3000"),
-        ("!\n\n \r ", " \r "),  # The line breaks belong to the sign's pretoken.
-        ("é1\n\n ", "\n\n "),
-        (" \n ", " \n "),
-        ("!\n ", None),
-        ("a\n", None),
-        ("a ", None),
-        ("a\n b", None),
-        ("a\n<m>b", None),
-        ("", None),
-    ],
-)
-def test_a_tail_is_cut_off_only_where_the_rules_differ(text, tail):
-    begins, unsure = ENCODERS["base"].tails.find(["", text])
-    assert begins == ({} if tail is None else {1: len(text) - len(tail)})
-    assert not unsure
-
-
-@pytest.mark.parametrize(
-    ("text", "is_slow"),
-    [
-        ("a \n\t<m>b", True),
-        ("<m>\n ", True),
-        ("\u180e", True),
-        ("'\u017f", True),
-        ("a <m>b", False),
-        ("a\n<m>\nb\u017f\n ", False),
-    ],
-)
-def test_only_rows_that_may_differ_go_the_slow_way(monkeypatch, text, is_slow):
-    encoder, seen = ENCODERS["base"], []
-    encode = encoder.reference.encode
-    monkeypatch.setattr(
-        encoder.reference, "encode", lambda batch, options: seen.append(1) or encode(batch, options)
-    )
-    encoder.content(Batch([text]), False)
-    assert bool(seen) == is_slow
-
-
 def test_many_rows_of_every_kind_in_one_batch():
     texts = ["a\n ", "<m>", "", "!\n \n ", "'\u017f\n ", "a\n <m>\n ", "b", "\n " * 3] * 3
     for mode in ("match", "plain", "refuse"):
@@ -159,15 +103,17 @@ def test_bytes_that_are_not_utf8_are_refused_beside_tails():
     assert content.errors[1].where == "byte 0"
 
 
-LONG = "x \u180e y\n" * (fastokens_encoder.MAX_REFERENCE_BYTES // 7)
+WHOLE_WORDS = white_space_vocabulary(single_word=True)
+LONG = "x <m> y\n" * (text_encoder.MAX_REFERENCE_BYTES // 7)
 
 
-def test_a_long_text_that_fastokens_may_not_encode_is_encoded_by_a_compared_library():
-    encoder = encoder_of(builtin.load("gpt2"))
-    assert not encoder.tokenizers
+def test_a_long_row_that_is_left_is_encoded_by_a_compared_library():
+    encoder = encoder_of(WHOLE_WORDS)
+    encoder.other.tokenizers.clear()
     content = encoder.content(Batch([LONG, "short"]), False)
-    assert encoder.tokenizers
-    right = ReferenceEncoder(builtin.load("gpt2")).encode(Batch([LONG, "short"]), EncodeOptions())
+    assert encoder.other.tokenizers
+    batch = Batch([LONG, "short"])
+    right = ReferenceEncoder(WHOLE_WORDS).encode(batch, EncodeOptions())
     assert content.ids.tolist() == right.ids.tolist()
 
 
@@ -178,23 +124,11 @@ def test_a_library_that_differs_is_not_used(monkeypatch, caplog):
         return content
 
     monkeypatch.setattr(TokenizersEncoder, "library_content", differs)
-    encoder = encoder_of(BASE)
+    encoder = encoder_of(WHOLE_WORDS)
     content = encoder.content(Batch([LONG]), False)
-    right = ReferenceEncoder(BASE).encode(Batch([LONG]), EncodeOptions())
+    right = ReferenceEncoder(WHOLE_WORDS).encode(Batch([LONG]), EncodeOptions())
     assert content.ids.tolist() == right.ids.tolist()
     assert "Self-test of" in caplog.text
-
-
-@pytest.mark.slow
-def test_deepseek_is_written_with_the_patterns_that_were_published():
-    published = data_json("vocab/deepseek_v3/tokenizer.json.xz")
-    vocabulary = read_vocabulary({"tokenizer.json": json.dumps(published).encode()})
-    text = spelling.respell(tokenizer_json(vocabulary), "deepseek_v3", "deepseek_v3")
-    steps = [
-        document["pre_tokenizer"]["pretokenizers"] for document in (published, json.loads(text))
-    ]
-    assert steps[0][:3] == steps[1][:3]
-    assert [step["type"] for step in steps[1]] == [step["type"] for step in steps[0]]
 
 
 def test_real_texts_cut_inside_white_space_get_the_ids_of_tiktoken():
@@ -208,7 +142,7 @@ def test_real_texts_cut_inside_white_space_get_the_ids_of_tiktoken():
     chance = np.random.default_rng(0)
     texts = []
     for place in chance.integers(0, len(text), 3000).tolist():
-        part = text[max(0, place - 100) : place].rstrip(LINE_BREAKS + BLANKS)
+        part = text[max(0, place - 100) : place].rstrip("".join(WHITE_SPACE))
         texts.append(part + "".join(chance.choice([*WHITE_SPACE], 4)))
     content = encoder_of(vocabulary).content(Batch(texts), False)
     right = [library.encode_ordinary(each) for each in texts]
@@ -226,7 +160,7 @@ def test_it_takes_vocabularies_with_an_empty_token_and_without_bytes_that_no_tex
     texts = ["a <m> b\n\n", "\U0010ffff\u00ff\u07ff", "<u>"]
     engine = CpuEngine()
     residency = engine.load(vocabulary)
-    assert residency.encoder.startswith("fastokens"), residency.fallback_reason
+    assert residency.encoder == text_encoder.NAME, residency.fallback_reason
     batch = Batch(texts, options=EncodeOptions(spans=True))
     got = engine.encode(vocabulary, batch)
     for row, text in enumerate(texts):
@@ -241,55 +175,11 @@ def test_begin_and_end_tokens_of_roberta_do_not_keep_it_away():
     roles = {"cls": mark.id, "sep": end.id}
     vocabulary = replace(BASE, prefix=(mark.id,), suffix=(end.id,), roles=roles)
     engine = CpuEngine()
-    assert engine.load(vocabulary).encoder.startswith("fastokens")
+    assert engine.load(vocabulary).encoder == text_encoder.NAME
     text = "a <m> b\n\n"
     assert engine.encode(vocabulary, Batch([text])).ids.tolist() == (
         tokenizer.encode(vocabulary, text).ids
     )
-
-
-def library_wakes() -> int:
-    """How often the library's threads have gone to sleep again."""
-    wakes = 0
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # A thread of others ended.
-            if (task / "comm").read_text().startswith("fastokens"):
-                fields = (task / "status").read_text().split("voluntary_ctxt_switches:")
-                wakes += int(fields[1].split()[0])
-    return wakes
-
-
-@pytest.mark.skipif(not has_library_threads(), reason="the library has no threads on one core")
-def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
-    encoder = encoder_of(builtin.load("gpt2"))
-    batch = Batch([" some words", " and others"] * 20)  # Such texts are not joined.
-
-    def wakes() -> int:
-        before = library_wakes()
-        for _ in range(20):
-            encoder.content(batch, False)
-            sleep(0.001)  # They look for more for a while before they sleep.
-        return library_wakes() - before
-
-    monkeypatch.setattr(fastokens_encoder, "MIN_THREADED_CHARACTERS", 0)
-    wait_until(wakes, "a wake of the library's threads")
-    monkeypatch.undo()
-    wait_until(lambda: not wakes(), "their sleep")  # One may yet be on its way to it.
-
-
-@given(st.lists(TEXTS | st.sampled_from(["", "<m>", "naïve ✓ \U0001f600", "a" * 900]), min_size=2))
-@settings(deadline=None, max_examples=60)
-def test_texts_one_after_the_other_and_shared_by_threads_have_the_same_ids(texts):
-    fast = encoder_of(BASE).fast
-    for plain in (False, True):
-        one, both = (
-            fastokens_encoder._encode_one_by_one(fast, texts, plain),
-            fast.encode_batch_flat(texts, False, plain),
-        )
-        assert one.ids.tobytes() == both[0]
-        assert one.offsets.tobytes() == both[1]
-        assert one.ids.flags.writeable
-        assert (one.ids.dtype, one.offsets.dtype) == (np.int32, np.int64)
 
 
 def test_a_model_is_read_by_tokenizers_once_for_both_ways_to_see_special_tokens(monkeypatch):

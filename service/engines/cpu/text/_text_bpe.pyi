@@ -1,0 +1,28 @@
+from typing import Any
+
+def make(
+    rule: Any,
+    automaton: Any,
+    classes: Any,
+    composed: Any,
+    tokens: Any,
+    pairs: Any,
+    symbol_ids: Any,
+    special: Any,
+    parts: Any,
+    may_cut: bool,
+    seed: Any,
+    /,
+) -> Any: ...
+def encode(
+    vocabulary: Any,
+    data: Any,
+    offsets: Any,
+    is_valid: bool,
+    is_plain: bool,
+    threads: int,
+    task_bytes: int,
+    id_offsets: Any,
+    reasons: Any,
+    /,
+) -> tuple[bytearray, int]: ...

@@ -1,0 +1,180 @@
+// Encodes the rows of a batch by several threads, long rows in parts.
+//
+// A row is cut between an ASCII letter and a blank: there every rule ends a pretoken, and none looks at the text before
+// a pretoken.
+//
+//     part 0   |The words of a long|        part 1   | row, whose ids are those of both parts|
+#pragma once
+
+#include <mutex>
+
+#include "../../native/share_tasks.hpp"
+#include "rows.hpp"
+
+namespace text {
+
+constexpr int64_t THREAD_BYTES = 1 << 16;       // A thread for fewer would cost more than it saves.
+constexpr size_t KEPT_IDS = size_t{1} << 20;    // Of a thread's memory for ids between two batches.
+
+// A vocabulary's tables, and the encoders of the threads that used it.
+class Vocabulary {
+   public:
+    Vocabulary(std::unique_ptr<Model> model, Rules&& rules, const Pretokenizer& pretokenizer, bool cuts)
+        : may_cut(cuts), model_(std::move(model)), rules_(std::move(rules)), pretokenizer_(pretokenizer) {}
+
+    // An encoder, and memory for the ids of a task.
+    struct Worker {
+        TextEncoder encoder;
+        std::vector<int32_t> ids;
+    };
+
+    struct GiveBack {
+        Vocabulary* owner;
+        void operator()(Worker* worker) const { owner->give_back(std::unique_ptr<Worker>(worker)); }
+    };
+    using Borrowed = std::unique_ptr<Worker, GiveBack>;
+
+    // Lends a worker that no other thread has.
+    Borrowed borrow() {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (idle_.empty()) return {new Worker{{rules_, pretokenizer_, *model_}, {}}, {this}};
+        Worker* worker = idle_.back().release();
+        idle_.pop_back();
+        return {worker, {this}};
+    }
+
+    const bool may_cut;     // No special token and no motif has a letter and a blank.
+
+   private:
+    void give_back(std::unique_ptr<Worker> worker) {
+        if (worker->ids.size() > KEPT_IDS) std::vector<int32_t>().swap(worker->ids);
+        std::lock_guard<std::mutex> lock(mutex_);
+        idle_.push_back(std::move(worker));
+    }
+
+    const std::unique_ptr<Model> model_;
+    const Rules rules_;
+    const Pretokenizer pretokenizer_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Worker>> idle_;
+};
+
+// Rows, or a part of one row, that a thread encodes at once.
+struct Task {
+    int64_t first_row, end_row;
+    int64_t begin, end;             // Bytes of the batch.
+    std::vector<int32_t> ids{};
+    bool is_part = false;
+};
+
+class BatchEncoder {
+   public:
+    // `counts` and `reasons` have an element for each row.
+    BatchEncoder(Vocabulary& vocabulary, const uint8_t* data, const int64_t* offsets, int64_t num_rows, bool is_valid,
+                 bool is_plain, int64_t task_bytes, int64_t* counts, uint8_t* reasons)
+        : vocabulary_(vocabulary), data_(data), offsets_(offsets), num_rows_(num_rows), is_valid_(is_valid),
+          is_plain_(is_plain), task_bytes_(task_bytes), counts_(counts), reasons_(reasons) {
+        std::fill_n(counts_, num_rows_, 0);
+        std::fill_n(reasons_, num_rows_, NONE);
+        make_tasks();
+    }
+
+    void encode(int num_threads) {
+        auto most = static_cast<int>(std::min<int64_t>(static_cast<int64_t>(tasks_.size()), num_bytes() / THREAD_BYTES));
+        num_threads = std::min(num_threads, most);
+        share_tasks(
+            tasks_.size(), num_threads, [&] { return vocabulary_.borrow(); },
+            [&](Vocabulary::Borrowed& worker, size_t task) { encode_task(*worker, tasks_[task]); });
+        drop_left_rows();
+    }
+
+    size_t num_ids() const {
+        size_t sum = 0;
+        for (const Task& task : tasks_) sum += task.ids.size();
+        return sum;
+    }
+
+    int64_t num_left() const { return num_rows_ - std::count(reasons_, reasons_ + num_rows_, NONE); }
+
+    void write(int32_t* out) const {
+        for (const Task& task : tasks_) out = std::copy(task.ids.begin(), task.ids.end(), out);
+    }
+
+   private:
+    int64_t num_bytes() const { return offsets_[num_rows_] - offsets_[0]; }
+
+    void make_tasks() {
+        for (int64_t row = 0; row < num_rows_;) {
+            int64_t begin = offsets_[row], next = row + 1;
+            while (next < num_rows_ && offsets_[next + 1] - begin <= task_bytes_) next++;
+            if (next == row + 1 && offsets_[next] - begin > 2 * task_bytes_ && vocabulary_.may_cut) cut_row(row);
+            else tasks_.push_back({row, next, begin, offsets_[next]});
+            row = next;
+        }
+    }
+
+    // Makes a task of each part of a row.
+    void cut_row(int64_t row) {
+        int64_t begin = offsets_[row], end = offsets_[row + 1];
+        for (int64_t cut; (cut = find_cut(begin + task_bytes_, end)) < end; begin = cut)
+            tasks_.push_back({row, row + 1, begin, cut, {}, true});
+        tasks_.push_back({row, row + 1, begin, end, {}, true});
+    }
+
+    // Returns the first place from one on between a letter and a blank; `end` if there is none.
+    int64_t find_cut(int64_t place, int64_t end) const {
+        for (; place < end; place++) {
+            if (data_[place] == ' ' && static_cast<uint8_t>((data_[place - 1] | 0x20) - 'a') < 26) return place;
+        }
+        return end;
+    }
+
+    void encode_task(Vocabulary::Worker& worker, Task& task) {
+        auto room = static_cast<size_t>(task.end - task.begin) + PieceEncoder::SLACK;
+        if (worker.ids.size() < room) worker.ids.resize(room);
+        int32_t* out = worker.ids.data();
+        for (int64_t row = task.first_row; row < task.end_row; row++) {
+            TextEncoder::Text text{data_ + (task.is_part ? task.begin : offsets_[row]),
+                                   data_ + (task.is_part ? task.end : offsets_[row + 1]), data_ + offsets_[num_rows_],
+                                   is_valid_};
+            int32_t* begin = out;
+            Reason reason = worker.encoder.encode(text, is_plain_, out);
+            if (reason) out = begin;
+            note(row, task.is_part, out - begin, reason);
+        }
+        task.ids.assign(worker.ids.data(), out);
+    }
+
+    void note(int64_t row, bool is_part, int64_t count, Reason reason) {
+        if (!is_part) {
+            counts_[row] = count;
+            reasons_[row] = reason;
+            return;
+        }
+        std::lock_guard<std::mutex> lock(mutex_);
+        counts_[row] += count;
+        if (reason) reasons_[row] = reason;
+    }
+
+    // Parts of a row may have ids although another part is left.
+    void drop_left_rows() {
+        for (Task& task : tasks_) {
+            if (!task.is_part || !reasons_[task.first_row]) continue;
+            task.ids.clear();
+            counts_[task.first_row] = 0;
+        }
+    }
+
+    Vocabulary& vocabulary_;
+    const uint8_t* const data_;
+    const int64_t* const offsets_;
+    const int64_t num_rows_;
+    const bool is_valid_, is_plain_;
+    const int64_t task_bytes_;    // Of rows, or of a part of a row.
+    int64_t* const counts_;
+    uint8_t* const reasons_;
+    std::vector<Task> tasks_;
+    std::mutex mutex_;
+};
+
+}  // namespace text

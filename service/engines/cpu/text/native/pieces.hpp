@@ -1,0 +1,463 @@
+// Finds the ids of pretokens: in a cache of a thread, among the tokens that are whole pretokens, or by merges.
+//
+//     " the"  ──► cache: 16 bytes with the length, and up to three ids
+//                  └─ not there ─► tokens: the same key, one id, immutable
+//                                   └─ not there ─► merges ─┐
+//                  ◄──── both fill the cache ◄──────────────┘
+//
+// Every look-up compares all bytes of a pretoken. Hashes have a random seed, so that nobody can choose texts whose
+// pretokens share a place.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "merges.hpp"
+#include "windows.hpp"
+
+namespace text {
+
+constexpr size_t MAX_KEY = 15;         // Bytes of a pretoken that fit in a key.
+
+// A pretoken's bytes, and its length in the last one.
+struct Key {
+    uint64_t low, high;
+    bool operator==(const Key& other) const { return !((low ^ other.low) | (high ^ other.high)); }
+};
+
+// Makes the key of up to 15 bytes; 16 are readable.
+inline Key make_key(const uint8_t* at, size_t size) {
+    static constexpr uint64_t ALL = ~uint64_t{0};
+    static constexpr uint64_t LOW[16] = {0,
+                                         ALL >> 56, ALL >> 48, ALL >> 40, ALL >> 32, ALL >> 24, ALL >> 16, ALL >> 8,
+                                         ALL, ALL, ALL, ALL, ALL, ALL, ALL, ALL};
+    static constexpr uint64_t HIGH[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                          ALL >> 56, ALL >> 48, ALL >> 40, ALL >> 32, ALL >> 24, ALL >> 16, ALL >> 8};
+    Key key;
+    std::memcpy(&key.low, at, 8);
+    std::memcpy(&key.high, at + 8, 8);
+    key.low &= LOW[size];
+    key.high = (key.high & HIGH[size]) | static_cast<uint64_t>(size) << 56;
+    return key;
+}
+
+// Keeps the compiler from a branch on a comparison, which the processor could not predict.
+inline size_t without_branch(bool is_equal) {
+    size_t number = is_equal;
+    __asm__("" : "+r"(number));
+    return number;
+}
+
+struct Seed {
+    uint64_t low, high;
+};
+
+inline uint64_t multiply_and_fold(uint64_t left, uint64_t right) {
+    auto product = static_cast<unsigned __int128>(left) * right;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+inline uint64_t hash_key(const Key& key, const Seed& seed) {
+    return multiply_and_fold(key.low ^ seed.low, key.high ^ seed.high);
+}
+
+inline uint64_t hash_bytes(const uint8_t* at, size_t size, const Seed& seed) {
+    uint64_t hash = seed.low ^ size;
+    for (; size > 16; at += 16, size -= 16) {
+        Key words;
+        std::memcpy(&words, at, 16);
+        hash = multiply_and_fold(words.low ^ hash, words.high ^ seed.high);
+    }
+    Key rest{0, 0};
+    std::memcpy(&rest, at, size);
+    return multiply_and_fold(rest.low ^ hash, rest.high ^ seed.high);
+}
+
+// Hashes a pretoken of more than 15 bytes by no more than 256 of them.
+inline uint64_t hash_long(const uint8_t* at, size_t size, const Seed& seed) {
+    return hash_bytes(at, std::min<size_t>(size, 256), seed);
+}
+
+// The tokens that are whole pretokens, with their ids.
+class WholeTokens {
+   public:
+    static constexpr int32_t NONE = -1;
+
+    // Makes tables for so many tokens.
+    WholeTokens(size_t num_short, size_t num_long, Seed seed)
+        : seed_(seed), keys_(table_size(num_short), Key{0, 0}), ids_(keys_.size(), NONE), long_(table_size(num_long)),
+          shift_(64 - __builtin_ctzll(keys_.size())), long_shift_(64 - __builtin_ctzll(long_.size())) {}
+
+    // Adds a token that is not there yet.
+    void add(const uint8_t* at, size_t size, int32_t id) {
+        if (size > MAX_KEY) return add_long(at, size, id);
+        uint8_t padded[16] = {};
+        std::memcpy(padded, at, size);
+        Key key = make_key(padded, size);
+        size_t slot = hash_key(key, seed_) >> shift_;
+        while (keys_[slot].high) slot = (slot + 1) & (keys_.size() - 1);
+        keys_[slot] = key;
+        ids_[slot] = id;
+    }
+
+    int32_t find(const Key& key, uint64_t hash) const {
+        for (size_t slot = hash >> shift_;; slot = (slot + 1) & (keys_.size() - 1)) {
+            if (keys_[slot] == key) return ids_[slot];
+            if (!keys_[slot].high) return NONE;
+        }
+    }
+
+    int32_t find_long(const uint8_t* at, size_t size, uint64_t hash) const {
+        if (size > longest_) return NONE;
+        for (size_t slot = hash >> long_shift_;; slot = (slot + 1) & (long_.size() - 1)) {
+            const Long& token = long_[slot];
+            if (!token.size) return NONE;
+            if (token.size == size && !std::memcmp(bytes_.data() + token.begin, at, size)) return token.id;
+        }
+    }
+
+   private:
+    struct Long {
+        uint32_t begin = 0, size = 0;
+        int32_t id = 0;
+    };
+
+    static size_t table_size(size_t count) {
+        size_t size = 64;
+        while (size < 2 * count) size *= 2;
+        return size;
+    }
+
+    void add_long(const uint8_t* at, size_t size, int32_t id) {
+        longest_ = std::max(longest_, size);
+        size_t slot = hash_long(at, size, seed_) >> long_shift_;
+        while (long_[slot].size) slot = (slot + 1) & (long_.size() - 1);
+        long_[slot] = {static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(size), id};
+        bytes_.insert(bytes_.end(), at, at + size);
+    }
+
+    const Seed seed_;
+    std::vector<Key> keys_;         // Their `high` is 0 where no token is: no length is 0.
+    std::vector<int32_t> ids_;
+    std::vector<uint8_t> bytes_;    // Of the long tokens.
+    std::vector<Long> long_;
+    const int shift_, long_shift_;
+    size_t longest_ = 0;
+};
+
+// A bounded memory of pretokens of more than 15 bytes and of their ids, for all threads of a vocabulary.
+//
+// A shard has the ids and bytes of its pretokens one after another, and is emptied when it is full. A thread that finds
+// a shard in use merges instead of waiting.
+class LongCache {
+   public:
+    static constexpr size_t MAX_BYTES = 1024;   // Of a pretoken.
+
+    // Copies the ids of a pretoken, and returns the place behind them; nullptr: it is not there.
+    int32_t* find(const uint8_t* at, size_t size, uint64_t hash, int32_t* out) {
+        Shard& shard = shards_[hash >> (64 - SHARD_BITS)];
+        std::unique_lock<std::mutex> lock(shard.mutex, std::try_to_lock);
+        if (!lock || shard.entries.empty()) return nullptr;
+        for (size_t way = 0; way < 2; way++) {
+            const Entry& entry = shard.entries[place_of(hash) ^ way];
+            const int32_t* ids = shard.memory.data() + entry.begin;
+            if (entry.hash == hash && entry.size == size && !std::memcmp(ids + entry.count, at, size))
+                return std::copy_n(ids, entry.count, out);
+        }
+        return nullptr;
+    }
+
+    void add(const uint8_t* at, size_t size, uint64_t hash, const int32_t* ids, size_t count) {
+        Shard& shard = shards_[hash >> (64 - SHARD_BITS)];
+        std::unique_lock<std::mutex> lock(shard.mutex, std::try_to_lock);
+        if (!lock) return;
+        size_t words = count + (size + 3) / 4;
+        if (shard.entries.empty() || shard.memory.size() + words > SHARD_WORDS) shard.clear();
+        size_t begin = shard.memory.size();
+        shard.memory.resize(begin + words);
+        std::memcpy(shard.memory.data() + begin, ids, count * sizeof(int32_t));
+        std::memcpy(shard.memory.data() + begin + count, at, size);
+        Entry* entry = &shard.entries[place_of(hash)];
+        if (entry->size && !shard.entries[place_of(hash) ^ 1].size) entry = &shard.entries[place_of(hash) ^ 1];
+        *entry = {hash, static_cast<uint32_t>(begin), static_cast<uint16_t>(size), static_cast<uint16_t>(count)};
+    }
+
+    void clear() { for (Shard& shard : shards_) shard.clear(); }
+
+   private:
+    static constexpr size_t SHARD_BITS = 6, ENTRY_BITS = 11;
+    static constexpr size_t SHARD_WORDS = 1 << 16;   // 256 kB: 16 MB with all shards.
+
+    struct Entry {
+        uint64_t hash = 0;
+        uint32_t begin = 0;            // Of its ids in the memory; its bytes are behind them.
+        uint16_t size = 0, count = 0;
+    };
+
+    struct Shard {
+        std::mutex mutex;
+        std::vector<Entry> entries;
+        std::vector<int32_t> memory;
+
+        void clear() {
+            entries.assign(size_t{1} << ENTRY_BITS, Entry{});
+            memory.clear();
+        }
+    };
+
+    static size_t place_of(uint64_t hash) { return hash & ((size_t{1} << ENTRY_BITS) - 1); }
+
+    Shard shards_[size_t{1} << SHARD_BITS];
+};
+
+// Tokens as Python gives them: the bytes of all, joined; token i has those from begins[i] to begins[i + 1].
+struct GivenTokens {
+    const uint8_t* bytes;
+    const int64_t* begins;
+    const int32_t* ids;
+    size_t count;
+    bool ignores_merges;    // A pretoken that is a token needs no merges.
+
+    size_t size(size_t i) const { return static_cast<size_t>(begins[i + 1] - begins[i]); }
+    size_t count_short() const {
+        size_t number = 0;
+        for (size_t i = 0; i < count; i++) number += size(i) <= MAX_KEY;
+        return number;
+    }
+};
+
+// What pretokens become.
+struct Model {
+    const PairRanks pairs;
+    const std::vector<int32_t> symbol_ids;
+    const Seed seed;
+    const WholeTokens tokens;
+    LongCache long_pretokens;
+
+    Model(PairRanks&& ranks, std::vector<int32_t>&& ids, Seed random, const GivenTokens& given)
+        : pairs(std::move(ranks)), symbol_ids(std::move(ids)), seed(random), tokens(find_whole(given)) {}
+
+   private:
+    // A token is found as a whole if its bytes merge to it, or if merges are ignored.
+    WholeTokens find_whole(const GivenTokens& given) const {
+        WholeTokens found(given.count_short(), given.count - given.count_short(), seed);
+        const MergeShort merge_short = choose_merge_short();
+        LongMerger merger;
+        std::vector<int32_t> ids;
+        for (size_t i = 0; i < given.count; i++) {
+            const uint8_t* at = given.bytes + given.begins[i];
+            size_t size = given.size(i);
+            if (given.ignores_merges) {
+                found.add(at, size, given.ids[i]);
+                continue;
+            }
+            if (ids.size() < size) ids.resize(size);
+            int32_t* end = size <= MAX_SHORT ? merge_short(pairs, at, size, symbol_ids.data(), ids.data())
+                                             : merger.merge(pairs, at, size, symbol_ids.data(), ids.data());
+            if (end == ids.data() + 1) found.add(at, size, ids[0]);
+        }
+        return found;
+    }
+};
+
+// Zeroed memory in large pages, where the system has them: a look-up then needs no walk through page tables.
+template <typename Element>
+class LargeArray {
+   public:
+    explicit LargeArray(size_t count) : size_(count * sizeof(Element)) {
+        void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) throw std::bad_alloc();
+        elements_ = static_cast<Element*>(memory);
+#ifdef MADV_HUGEPAGE
+        madvise(memory, size_, MADV_HUGEPAGE);
+#endif
+    }
+    LargeArray(const LargeArray&) = delete;
+    LargeArray& operator=(const LargeArray&) = delete;
+    ~LargeArray() { munmap(elements_, size_); }
+
+    Element& operator[](size_t i) { return elements_[i]; }
+    const Element* data() const { return elements_; }
+
+   private:
+    const size_t size_;
+    Element* elements_;
+};
+
+// A bounded memory of pretokens and their ids, for one thread.
+//
+// A bucket has two pretokens in 64 bytes, both of which are compared at once. A pretoken is in the bucket that its hash
+// chooses, or in the one beside it; where both are full, a new one replaces one in the first of them.
+class ShortCache {
+   public:
+    static constexpr size_t BITS = 16;          // Of the number of buckets.
+    static constexpr size_t MAX_INLINE = 3;     // Ids in a bucket; further ones are apart.
+    static constexpr size_t BUCKETS_TRIED = 2;
+
+    ShortCache() : buckets_(size_t{1} << BITS), further_(size_t{2} << BITS) {}
+
+    struct alignas(32) Entry {
+        Key key;
+        int32_t ids[MAX_INLINE];
+        uint32_t count;
+    };
+
+    struct alignas(64) Bucket {
+        Entry entries[2];
+    };
+
+    // Returns the entry of a pretoken, or nullptr; `free` then is an entry for it.
+    Entry* find(const Key& key, uint64_t hash, Entry*& free) {
+        size_t first = hash >> (64 - BITS);
+        for (size_t tried = 0; tried < BUCKETS_TRIED; tried++) {
+            Bucket& bucket = buckets_[first ^ tried];
+            bool is_second = bucket.entries[1].key == key;
+            if (is_second || bucket.entries[0].key == key) return &bucket.entries[is_second];
+            for (Entry& entry : bucket.entries) {
+                if (entry.key.high) continue;
+                free = &entry;
+                return nullptr;
+            }
+        }
+        free = &buckets_[first].entries[hash >> 8 & 1];
+        return nullptr;
+    }
+
+    // The first bucket of a pretoken, in which most are.
+    const Bucket* first_bucket(uint64_t hash) const { return buckets_.data() + (hash >> (64 - BITS)); }
+
+    // The ids of an entry behind the first three.
+    int32_t* further_ids(const Entry* entry) {
+        return further_[static_cast<size_t>(entry - buckets_.data()->entries)].ids;
+    }
+
+   private:
+    struct Further {
+        int32_t ids[MAX_KEY - MAX_INLINE];
+    };
+    LargeArray<Bucket> buckets_;
+    LargeArray<Further> further_;   // Most of its memory is never used.
+};
+
+// Finds the ids of pretokens for one thread and one vocabulary.
+class PieceEncoder {
+   public:
+    // Ids that are written behind those of a pretoken, and then overwritten.
+    static constexpr size_t SLACK = 16;
+
+    explicit PieceEncoder(Model& model) : model_(model) {}
+
+    // Takes the next pretoken, whose first 16 bytes are readable, and fetches its bucket to the processor's cache.
+    void add(const uint8_t* at, size_t size) {
+        Pending& next = pending_[num_pending_++];
+        next.at = at;
+        if (__builtin_expect(size > MAX_KEY, 0)) {
+            next.key = {size, 0};
+            next.hash = hash_long(at, size, model_.seed);
+            return;
+        }
+        next.key = make_key(at, size);
+        next.hash = hash_key(next.key, model_.seed);
+        __builtin_prefetch(short_.first_bucket(next.hash));
+    }
+
+    bool is_full() const { return num_pending_ >= MAX_PENDING - WINDOW; }
+
+    // Writes the ids of the pretokens since the last call; returns the place behind them.
+    // There is memory for an id for each byte, and for SLACK more.
+    int32_t* write(int32_t* out) {
+        for (const Pending *next = pending_, *end = pending_ + num_pending_; next < end; next++) {
+            const Key key = next->key;
+            if (__builtin_expect(!key.high, 0)) {
+                out = encode_long(next->at, key.low, next->hash, out);
+                continue;
+            }
+            const ShortCache::Bucket* bucket = short_.first_bucket(next->hash);
+            size_t is_first = without_branch(bucket->entries[0].key == key);
+            size_t is_second = without_branch(bucket->entries[1].key == key);
+            if (__builtin_expect(!(is_first | is_second), 0)) {
+                out = encode_elsewhere(*next, out);
+                continue;
+            }
+            const ShortCache::Entry& entry = bucket->entries[is_second];
+            std::memcpy(out, entry.ids, sizeof(entry.ids));
+            if (__builtin_expect(entry.count > ShortCache::MAX_INLINE, 0)) copy_further(entry, out);
+            out += entry.count;
+        }
+        num_pending_ = 0;
+        return out;
+    }
+
+   private:
+    // A pretoken whose ids are not written yet. The key of a long one is its length, and 0.
+    struct Pending {
+        Key key;
+        uint64_t hash;
+        const uint8_t* at;
+    };
+    static constexpr size_t MAX_PENDING = 2 * WINDOW;
+    static constexpr size_t FURTHER_BYTES = sizeof(int32_t) * (MAX_KEY - ShortCache::MAX_INLINE);
+
+    void copy_further(const ShortCache::Entry& entry, int32_t* out) {
+        std::memcpy(out + ShortCache::MAX_INLINE, short_.further_ids(&entry), FURTHER_BYTES);
+    }
+
+    __attribute__((noinline)) int32_t* encode_elsewhere(const Pending& pending, int32_t* out) {
+        ShortCache::Entry* free;
+        if (const ShortCache::Entry* entry = short_.find(pending.key, pending.hash, free)) {
+            std::memcpy(out, entry->ids, sizeof(entry->ids));
+            if (entry->count > ShortCache::MAX_INLINE) copy_further(*entry, out);
+            return out + entry->count;
+        }
+        int32_t id = model_.tokens.find(pending.key, pending.hash);
+        if (id != WholeTokens::NONE) {
+            *free = {pending.key, {id, 0, 0}, 1};
+            *out = id;
+            return out + 1;
+        }
+        int32_t* end = merge(pending.at, pending.key.high >> 56, out);
+        free->key = pending.key;
+        free->count = static_cast<uint32_t>(end - out);
+        std::memcpy(free->ids, out, sizeof(free->ids));
+        if (free->count > ShortCache::MAX_INLINE)
+            std::memcpy(short_.further_ids(free), out + ShortCache::MAX_INLINE, FURTHER_BYTES);
+        return end;
+    }
+
+    __attribute__((noinline)) int32_t* encode_long(const uint8_t* at, size_t size, uint64_t hash, int32_t* out) {
+        if (size > LongCache::MAX_BYTES) return encode_unknown(at, size, hash, out);
+        if (int32_t* end = model_.long_pretokens.find(at, size, hash, out)) return end;
+        int32_t* end = encode_unknown(at, size, hash, out);
+        model_.long_pretokens.add(at, size, hash, out, static_cast<size_t>(end - out));
+        return end;
+    }
+
+    int32_t* encode_unknown(const uint8_t* at, size_t size, uint64_t hash, int32_t* out) {
+        int32_t id = model_.tokens.find_long(at, size, hash);
+        if (id == WholeTokens::NONE) return merge(at, size, out);
+        *out = id;
+        return out + 1;
+    }
+
+    int32_t* merge(const uint8_t* at, size_t size, int32_t* out) {
+        if (size <= MAX_SHORT) return merge_short_(model_.pairs, at, size, model_.symbol_ids.data(), out);
+        return merger_.merge(model_.pairs, at, size, model_.symbol_ids.data(), out);
+    }
+
+    Model& model_;
+    const MergeShort merge_short_ = choose_merge_short();
+    ShortCache short_;
+    LongMerger merger_;
+    size_t num_pending_ = 0;
+    Pending pending_[MAX_PENDING];
+};
+
+}  // namespace text

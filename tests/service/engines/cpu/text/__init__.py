@@ -1,0 +1,1 @@
+"""Tests of the C++ encoder of byte-level BPE."""

@@ -1,0 +1,317 @@
+"""The C++ encoder of byte-level BPE against the reference, the libraries and its own automaton.
+
+Under sanitizers: compile native/text_bpe.cpp with `g++ -O1 -g -std=c++17 -fPIC -shared -pthread
+-fsanitize=address,undefined -fno-sanitize-recover=undefined` in place of the extension, and run
+these tests with libasan, libubsan and libstdc++ in LD_PRELOAD and ASAN_OPTIONS=detect_leaks=0; then
+with `-fsanitize=thread` and libtsan.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.errors import NotCovered
+from gpu.text.pretokenizer_rules import RULES as MACHINES
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.text import encoder as text_encoder
+from service.engines.cpu.text import tables
+from service.engines.cpu.text.encoder import TextEncoder
+from service.engines.encoder import ReferenceEncoder
+from tests.support.inputs.motif_strategies import motif_cases
+from tests.support.inputs.nasty_texts import RUNS, TEXTS
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.model.tables import token_table
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
+from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS
+
+pytestmark = pytest.mark.skipif(text_encoder.native is None, reason="the extension is not built")
+NAMES = [*tables.RULES]
+MODES = st.sampled_from(["match", "plain", "refuse"])
+LETTERS = "abAsSrRvVeElLdDmMtT'  \n\r\t/1239!.é中\u0301\u3000\u017f\xa0٣"
+PLAIN = EncodeOptions(False, "plain")
+
+
+@functools.cache
+def representatives(name: str) -> str:
+    """Return characters of all classes of a rule, more of those that its masks look at."""
+    masks = MACHINES[name].classes().values()
+    wide = np.arange(NUM_CODE_POINTS) > 0x7F
+    surrogates = (np.arange(NUM_CODE_POINTS) >> 11) == 0xD800 >> 11
+    firsts = [np.flatnonzero(mask & wide & ~surrogates)[:1] for mask in masks]
+    return LETTERS + "".join(chr(place) for first in firsts for place in first)
+
+
+def telling_vocabulary(name: str, **fields) -> Vocabulary:
+    """Make a vocabulary whose ids show where pretokens begin: any two of some tokens merge."""
+    characters = [character.encode() for character in dict.fromkeys(representatives(name))]
+    tokens = [bytes([byte]) for byte in range(256)]
+    number = {token: i for i, token in enumerate(tokens)}
+    merges: list[tuple[int, int]] = []
+
+    def add(left: bytes, right: bytes) -> None:
+        if left + right not in number:
+            merges.append((number[left], number[right]))
+            number[left + right] = len(tokens)
+            tokens.append(left + right)
+
+    for character in characters:
+        for end in range(1, len(character)):
+            add(character[:end], character[end : end + 1])
+    chance = random.Random(name)
+    joined = characters
+    for count in (len(characters), 40):
+        chosen = chance.sample(joined, count)
+        pairs = [(left, right) for left in chosen for right in chosen]
+        chance.shuffle(pairs)
+        for left, right in pairs:
+            add(left, right)
+        joined = [left + right for left, right in pairs]
+    special = fields.pop("special_tokens", ())
+    own = tuple(replace(token, id=len(tokens) + i) for i, token in enumerate(special))
+    tokens += [token.content.encode() for token in own]
+    return Vocabulary(
+        tuple(tokens), Bpe(tuple(merges)), pretokenizer=name, special_tokens=own, **fields
+    )
+
+
+@functools.cache
+def encoder_of(name: str) -> TextEncoder:
+    vocabulary = telling_vocabulary(name)
+    return TextEncoder(vocabulary, token_table(vocabulary))
+
+
+@functools.cache
+def automaton_of(name: str) -> TextEncoder:
+    """Make an encoder that uses no masks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tables.RULES, name, tables.Rule(tables.AUTOMATON))
+        return TextEncoder(telling_vocabulary(name), token_table(telling_vocabulary(name)))
+
+
+def check(encoder: TextEncoder, texts: Sequence[str], options: EncodeOptions = PLAIN) -> None:
+    """Compare with the reference, with whole rows as tasks and with the smallest ones."""
+    expected = ReferenceEncoder(encoder.vocabulary).encode(Batch(texts), options)
+    for task_bytes, num_threads in ((text_encoder.TASK_BYTES, 1), (64, 3)):
+        encoder.task_bytes, encoder.num_threads = task_bytes, num_threads
+        actual = encoder.encode(Batch(texts), options)
+        assert actual.errors == expected.errors
+        assert actual.offsets.tolist() == expected.offsets.tolist()
+        assert actual.ids.tolist() == expected.ids.tolist()
+        if options.spans:
+            assert actual.spans.tolist() == expected.spans.tolist()
+
+
+def random_text(name: str, chance: random.Random, num_runs: int) -> str:
+    characters = representatives(name)
+    runs = (chance.choice(characters) * chance.choice((1, 1, 1, 2, 3)) for _ in range(num_runs))
+    return "".join(runs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=150)
+@given(data=st.data(), spans=st.booleans())
+def test_any_text_has_the_ids_of_the_reference(name, data, spans):
+    texts = data.draw(st.lists(st.text(representatives(name), max_size=200), max_size=3))
+    check(encoder_of(name), texts, replace(PLAIN, spans=spans))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_masks_and_automaton_find_the_same_pretokens(name):
+    chance = random.Random(name)
+    texts = [random_text(name, chance, chance.choice((5, 30, 60, 300))) for _ in range(4000)]
+    masks, automaton = encoder_of(name), automaton_of(name)
+    one, other = (each.encode(Batch(texts), PLAIN) for each in (masks, automaton))
+    different = np.flatnonzero(np.diff(one.offsets) != np.diff(other.offsets))
+    assert [texts[row] for row in different[:1]] == []
+    assert one.ids.tolist() == other.ids.tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_place_of_a_window(name):
+    chance = random.Random(name)
+    parts = ["'s", "'ll ", "'Ve", "\n  \n", "  a", "!\n\n", "1234", "aB", "\u3000", "中A", "'", " "]
+    texts = [before * "a" + part + after for before in range(58, 67) for part in parts
+             for after in ("", "x", " ", random_text(name, chance, 40))]  # fmt: skip
+    check(encoder_of(name), texts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nasty_texts(name):
+    check(encoder_of(name), [*TEXTS, *RUNS])
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.text("ab", max_size=300), max_size=3), st.integers(0, 1 << 30), st.booleans(), MODES
+)
+def test_any_merges_have_the_ids_of_the_reference(texts, seed, ignore_merges, mode):
+    chance = random.Random(seed)
+    tokens = [bytes([byte]) for byte in range(256)]
+    merges: list[tuple[int, int]] = []
+    while len(merges) < 30:
+        known = [97, 98, *range(256, len(tokens))]
+        left, right = chance.choice(known), chance.choice(known)
+        if tokens[left] + tokens[right] not in tokens:
+            merges.append((left, right))
+            tokens.append(tokens[left] + tokens[right])
+    chance.shuffle(merges)
+    model = Bpe(tuple(merges), ignore_merges=ignore_merges)
+    vocabulary = Vocabulary(tuple(tokens), model)
+    encoder = TextEncoder(vocabulary, token_table(vocabulary))
+    check(encoder, texts, EncodeOptions(False, mode, spans=True))
+    check(encoder, texts)  # Now from the caches.
+
+
+@settings(max_examples=60)
+@given(motif_cases(byte_level=True), st.booleans())
+def test_motifs_and_literals_are_pretokens(case, spans):
+    vocabulary, texts = case
+    for pretokenizer in (vocabulary.pretokenizer, "isolate:a", "isolate:ca"):
+        motifs = vocabulary.motifs if pretokenizer == vocabulary.pretokenizer else ()
+        changed = replace(vocabulary, pretokenizer=pretokenizer, motifs=motifs)
+        try:
+            encoder = TextEncoder(changed, token_table(changed))
+        except NotCovered:
+            continue
+        check(encoder, texts, replace(PLAIN, spans=spans))
+
+
+SPECIAL = (
+    SpecialToken("<a>", 0),
+    SpecialToken("<a><b>", 0),
+    SpecialToken("!!", 0, special=False),
+    SpecialToken("ab", 0, matched=False),
+)
+
+
+@functools.cache
+def special_encoder_of(kind: str) -> TextEncoder:
+    more = {
+        "plain": (),
+        "strips": (SpecialToken("<s>", 0, lstrip=True, rstrip=True),),
+        "word": (SpecialToken("<w>", 0, single_word=True),),
+        "normalized": (SpecialToken("<n>", 0, normalized=True),),
+        "many first bytes": tuple(SpecialToken(f"{c}<x>", 0) for c in "0456789"),
+    }[kind]
+    vocabulary = telling_vocabulary("cl100k", special_tokens=SPECIAL + more)
+    return TextEncoder(vocabulary, token_table(vocabulary))
+
+
+@pytest.mark.parametrize("kind", ["plain", "strips", "word", "normalized", "many first bytes"])
+@settings(max_examples=150)
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(["<a>", "<b>", "<s>", "<w>", "<n>", "4<x>", "!", "ab", " ", "\n"]))
+        .map("".join), max_size=4),
+    mode=MODES,
+    spans=st.booleans(),
+)  # fmt: skip
+def test_special_tokens_split_texts(kind, texts, mode, spans):
+    check(special_encoder_of(kind), texts, EncodeOptions(False, mode, spans=spans))
+
+
+@functools.cache
+def composing_encoder() -> TextEncoder:
+    vocabulary = telling_vocabulary("qwen2", normalizers=(Normalizer("nfc"),))
+    return TextEncoder(vocabulary, token_table(vocabulary))
+
+
+@settings(max_examples=150)
+@given(st.lists(st.text("ae\u0301\u0327 é中\u0921\u093c", max_size=20), max_size=4), st.booleans())
+def test_rows_that_nfc_changes_are_left(texts, spans):
+    check(composing_encoder(), texts, replace(PLAIN, spans=spans))
+
+
+@settings(max_examples=300)
+@given(st.lists(st.binary(max_size=12) | st.text(max_size=12).map(str.encode), max_size=4))
+def test_rows_that_are_no_utf8_are_refused(rows):
+    encoder = encoder_of("gpt2")
+    batch = Batch.from_bytes(rows)
+    expected = ReferenceEncoder(encoder.vocabulary).encode(batch, PLAIN)
+    actual = encoder.encode(batch, PLAIN)
+    assert actual.errors == expected.errors
+    assert actual.ids.tolist() == expected.ids.tolist()
+    assert actual.offsets.tolist() == expected.offsets.tolist()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "o200k"])
+def test_a_long_row_is_cut_at_any_place(name):
+    chance = random.Random(7)
+    text = " ".join(random_text(name, chance, 20) + "a" for _ in range(60))
+    encoder = encoder_of(name)
+    encoder.num_threads, encoder.task_bytes = 1, 1 << 20
+    expected = encoder.encode(Batch([text]), PLAIN).ids.tolist()
+    encoder.num_threads = 3
+    for task_bytes in range(64, 200):
+        encoder.task_bytes = task_bytes
+        assert encoder.encode(Batch([text]), PLAIN).ids.tolist() == expected
+
+
+@functools.cache
+def library_of(name: str) -> TokenizersEncoder:
+    return TokenizersEncoder(load(name), token_table(load(name)))
+
+
+@pytest.mark.parametrize("unit", ["a", "ab", " ", "\n", "1", "中", "!?", "a1"])
+def test_one_long_pretoken(unit):
+    text = unit * (200_000 // len(unit.encode()))
+    ids = CpuEngine().encode(load("gpt2"), Batch([text])).ids
+    assert ids.tolist() == library_of("gpt2").encode(Batch([text]), PLAIN).ids.tolist()
+
+
+def test_more_pretokens_than_a_cache_holds():
+    encoder = TextEncoder(load("gpt2"), token_table(load("gpt2")))
+    chance = random.Random(3)
+    words = ["".join(chance.choices("etaoinshr", k=chance.randint(3, 40))) for _ in range(200_000)]
+    rows = [" ".join(words[i : i + 100]) for i in range(0, len(words), 100)]
+    first, again = (encoder.encode(Batch(rows), PLAIN).ids.tolist() for _ in range(2))
+    assert first == again
+    sample = Batch(rows[::100])
+    expected = library_of("gpt2").encode(sample, PLAIN).ids.tolist()
+    assert encoder.encode(sample, PLAIN).ids.tolist() == expected
+
+
+def test_several_threads_share_a_vocabulary():
+    encoder = TextEncoder(telling_vocabulary("o200k"), token_table(telling_vocabulary("o200k")))
+    encoder.num_threads, encoder.task_bytes = 3, 256
+    chance = random.Random(5)
+    texts = [random_text("o200k", chance, 2000) for _ in range(80)]
+    expected = encoder.encode(Batch(texts), PLAIN).ids.tolist()
+    results: list[list[int]] = []
+    threads = [
+        threading.Thread(
+            target=lambda: results.append(encoder.encode(Batch(texts), PLAIN).ids.tolist())
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"pretokenizer": "whitespace"}, "whitespace"),
+        ({"normalizers": (Normalizer("lowercase"),)}, "normalizers"),
+    ],
+)
+def test_what_it_does_not_support_is_not_covered(fields, reason):
+    vocabulary = replace(telling_vocabulary("gpt2"), **fields)
+    with pytest.raises(NotCovered, match=reason):
+        TextEncoder(vocabulary, token_table(vocabulary))
