@@ -20,6 +20,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY vocabularies vocabularies
 COPY gpu gpu
 COPY service service
+COPY warptok warptok
 # Where the extensions do not compile the package is made without them, and is slower: not here.
 RUN /tools/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
     && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" = 7

@@ -19,6 +19,7 @@ from warptok import devices
 from warptok.devices import open_place
 
 SEQUENCES = ["ACGTNACGTACGTACG", "", "GATTACAGATTACA"]
+CROSSOVER = 1000
 CACHED = (devices._open_any, devices._open_cuda)
 
 
@@ -44,6 +45,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
     monkeypatch.setattr(cuda_device, "num_devices", lambda: 2)
     monkeypatch.setattr(devices, "_open_gpu", open_fake)
+    monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", lambda *_: CROSSOVER)
     return gpu
 
 
@@ -55,6 +57,7 @@ def on_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(devices, "_open_gpu", lambda number: opened)
 
 
+@pytest.mark.slow
 def test_a_named_gpu_gets_all_batches(fake):
     tok = warptok.load("hyenadna", device="cuda:1")
     assert tok.device == "cuda:1"
@@ -65,12 +68,12 @@ def test_a_named_gpu_gets_all_batches(fake):
     assert open_place("cuda:1") is open_place("cuda:1")
 
 
+@pytest.mark.slow
 def test_auto_sends_large_batches_to_the_gpu(fake):
     tok = warptok.load("hyenadna")
-    assert "on cuda:0 (fake 0) from " in repr(tok)
-    assert open_place("cuda").device == "cuda:0"
-    large = ["ACGT" * 1000] * 2000
-    assert len(tok.encode_batch(large)) == 2000
+    assert "on cuda:0 (fake 0) from 1000 bytes on, below on cpu" in repr(tok)
+    assert tok.encode_batch(["ACGT" * 1000]).engine == "gpu"
+    assert tok.encode_batch(["ACGT"]).engine == "cpu"
 
 
 def test_auto_without_a_gpu_is_the_cpu(monkeypatch):

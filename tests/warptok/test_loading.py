@@ -83,6 +83,7 @@ def test_the_other_built_in_vocabularies_load(name):
     assert tok.count("ACGTACGTA") == len(tok.encode("ACGTACGTA"))
 
 
+@pytest.mark.slow
 def test_a_file_by_its_path(tmp_path: Path):
     for kind in ("tokenizer.json", "tiktoken", "vocab.json"):
         files = write_vocabulary(load("gpt2"), kind)
