@@ -286,6 +286,9 @@ class BulkFasta(ArrowStream):
                     raise InvalidRequest("belongs to window", f"/{name}")
             if has_channel:
                 raise InvalidRequest("a channel belongs to window", "/channel")
+        elif query.add_special_tokens and "add_special_tokens" in query.model_fields_set:
+            message = "windows have no begin and end tokens; add_cls=true begins each with [CLS]"
+            raise InvalidRequest(message, "/add_special_tokens")
         if query.channel_name is not None and not has_channel:
             raise InvalidRequest("belongs to a form with a channel", "/channel_name")
         if query.channel_name in TAKEN_NAMES:

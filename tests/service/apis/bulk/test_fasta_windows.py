@@ -135,6 +135,7 @@ REFUSED = [
     ({"vocabulary": "evo_bytes", "add_cls": True}, None, "/add_cls"),
     ({"vocabulary": "gpt2", "padding": "window"}, None, "/vocabulary"),
     ({"circular": True, "max_length": 5}, None, "/max_length"),
+    ({"add_special_tokens": True}, None, "/add_special_tokens"),
     ({"channel_name": "levels"}, None, "/channel_name"),
     ({"channel_name": "start"}, "one\t0\t1\n", "/channel_name"),
     ({"channel_name": "a b"}, "one\t0\t1\n", "/channel_name"),
