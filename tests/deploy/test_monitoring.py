@@ -258,11 +258,16 @@ def test_every_panel_has_data_over_real_load(tmp_path: Path) -> None:
                 samples = samples_of((await client.get("/metrics")).text)
             empty = {t for t, shown in SHOWN.items() if not have_data(shown, samples)}
             # Nobody has left, nobody was cut off, no chat was rendered, and gRPC is off.
-            chats = "Wait of chats for their template, p99"
-            assert empty == {"Requests that came, and that went", "Connections", chats}
+            chats = {
+                "Wait of chats for their template, p99",
+                "Known share of chats",
+                "Sections of chats",
+            }
+            assert empty == {"Requests that came, and that went", "Connections"} | chats
             app.service.metrics.gauges.grpc_connections = lambda: (1, 2)
             app.service.metrics.count_cancelled()
             app.service.metrics.template_wait_seconds.add(0.001)
+            app.service.metrics.count_sections(True, 1, 100)
             app.service.metrics.count_closed_connection("silent")
             samples = samples_of(app.service.metrics.exposition()[0].decode())
             assert all(have_data(SHOWN[title], samples) for title in empty)
