@@ -129,7 +129,9 @@ class CpuEngine(WithoutDevice):
         residency = Residency(engine, encoder.name, chosen.self_test, chosen.fallback_reason)
         if isinstance(encoder, DnaEncoder | TextEncoder):
             long_texts = LongTextEncoder(vocabulary, encoder.other, self.memory.take)
-            encoder.encode_left, encoder.count_left = long_texts.encode, self._count_fallbacks
+            encoder.encode_left = long_texts.encode
+            if isinstance(encoder, DnaEncoder):
+                encoder.count_left = self._count_fallbacks
         else:
             long_texts = LongTextEncoder(vocabulary, encoder, self.memory.take)
         return _Loaded(vocabulary, table, AddedIds.of(vocabulary), chosen, long_texts, residency)

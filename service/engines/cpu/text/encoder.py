@@ -1,14 +1,13 @@
 """Encodes byte-level BPE of text in C++; another encoder takes the rows that the extension leaves.
 
 These are rows that are not UTF-8, that NFC may change, or that have special tokens whose match
-depends on more than their content: white space around them, or the end of a word.
+depends on more than their content and the white space around them.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +32,6 @@ except ImportError:
 logger = logging.getLogger(__name__)
 TASK_BYTES = 1 << 16
 MAX_REFERENCE_BYTES = 32 * 1024  # Takes the reference about 80 ms.
-LEFT = "the row is not UTF-8, may change by NFC, or has a special token that strips white space"
 
 
 class TextEncoder(TokenizersEncoder):
@@ -43,7 +41,6 @@ class TextEncoder(TokenizersEncoder):
         other: tokenizers.
         encode_left: encodes long rows that the extension leaves, where tokenizers agrees with the
             reference.
-        count_left: called with the reason when a batch has such rows.
         num_threads: the most threads that encode a batch.
         task_bytes: the bytes of rows, or of a part of a long row, that a thread encodes at once.
         num_bytes: an estimate of the memory of its tables.
@@ -66,7 +63,6 @@ class TextEncoder(TokenizersEncoder):
         self.other = TokenizersEncoder(vocabulary, table)
         self.other.tokenizers = self.tokenizers
         self.encode_left: EncodeRows = self.other.encode
-        self.count_left: Callable[[Iterable[str]], None] = lambda reasons: None
         self.comparison_lock = threading.Lock()
         self.num_threads = limit_threads(num_threads)
         self.num_bytes = tables.table_bytes(arguments, self.num_threads)
@@ -94,7 +90,6 @@ class TextEncoder(TokenizersEncoder):
         self, content: Content, reasons: NDArray[np.uint8], batch: Batch, plain: bool
     ) -> Content:
         """Add the ids of the rows that the extension left."""
-        self.count_left([LEFT])
         options = EncodeOptions(False, "plain" if plain else "match")
         rows, others = np.flatnonzero(reasons), np.flatnonzero(reasons == 0)
         part = batch.select(rows.tolist(), options)
