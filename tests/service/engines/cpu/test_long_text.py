@@ -262,12 +262,14 @@ def test_a_fault_is_named_by_its_place_in_the_whole_row():
 
 
 def test_an_abandoned_row_ends_after_a_piece():
-    engine, vocabulary = CpuEngine(), builtin.load("gpt2")
-    batch = Batch(["a word " * 1_000_000])
+    vocabulary, memory = builtin.load("gpt2"), MemoryPool()
+    encoder = TokenizersEncoder(vocabulary, token_table(vocabulary))
+    batch = Batch(["a word " * 100_000])
     asked = []
     batch.should_continue = lambda: len(asked) < 3 and not asked.append(1)
+    rows = LongTextEncoder(vocabulary, encoder, memory.take, piece_bytes=1 << 14)
     with pytest.raises(Abandoned):
-        engine.encode(vocabulary, batch)
+        rows.encode(batch, EncodeOptions(False))
     assert len(asked) == 3
 
 
