@@ -133,7 +133,8 @@ def test_a_call_that_nobody_waits_for_is_ended(encoder):
 def test_an_idle_worker_that_has_ended_is_replaced(encoder):
     (worker,) = worker_ids()
     os.kill(worker, signal.SIGKILL)
-    wait_until(lambda: not worker_ids())
+    (idle,) = encoder._idle
+    wait_until(lambda: idle.has_ended)
     assert encoder.encode(Batch(["ab"]), EncodeOptions()).ids.tolist() == [97, 98]
 
 
