@@ -55,7 +55,7 @@ def test_the_gpus_ways_are_proved_and_timed_too():
 
 def test_what_is_slow_gets_the_front_of_a_shape_and_is_proved_on_it(monkeypatch):
     monkeypatch.setattr(dna_ways, "FRONT_BASES", 130)
-    monkeypatch.setattr(dna_ways, "cores", lambda: 2)
+    monkeypatch.setattr(dna_ways, "usable_cores", lambda: 2)
     args = __main__.parse([*FEW[:3], "dnabert2", *FEW[6:], "--prove-bases", "2e3"])
     document = __main__.run(args, None, (Shape("3 x 50", 3, 50), Shape("1 x 700", 1, 700)))
     slow = [row for row in document["results"] if row["way"].startswith("tokenizers")]

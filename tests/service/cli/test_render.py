@@ -240,6 +240,7 @@ def test_a_request_that_waits_too_long_is_refused(folder):
         settings = render_settings(
             folder,
             inline_batch_bytes=0,
+            chat_cache_bytes=0,  # All of these chats are the same.
             chat_template_timeout_ms=60_000,
             request_timeout_ms=300,
         )
