@@ -5,6 +5,6 @@ extension: `windows.hpp` finds pretokens 64 bytes at a time and `automaton.hpp` 
 leaves, `pieces.hpp` looks pretokens up and `merges.hpp` merges the rest; `rows.hpp` puts these
 together for a text, and `batch.hpp` for a batch.
 
-All ids are the reference's. Rows for which more is needed, such as those that NFC may change, are
-left to another encoder.
+All ids are the reference's. `composer` puts rows in NFC, where the vocabulary does; rows for which
+more is needed, such as tokens that are single words, are left to another encoder.
 """

@@ -19,6 +19,7 @@ def encode(
     data: Any,
     offsets: Any,
     is_valid: bool,
+    is_composed: bool,
     is_plain: bool,
     threads: int,
     task_bytes: int,

@@ -1,7 +1,8 @@
 """Encodes byte-level BPE of text in C++; another encoder takes the rows that the extension leaves.
 
-These are rows that are not UTF-8, that NFC may change, or that have special tokens whose match
-depends on more than their content and the white space around them.
+These are rows that are not UTF-8, and rows with special tokens whose match depends on more than
+their content and the white space around them. Rows that NFC may change are left at first, too, and
+encoded in NFC then (`composer`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ except ImportError:
 
 logger = logging.getLogger(__name__)
 TASK_BYTES = 1 << 16
+NO_ROWS = np.zeros(0, np.int64)
 MAX_REFERENCE_BYTES = 32 * 1024  # Takes the reference about 80 ms.
 
 
@@ -54,8 +56,9 @@ class TextEncoder(TokenizersEncoder):
     def __init__(self, vocabulary: Vocabulary, table: TokenTable, num_threads: int = 0) -> None:
         if native is None:
             raise NotCovered("its C++ extension is not built")
-        # Imported here: it brings the tables of the kernels, which only text needs.
+        # Imported here: they bring the tables of the kernels, which only text needs.
         from service.engines.cpu.text import tables
+        from service.engines.cpu.text.composer import Composer
 
         arguments = tables.native_arguments(vocabulary)
         super().__init__(vocabulary, table)
@@ -63,6 +66,7 @@ class TextEncoder(TokenizersEncoder):
         self.other = TokenizersEncoder(vocabulary, table)
         self.other.tokenizers = self.tokenizers
         self.encode_left: EncodeRows = self.other.encode
+        self.composer = Composer(vocabulary)
         self.comparison_lock = threading.Lock()
         self.num_threads = limit_threads(num_threads)
         self.num_bytes = tables.table_bytes(arguments, self.num_threads)
@@ -70,6 +74,13 @@ class TextEncoder(TokenizersEncoder):
 
     def content(self, batch: Batch, plain: bool) -> Content:
         """Encode rows without spans; `plain` leaves special tokens as text."""
+        content, left = self._encode_most(batch, plain, is_composed=False)
+        return self._add_left(content, left, batch, plain) if len(left) else content
+
+    def _encode_most(
+        self, batch: Batch, plain: bool, is_composed: bool
+    ) -> tuple[Content, NDArray[np.int64]]:
+        """Encode rows by the extension; also return the rows that it left, which have no ids."""
         offsets = np.empty(len(batch) + 1, np.int64)
         reasons = np.empty(len(batch), np.uint8)
         ids, num_left = native.encode(
@@ -77,27 +88,39 @@ class TextEncoder(TokenizersEncoder):
             batch.data,
             batch.offsets,
             batch.has_texts,
+            is_composed,
             plain,
             self.num_threads,
             self.task_bytes,
             offsets,
             reasons,
         )
-        content = Content(np.frombuffer(ids, np.int32), offsets)
-        return self._replace_left(content, reasons, batch, plain) if num_left else content
+        left = np.flatnonzero(reasons) if num_left else NO_ROWS
+        return Content(np.frombuffer(ids, np.int32), offsets), left
 
-    def _replace_left(
-        self, content: Content, reasons: NDArray[np.uint8], batch: Batch, plain: bool
+    def _add_left(
+        self, content: Content, left: NDArray[np.int64], batch: Batch, plain: bool
     ) -> Content:
-        """Add the ids of the rows that the extension left."""
+        """Add the ids of the rows that the extension left: it can encode most of them in NFC."""
+        others = np.delete(np.arange(len(batch)), left)
+        parts = [(others, take_rows(content, others))]
         options = EncodeOptions(False, "plain" if plain else "match")
-        rows, others = np.flatnonzero(reasons), np.flatnonzero(reasons == 0)
-        part = batch.select(rows.tolist(), options)
+        composed = self.composer.compose(batch.select(left.tolist(), options), plain)
+        if composed:
+            rows = left[[*composed]]
+            again, still_left = self._encode_most(Batch([*composed.values()]), plain, True)
+            done = np.delete(np.arange(len(rows)), still_left)
+            parts.append((rows[done], take_rows(again, done)))
+            left = np.setdiff1d(left, rows[done])
+        if len(left):
+            part = batch.select(left.tolist(), options)
+            parts.append((left, self._encode_by_another(part, options)))
+        return join_rows(parts, len(batch))
+
+    def _encode_by_another(self, part: Batch, options: EncodeOptions) -> Content:
         if len(part.data) <= MAX_REFERENCE_BYTES or not self._compare_library():
-            replaced = ReferenceEncoder(self.vocabulary).encode(part, options)
-        else:
-            replaced = self.encode_left(part, options)
-        return join_rows([(others, take_rows(content, others)), (rows, replaced)], len(batch))
+            return ReferenceEncoder(self.vocabulary).encode(part, options)
+        return self.encode_left(part, options)
 
     def _compare_library(self) -> bool:
         """Compare tokenizers with the reference, once; return whether they agree.

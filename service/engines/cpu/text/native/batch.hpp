@@ -71,9 +71,9 @@ class BatchEncoder {
    public:
     // `counts` and `reasons` have an element for each row.
     BatchEncoder(Vocabulary& vocabulary, const uint8_t* data, const int64_t* offsets, int64_t num_rows, bool is_valid,
-                 bool is_plain, int64_t task_bytes, int64_t* counts, uint8_t* reasons)
+                 bool is_composed, bool is_plain, int64_t task_bytes, int64_t* counts, uint8_t* reasons)
         : vocabulary_(vocabulary), data_(data), offsets_(offsets), num_rows_(num_rows), is_valid_(is_valid),
-          is_plain_(is_plain), task_bytes_(task_bytes), counts_(counts), reasons_(reasons) {
+          is_composed_(is_composed), is_plain_(is_plain), task_bytes_(task_bytes), counts_(counts), reasons_(reasons) {
         std::fill_n(counts_, num_rows_, 0);
         std::fill_n(reasons_, num_rows_, NONE);
         make_tasks();
@@ -136,7 +136,7 @@ class BatchEncoder {
         for (int64_t row = task.first_row; row < task.end_row; row++) {
             TextEncoder::Text text{data_ + (task.is_part ? task.begin : offsets_[row]),
                                    data_ + (task.is_part ? task.end : offsets_[row + 1]), data_ + offsets_[num_rows_],
-                                   is_valid_};
+                                   is_valid_, is_composed_};
             int32_t* begin = out;
             Reason reason = worker.encoder.encode(text, is_plain_, out);
             if (reason) out = begin;
@@ -169,7 +169,7 @@ class BatchEncoder {
     const uint8_t* const data_;
     const int64_t* const offsets_;
     const int64_t num_rows_;
-    const bool is_valid_, is_plain_;
+    const bool is_valid_, is_composed_, is_plain_;
     const int64_t task_bytes_;    // Of rows, or of a part of a row.
     int64_t* const counts_;
     uint8_t* const reasons_;

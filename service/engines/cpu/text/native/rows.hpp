@@ -37,7 +37,8 @@ class TextEncoder {
     // The text's memory is readable up to `readable_end`.
     struct Text {
         const uint8_t *begin, *end, *readable_end;
-        bool is_valid;   // It is known to be UTF-8.
+        bool is_valid;       // It is known to be UTF-8.
+        bool is_composed;    // It is known to be in NFC where it has to be.
     };
 
     // Writes the ids of a text, and moves `out` behind them. There is memory for an id for each byte, and for
@@ -45,7 +46,7 @@ class TextEncoder {
     Reason encode(const Text& text, bool is_plain, int32_t*& out) {
         readable_end_ = text.readable_end;
         if (!text.is_valid && !is_utf8(text.begin, text.end)) return LEFT;
-        if (rules_.composed && !rules_.composed->leaves(text.begin, text.end)) return LEFT;
+        if (!text.is_composed && rules_.composed && !rules_.composed->leaves(text.begin, text.end)) return LEFT;
         const uint8_t* at = text.begin;
         if (!rules_.special.is_empty()) {
             Matcher::Search search(rules_.special, text.end);

@@ -171,11 +171,11 @@ bool are_rows(const View& data, const View& offsets) {
 
 PyObject* encode(PyObject*, PyObject* arguments) {
     PyObject *capsule, *data_array, *offset_array, *id_offset_array, *reason_array;
-    int is_valid, is_plain, num_threads;
+    int is_valid, is_composed, is_plain, num_threads;
     Py_ssize_t task_bytes;
     View data, offsets, id_offsets, reasons;
-    if (!PyArg_ParseTuple(arguments, "OOOppinOO", &capsule, &data_array, &offset_array, &is_valid, &is_plain,
-                          &num_threads, &task_bytes, &id_offset_array, &reason_array)) {
+    if (!PyArg_ParseTuple(arguments, "OOOpppinOO", &capsule, &data_array, &offset_array, &is_valid, &is_composed,
+                          &is_plain, &num_threads, &task_bytes, &id_offset_array, &reason_array)) {
         return nullptr;
     }
     auto* owner = static_cast<Owner*>(PyCapsule_GetPointer(capsule, VOCABULARY));
@@ -194,8 +194,8 @@ PyObject* encode(PyObject*, PyObject* arguments) {
     std::unique_ptr<text::BatchEncoder> batch;
     bool is_done = run(num_bytes, [&] {
         batch = std::make_unique<text::BatchEncoder>(
-            *owner->vocabulary, data.elements<const uint8_t>(), rows, static_cast<int64_t>(num_rows), is_valid != 0, is_plain != 0, task_bytes, begins + 1,
-            reasons.elements<uint8_t>());
+            *owner->vocabulary, data.elements<const uint8_t>(), rows, static_cast<int64_t>(num_rows), is_valid != 0,
+            is_composed != 0, is_plain != 0, task_bytes, begins + 1, reasons.elements<uint8_t>());
         batch->encode(num_threads);
     });
     if (!is_done) return nullptr;
@@ -215,7 +215,8 @@ PyMethodDef methods[] = {
      "make(rule, automaton, classes, composed, tokens, pairs, symbol_ids, special, parts, may_cut, seed, /): "
      "Make the tables."},
     {"encode", encode, METH_VARARGS,
-     "encode(vocabulary, data, offsets, is_valid, is_plain, threads, task_bytes, id_offsets, reasons, /): "
+     "encode(vocabulary, data, offsets, is_valid, is_composed, is_plain, threads, task_bytes, id_offsets, reasons, "
+     "/): "
      "Encode the rows of a batch."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -42,6 +42,7 @@ NAMES = [*tables.RULES]
 MODES = st.sampled_from(["match", "plain", "refuse"])
 LETTERS = "abAsSrRvVeElLdDmMtT'  \n\r\t/1239!.é中\u0301\u3000\u017f\xa0٣"
 PLAIN = EncodeOptions(False, "plain")
+MATCHED = EncodeOptions(False, "match")
 
 
 @functools.cache
@@ -224,15 +225,52 @@ def test_special_tokens_split_texts(kind, texts, mode, spans):
 
 
 @functools.cache
-def composing_encoder() -> TextEncoder:
-    vocabulary = telling_vocabulary("qwen2", normalizers=(Normalizer("nfc"),))
+def composing_encoder(is_normalized: bool) -> TextEncoder:
+    tokens = (
+        SpecialToken("<a>", 0),
+        SpecialToken("<!>", 0, special=False),
+        SpecialToken("<n>", 0, normalized=is_normalized, lstrip=True),
+    )
+    vocabulary = telling_vocabulary(
+        "qwen2", normalizers=(Normalizer("nfc"),), special_tokens=tokens
+    )
     return TextEncoder(vocabulary, token_table(vocabulary))
 
 
+@pytest.mark.parametrize("is_normalized", [False, True])
 @settings(max_examples=150)
-@given(st.lists(st.text("ae\u0301\u0327 é中\u0921\u093c", max_size=20), max_size=4), st.booleans())
-def test_rows_that_nfc_changes_are_left(texts, spans):
-    check(composing_encoder(), texts, replace(PLAIN, spans=spans))
+@given(
+    texts=st.lists(
+        st.lists(
+            st.sampled_from(
+                [*"ae\u0301\u0327\u0338 é中\u0921\u093c<>!K\u212a", "<a>", "<n>", "<!>"]
+            )
+        ).map("".join),
+        max_size=4,
+    ),
+    mode=MODES,
+    spans=st.booleans(),
+)
+def test_rows_that_nfc_changes_have_the_references_ids(is_normalized, texts, mode, spans):
+    check(composing_encoder(is_normalized), texts, EncodeOptions(False, mode, spans=spans))
+
+
+@pytest.mark.parametrize("text", ["cafe\u0301", "e\u0301<a>\u0338a<n> e\u0301", "b\u0301"])
+def test_rows_that_nfc_changes_are_encoded_by_the_extension(monkeypatch, text):
+    encoder = composing_encoder(False)
+    expected = ReferenceEncoder(encoder.vocabulary).encode(Batch(["a", text]), MATCHED)
+    monkeypatch.setattr(encoder, "_encode_by_another", None)
+    assert encoder.encode(Batch(["a", text]), MATCHED).ids.tolist() == expected.ids.tolist()
+
+
+def test_a_token_that_nfc_takes_apart_is_left_to_another_encoder(monkeypatch):
+    encoder = composing_encoder(True)
+    text = "<n>\u0338"  # U+226F, which has > and U+0338, stands for both in NFC.
+    expected = ReferenceEncoder(encoder.vocabulary).encode(Batch([text]), MATCHED)
+    assert encoder.encode(Batch([text]), MATCHED).ids.tolist() == expected.ids.tolist()
+    monkeypatch.setattr(encoder, "_encode_by_another", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        encoder.encode(Batch([text]), MATCHED)
 
 
 @settings(max_examples=300)
