@@ -13,6 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from service.core.errors import BadBody, InvalidRequest, TooLarge
+from service.http.part_headers import PartHeaders
 from vocabularies.sequences.channel import ChannelError, SparseChannel
 
 MEDIA_TYPE = b"multipart/form-data"
@@ -57,9 +58,7 @@ class SequencesForm:
         self.channel: SparseChannel | None = None
         self._body = body
         self._max_channel_bytes = max_channel_bytes
-        self._header = b""
-        self._value = b""
-        self._disposition: bytes | None = None
+        self._headers = PartHeaders()
         self._part = ""
         self._seen: set[str] = set()
         self._lines = bytearray()  # Of the channel.
@@ -67,10 +66,7 @@ class SequencesForm:
         self._num_bytes = 0  # Of the pieces.
         self._has_ended = False
         callbacks = {
-            "on_part_begin": self._begin_part,
-            "on_header_field": self._add_header,
-            "on_header_value": self._add_value,
-            "on_header_end": self._end_header,
+            **self._headers.callbacks(),
             "on_headers_finished": self._name_part,
             "on_part_data": self._add_data,
             "on_part_end": self._end_part,
@@ -109,24 +105,8 @@ class SequencesForm:
             raise BadBody(f"the body is no multipart/form-data: {error}") from error
         return True
 
-    def _begin_part(self) -> None:
-        self._disposition = None
-
-    def _add_header(self, data: bytes, begin: int, end: int) -> None:
-        self._header += data[begin:end]
-
-    def _add_value(self, data: bytes, begin: int, end: int) -> None:
-        self._value += data[begin:end]
-
-    def _end_header(self) -> None:
-        if self._header.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._header = b""
-        self._value = b""
-
     def _name_part(self) -> None:
-        _, options = parse_options_header(self._disposition)
-        name = options.get(b"name", b"").decode(errors="replace")
+        name = self._headers.options().get(b"name", b"").decode(errors="replace")
         if name not in (CHANNEL, SEQUENCES):
             message = f"a part has another name than {CHANNEL} and {SEQUENCES}"
             raise InvalidRequest(message, "Content-Disposition")

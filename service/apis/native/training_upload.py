@@ -18,6 +18,7 @@ from python_multipart.multipart import parse_options_header
 
 from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat, disk_errors
 from service.core.settings import Settings
+from service.http.part_headers import PartHeaders
 
 FILES = ("corpus", "motifs", "confidence")  # The parts that are files; the others are fields.
 FIELD_BYTES = 1 << 16  # The most bytes of a field.
@@ -105,9 +106,7 @@ class _Parts:
         self.uploaded = Uploaded()
         self._folder = folder
         self._settings = settings
-        self._header = b""
-        self._value = b""
-        self._disposition: bytes | None = None
+        self._headers = PartHeaders()
         self._name = ""
         self._file: BinaryIO | None = None
         self._text = bytearray()
@@ -118,10 +117,8 @@ class _Parts:
     def callbacks(self) -> dict[str, object]:
         """Return the methods that the parser calls, by its names for them."""
         return {
+            **self._headers.callbacks(),
             "on_part_begin": self._begin,
-            "on_header_field": self._add_header,
-            "on_header_value": self._add_value,
-            "on_header_end": self._end_header,
             "on_headers_finished": self._open,
             "on_part_data": self._write,
             "on_part_end": self._end_part,
@@ -145,22 +142,10 @@ class _Parts:
         self._num_parts += 1
         if self._num_parts > MAX_PARTS:
             raise TooLarge(f"more than {MAX_PARTS} parts")
-        self._disposition = None
-
-    def _add_header(self, data: bytes, begin: int, end: int) -> None:
-        self._header += data[begin:end]
-
-    def _add_value(self, data: bytes, begin: int, end: int) -> None:
-        self._value += data[begin:end]
-
-    def _end_header(self) -> None:
-        if self._header.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._header = b""
-        self._value = b""
+        self._headers.begin()
 
     def _open(self) -> None:
-        _, options = parse_options_header(self._disposition)
+        options = self._headers.options()
         self._name = options.get(b"name", b"").decode(errors="replace")
         self._num_bytes = 0
         if not self._name:

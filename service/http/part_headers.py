@@ -1,0 +1,45 @@
+"""Reads the headers of a form's parts, of which Content-Disposition names the part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from python_multipart.multipart import parse_options_header
+
+
+class PartHeaders:
+    """The headers of the part that a `MultipartParser` reads; the parser calls its methods."""
+
+    def __init__(self) -> None:
+        self._field = b""
+        self._value = b""
+        self._disposition: bytes | None = None
+
+    def callbacks(self) -> dict[str, Callable[..., None]]:
+        """Return the methods that the parser calls, by its names for them."""
+        return {
+            "on_part_begin": self.begin,
+            "on_header_field": self._add_field,
+            "on_header_value": self._add_value,
+            "on_header_end": self._end,
+        }
+
+    def options(self) -> dict[bytes, bytes]:
+        """Return the options of Content-Disposition, such as `name`; none if it is missing."""
+        return parse_options_header(self._disposition)[1]
+
+    def begin(self) -> None:
+        """Forget the headers of the part before."""
+        self._disposition = None
+
+    def _add_field(self, data: bytes, begin: int, end: int) -> None:
+        self._field += data[begin:end]
+
+    def _add_value(self, data: bytes, begin: int, end: int) -> None:
+        self._value += data[begin:end]
+
+    def _end(self) -> None:
+        if self._field.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._field = b""
+        self._value = b""
