@@ -5,8 +5,8 @@
 Zig, a compiler that PyPI has, links for an old glibc and for other architectures, and puts its C++
 library into each extension, so that one machine builds wheels that nearly every Linux can install.
 g++ links for the glibc of this machine. auditwheel names a wheel by the libraries that it needs.
-A wheel is for the version of Python that runs this. docs/decisions/0077 has what each costs. All
-packages are below warptok in it (nest.py).
+A wheel is for the version of Python that runs this. docs/decisions/project/0077 has what each
+costs. All packages are below warptok in it (nest.py).
 """
 
 from __future__ import annotations

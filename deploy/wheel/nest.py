@@ -4,7 +4,7 @@
 
 A wheel of that copy has warptok as its only top-level name, so that it takes no other package's
 place. Names change wherever code has them: imports, modules in strings (`-m`, C++) and
-pyproject.toml. docs/decisions/0085 says why.
+pyproject.toml. docs/decisions/project/0085 says why.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 These are requests that change or describe vocabularies, training jobs and engines, and those of the
 Open Inference Protocol, which has one set of statistics and shared memory regions for the whole
-service. docs/decisions/0057 says why this is no HTTP proxy.
+service. docs/decisions/processes/0057 says why this is no HTTP proxy.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+RECORDS = sorted((DOCS / "decisions").glob("*/[0-9]*.md"))
 PACKAGES = ("vocabularies", "gpu", "service", "warptok", "benchmarks", "tests")
 CODE_PACKAGES = ("vocabularies", "gpu", "service", "warptok")
 MAX_MAP_LINES = 150
 CODE = ("*.py", "*.cu", "*.cuh", "*.cpp", "*.hpp")
 OURS = re.compile(
-    r"\b(?:docs/(?:internals|decisions)|gpu|service|vocabularies|benchmarks)/[\w-]+\.md\b"
+    r"\b(?:docs/(?:internals|decisions/[\w-]+)|gpu|service|vocabularies|benchmarks)/[\w-]+\.md\b"
 )
 DEVICE_FILE = re.compile(r"(?<![\w./*<-])[\w./*-]*[\w*]\.(?:cuh|cu)\b|(?<![\w./])cuda/[\w./*]*\w")
 """A path of device code, from any folder on."""
@@ -79,8 +79,9 @@ def test_what_a_map_imports_can_be_imported(package: str) -> None:
 def test_records_have_numbers_of_their_own_and_are_in_the_index() -> None:
     index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
     assert len({path.name[:4] for path in RECORDS}) == len(RECORDS)
-    listed = re.findall(r"^\| \[\d{4}\]\(([\w-]+\.md)\)", index, re.MULTILINE)
-    assert listed == [path.name for path in RECORDS]
+    listed = re.findall(r"^\| \[\d{4}\]\(([\w/-]+\.md)\)", index, re.MULTILINE)
+    decisions = DOCS / "decisions"
+    assert sorted(listed) == [path.relative_to(decisions).as_posix() for path in RECORDS]
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)

@@ -4,7 +4,7 @@
 //
 //     ids 7 8 9 10, offsets 0 2 2 4      [[7,8],[],[9,10]]
 //
-// orjson needs an array for each row, which costs more than its digits: docs/decisions/0060 has the figures.
+// orjson needs an array for each row, which costs more than its digits: docs/decisions/protocols/0060 has the figures.
 // `rows_json` in service/operations/rendering/json_stream.py is the same in Python.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
