@@ -113,7 +113,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--slice-s", type=float, default=0.005)
     parser.add_argument("--processes", type=int, default=usable_cores(), help="of fast references")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/dna.json")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/dna/dna.json"
+    )
     return parser.parse_args(arguments)
 
 

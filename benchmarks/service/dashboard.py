@@ -1,6 +1,6 @@
 """Puts a load of several clients on the service, and asks Prometheus what the dashboard shows.
 
-    python -m benchmarks.service.dashboard --out benchmarks/results/dashboard.json
+    python -m benchmarks.service.dashboard --out benchmarks/results/service/dashboard.json
 
 Prometheus reads /metrics of a service with two front ends; then it is asked the queries of some
 panels of deploy/grafana, as Grafana would. docs/images/dashboard.svg is drawn of the answers.

@@ -239,7 +239,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--warmup", type=float, default=2.0)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/http.json")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/service/http.json"
+    )
     args = parser.parse_args()
     about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as directory:

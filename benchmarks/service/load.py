@@ -134,7 +134,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of beside, after one to warm up")
     parser.add_argument("--long-bytes", type=int, default=100_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results/load.json")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/service/load.json"
+    )
     args = parser.parse_args()
     about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as folder:

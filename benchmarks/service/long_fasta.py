@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, help="ids; absent: whole records")
     parser.add_argument("--one-record", action="store_true")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "results/fasta.json"
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/service/fasta.json"
     )
     args = parser.parse_args()
     measured = run(args)

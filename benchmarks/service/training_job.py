@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--bases", type=int, default=20_000_000)
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "results/training_job.json"
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/service/training_job.json"
     )
     args = parser.parse_args()
     about = machine(("uvicorn", "uvloop", "numpy", "fastokens"))

@@ -60,7 +60,7 @@ LOADS = {
 
 def throughput() -> str:
     """Draw GPT-2 on three corpora: our engines beside PCIe and other libraries."""
-    document = load("engine_h200.json")
+    document = load("engine/engine_h200.json")
     bars = [
         Bar("warptok GPU, stream", "ours"),
         Bar("warptok GPU, one call", "ours"),
@@ -103,7 +103,7 @@ def throughput() -> str:
 
 def dna() -> str:
     """Draw five DNA vocabularies: our engines beside PCIe and the usual tokenizers."""
-    document = load("dna_h200.json")
+    document = load("dna/dna_h200.json")
     rows = select(document["results"], shape=DNA_SHAPE)
     ways = {
         "gpu engine, pinned to device": Bar("warptok GPU, to device", "ours"),
@@ -137,7 +137,7 @@ def dna() -> str:
 
 def http() -> str:
     """Draw small requests beside a plain FastAPI server, and eight front ends beside one."""
-    document = load("http.json")
+    document = load("service/http.json")
     bars = [Bar("warptok", "ours"), Bar("FastAPI, tokenizers", "others")]
     columns = []
     for (texts, connections), (title, subtitle) in LOADS.items():
@@ -155,7 +155,7 @@ def http() -> str:
     )
     put_bars(page, bars, columns, 140, value_width=88)
     put_note(page, f"{_machine(document)}, shared with the client.")
-    fronts = load("frontends.json")
+    fronts = load("service/frontends.json")
     ends = [Bar("8 front ends", "ours"), Bar("1 front end", "ours_too")]
     small, arrow = (
         [
@@ -184,7 +184,7 @@ def http() -> str:
 
 def training() -> str:
     """Draw the time of a training by the size of the corpus, and beside `tokenizers`."""
-    host, device = load("training.json"), load("training_gpu.json")
+    host, device = load("training/training.json"), load("training/training_gpu.json")
     plain = select(device["growth"], motifs=0)
     series = [
         _growth("CPU, 10,000 motifs", "ours_too", select(host["growth"], motifs=10_000)),
@@ -235,7 +235,7 @@ def training() -> str:
 
 def dashboard() -> str:
     """Draw panels of the Grafana dashboard over a load of four clients."""
-    document = load("dashboard.json")
+    document = load("service/dashboard.json")
     end = document["seconds"]
     panels = [_panel(each) for each in document["panels"]]
     page = Page(WIDTH)
@@ -268,7 +268,7 @@ def dashboard() -> str:
 
 def gaps() -> str:
     """Draw the points of the GeneticBPE paper's Figure 2: distortion and cross-domain gap."""
-    document = load("genetic_bpe_motifs.json")
+    document = load("training/genetic_bpe_motifs.json")
     points = document["gaps"]
     tasks = {"BurBary": "ours", "MultiTop50": "limit"}
     own = {task: [(p["distortion"], p["gap"]) for p in select(points, task=task)] for task in tasks}

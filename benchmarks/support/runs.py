@@ -16,7 +16,7 @@ class Run:
 
     Attributes:
         key: its name in the table of figures.
-        file: its name in benchmarks/results.
+        file: its path below benchmarks/results.
         command: the command after `python -m`.
         beside: a GPU that the run has and does not name.
     """
@@ -48,94 +48,104 @@ class Run:
 
 ENGINE = Run(
     "engine",
-    "engine_h200.json",
+    "engine/engine_h200.json",
     "benchmarks.engine --data FOLDER --megabytes 64 --vocabularies gpt2 cl100k_base o200k_base",
 )
 KERNELS = Run(
     "kernels",
-    "kernels_h200.json",
+    "engine/kernels_h200.json",
     "benchmarks.engine --data FOLDER --megabytes 256 --only kernels"
     " --vocabularies gpt2 cl100k_base",
 )
 GIGATOKEN = Run(
     "gigatoken",
-    "gigatoken_h200.json",
+    "engine/gigatoken_h200.json",
     "benchmarks.engine --data FOLDER --megabytes 64 --only corpora"
     ' --vocabularies gpt2 cl100k_base --engines "gpu pinned" "gpu pinned, narrow ids" gigatoken',
 )
 CPU = Run(
     "cpu",
-    "cpu.json",
+    "engine/cpu.json",
     "benchmarks.engine --engine cpu --data FOLDER --other-python PYTHON",
 )
 BUS = Run(
-    "bus", "bus_h200.json", "benchmarks.engine.bus --data FOLDER --only gpt2 hyenadna dnabert2"
+    "bus",
+    "engine/bus_h200.json",
+    "benchmarks.engine.bus --data FOLDER --only gpt2 hyenadna dnabert2",
 )
-SLOW_TEXTS = Run("slow_texts", "slow_texts_h200.json", "benchmarks.engine.slow_texts --data FOLDER")
-LONG_PERIODS = Run("long_periods", "long_periods_h200.json", "benchmarks.engine.long_periods")
-SYMBOLS = Run("symbols", "symbols_h200.json", "benchmarks.dna.symbols")
-DNA = Run("dna", "dna_h200.json", "benchmarks.dna --data FOLDER")
+SLOW_TEXTS = Run(
+    "slow_texts", "engine/slow_texts_h200.json", "benchmarks.engine.slow_texts --data FOLDER"
+)
+LONG_PERIODS = Run(
+    "long_periods", "engine/long_periods_h200.json", "benchmarks.engine.long_periods"
+)
+SYMBOLS = Run("symbols", "dna/symbols_h200.json", "benchmarks.dna.symbols")
+DNA = Run("dna", "dna/dna_h200.json", "benchmarks.dna --data FOLDER")
 DNA_PROOF = Run(
     "dna_proof",
-    "dna_proof_h200.json",
+    "dna/dna_proof_h200.json",
     "benchmarks.dna --data FOLDER --prove-bases 1e9 --only-prove",
 )
 DNA_PROOF_CPU = Run(
     "dna_proof_cpu",
-    "dna_proof.json",
+    "dna/dna_proof.json",
     "benchmarks.dna --data FOLDER --engine cpu --prove-bases 1e8 --only-prove",
 )
-EMBEDDING = Run("embedding", "embedding_h200.json", "benchmarks.dna.embedding")
-HTTP = Run("http", "http.json", "benchmarks.service.http")
+EMBEDDING = Run("embedding", "dna/embedding_h200.json", "benchmarks.dna.embedding")
+HTTP = Run("http", "service/http.json", "benchmarks.service.http")
 RENDER = Run(
     "render",
-    "render.json",
+    "service/render.json",
     "benchmarks.service.render --data FOLDER --model QWEN3 --plain-python PYTHON",
 )
 RENDER_TURNS = Run(
     "render_turns",
-    "render_turns.json",
+    "service/render_turns.json",
     "benchmarks.service.render.conversations --data FOLDER --model QWEN3 --vllm-rs PROGRAM"
     " --ids 72000",
 )
 FRONTENDS = Run(
     "frontends",
-    "frontends.json",
+    "service/frontends.json",
     "benchmarks.service.frontends --data FOLDER --rounds 3 --seconds 2",
     beside="H200",
 )
 REGIONS = Run(
-    "regions", "shared_regions.json", "benchmarks.service.shared_regions --data FOLDER --rounds 15"
+    "regions",
+    "service/shared_regions.json",
+    "benchmarks.service.shared_regions --data FOLDER --rounds 15",
 )
-BULK = Run("bulk", "bulk_apis.json", "benchmarks.service.bulk_apis")
+BULK = Run("bulk", "service/bulk_apis.json", "benchmarks.service.bulk_apis")
 BULK_ONE_CORE = Run(
     "bulk_one_core",
-    "bulk_apis_1_core.json",
+    "service/bulk_apis_1_core.json",
     "benchmarks.service.bulk_apis --cores 1 --rounds 5"
     ' --only TCP octet-stream "gRPC alone" "gRPC uint8"',
 )
 BULK_SIX_CORES = Run(
     "bulk_six_cores",
-    "bulk_apis_6_cores.json",
+    "service/bulk_apis_6_cores.json",
     "benchmarks.service.bulk_apis --cores 6 --rounds 5"
     ' --only TCP octet-stream "gRPC alone" "gRPC uint8"',
 )
-LOAD = Run("load", "load.json", "benchmarks.service.load --only beside --seconds 20 --rounds 5")
-SOAK = Run("soak", "soak.json", "benchmarks.service.soak")
+LOAD = Run(
+    "load", "service/load.json", "benchmarks.service.load --only beside --seconds 20 --rounds 5"
+)
+SOAK = Run("soak", "service/soak.json", "benchmarks.service.soak")
 SOAK_GPU = Run(
     "soak_gpu",
-    "soak_h200.json",
+    "service/soak_h200.json",
     "benchmarks.service.soak --rounds 9 --round-s 12 --long-bytes 20000000",
 )
-FASTA = Run("fasta", "fasta.json", "benchmarks.service.long_fasta --gigabytes 10")
+FASTA = Run("fasta", "service/fasta.json", "benchmarks.service.long_fasta --gigabytes 10")
 TRAINING = Run(
     "training",
-    "training.json",
+    "training/training.json",
     "benchmarks.training.trainers --data FOLDER --largest 16 --rounds 3",
 )
 TRAINING_GPU = Run(
     "training_gpu",
-    "training_gpu.json",
+    "training/training_gpu.json",
     "benchmarks.training.trainers --data FOLDER --device cuda --rounds 1",
 )
 RUNS = (

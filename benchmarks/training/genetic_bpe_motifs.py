@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--classifiers", type=Path, default=FOLDER / "genetic_bpe.json")
+    parser.add_argument("--classifiers", type=Path, default=FOLDER / "training/genetic_bpe.json")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     document = measure(

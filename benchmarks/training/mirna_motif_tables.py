@@ -83,7 +83,8 @@ def tables(document: Document) -> str:
     head = (
         f"Measured on {about['cores']} cores of {about['cpu']}, "
         f"{about['date'][:10]}, commit {about['commit'][:9]}, by `python -m "
-        "benchmarks.training.genetic_bpe_motifs --data FOLDER --out benchmarks/results`; no GPU."
+        "benchmarks.training.genetic_bpe_motifs --data FOLDER --out benchmarks/results/training`; "
+        "no GPU."
     )
     parts = [
         "# GeneticBPE's motifs: all and distinct sequences, banks, equations",

@@ -32,7 +32,7 @@ from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import Training, train
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[1] / "results/training"
 Row = dict[str, Any]
 
 
@@ -43,7 +43,9 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--largest", type=int, help="millions of bases (64; with cuda 1,000)")
     parser.add_argument("--rounds", type=int, help="(5; with cuda 3)")
-    parser.add_argument("--out", type=Path, help="(results/training.json, training_gpu.json)")
+    parser.add_argument(
+        "--out", type=Path, help="(training.json, training_gpu.json of results/training)"
+    )
     arguments = parser.parse_args()
     corpora = read_files(arguments.data)
     if arguments.device == "cuda":

@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1, help="of the server; the client's as many")
     parser.add_argument("--only", nargs="+", help="APIs whose names begin so")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[2] / "results/bulk_apis.json"
+        "--out", type=Path, default=Path(__file__).parents[2] / "results/service/bulk_apis.json"
     )
     args = parser.parse_args()
     with_plain = not args.only or any("JSON plain".startswith(name) for name in args.only)

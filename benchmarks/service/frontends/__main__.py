@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--megabytes", type=int, default=32, help="MiB of text in a stream")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[2] / "results/frontends.json"
+        "--out", type=Path, default=Path(__file__).parents[2] / "results/service/frontends.json"
     )
     args = parser.parse_args()
     about = machine(PACKAGES)

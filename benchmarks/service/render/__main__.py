@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--warmup", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[2] / "results/render.json"
+        "--out", type=Path, default=Path(__file__).parents[2] / "results/service/render.json"
     )
     args = parser.parse_args()
     about = machine(PACKAGES)

@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50.0, help="requests in a second")
     parser.add_argument("--chats", type=int, default=16, help="conversations of a round")
     parser.add_argument("--rounds", type=int, default=3)
-    default = Path(__file__).parents[2] / "results/render_turns.json"
+    default = Path(__file__).parents[2] / "results/service/render_turns.json"
     parser.add_argument("--out", type=Path, default=default)
     args = parser.parse_args()
     about = machine(PACKAGES)

@@ -241,7 +241,9 @@ def main() -> None:
     parser.add_argument("--front-ends", type=int, default=0)
     parser.add_argument("--max-growth", type=float, default=2.0, help="percent, second to last")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "results/soak.json")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[2] / "results/service/soak.json"
+    )
     args = parser.parse_args()
     about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as name:

@@ -16,11 +16,11 @@ from benchmarks.support.results import FOLDER, Measured, exactly, load, only
 
 # What the papers' pages are made of.
 OTHERS = {
-    "genetic_bpe.json",
-    "genetic_bpe.md",
-    "genetic_bpe_motifs.json",
-    "genetic_bpe_motifs.md",
-    "dashboard.json",
+    "training/genetic_bpe.json",
+    "training/genetic_bpe.md",
+    "training/genetic_bpe_motifs.json",
+    "training/genetic_bpe_motifs.md",
+    "service/dashboard.json",
 }
 """Results of no run of the table: of a paper and of a picture."""
 
@@ -68,7 +68,7 @@ def test_a_command_is_of_a_module_that_is_there(run: runs.Run) -> None:
 
 
 def test_figures_of_the_table_are_those_of_the_result() -> None:
-    row = only(load("kernels_h200.json")["kernels"], corpus="english", vocabulary="gpt2")
+    row = only(load("engine/kernels_h200.json")["kernels"], corpus="english", vocabulary="gpt2")
     lines = figures.figure_table().splitlines()
     (line,) = [line for line in lines if line.startswith("| GPT-2, English, device to device |")]
     assert f"**{row['gb_per_s']:.0f}** GB/s" in line

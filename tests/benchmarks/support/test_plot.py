@@ -77,7 +77,7 @@ def test_a_picture_has_a_description_for_screen_readers(name: str) -> None:
 def test_bars_are_as_long_as_their_figures() -> None:
     root = ElementTree.fromstring(plot.throughput())
     bars = [bar for bar in root.iter(f"{SVG}rect") if bar.get("class") != "page"]
-    rows = load("engine_h200.json")["corpora"]
+    rows = load("engine/engine_h200.json")["corpora"]
     ours, gigatoken = (
         only(rows, corpus="english", vocabulary="gpt2", cores="all", engine=engine)
         for engine in ("gpu pinned, narrow ids", "gigatoken")
