@@ -1,16 +1,25 @@
-"""Reads FASTQ by dnaio, also with blank lines at its end, which dnaio alone would refuse."""
+"""Reads FASTQ: by dnaio, and records over several lines, which dnaio refuses, line by line.
+
+Blank lines at the end of a file are left out; dnaio alone would refuse them, too. From the first
+record that dnaio refuses, the file is read by lines: a sequence ends at the line that begins with
+"+", and its qualities end when they are as long, because a line of them may begin with "@".
+"""
 
 from __future__ import annotations
 
-from typing import BinaryIO, cast
+import io
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, BinaryIO
 
 from service.core.extras import check_installed
+from service.seqio.sequence_checks import BadRecord
 
 try:
     import dnaio
 
     FastqError = dnaio.FileFormatError
-except ModuleNotFoundError:  # `open_fastq` says so.
+except ModuleNotFoundError:  # `read_fastq` says so.
 
     class FastqError(Exception):  # type: ignore[no-redef]
         """Stands for dnaio's error where dnaio is not installed."""
@@ -20,27 +29,175 @@ LINE_ENDS = b"\r\n"
 MAX_BLANK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
 NEAR_BYTES = 64  # A search from the end looks at so many bytes first.
+BUFFER_BYTES = 1 << 17  # What dnaio reads at a time; it doubles this for a longer record.
+LINES = 4  # Of a record that dnaio reads.
 
 
-def open_fastq(file: BinaryIO) -> dnaio.FastqReader:
-    """Make dnaio's reader of a file that may end with blank lines.
+class RecordTooLong(ValueError):
+    """A record over several lines has more bytes than the reader may hold."""
+
+    def __init__(self, num_bytes: int) -> None:
+        super().__init__(f"a record has at least {num_bytes} bytes")
+        self.num_bytes = num_bytes
+
+
+def read_fastq(file: BinaryIO, max_bytes: int | None = None) -> Iterator[tuple[str, str]]:
+    """Read the name and the sequence of each record; the file may end with blank lines.
+
+    A name ends at the first white space. The file is closed at its end.
+
+    Args:
+        file: the file, unpacked.
+        max_bytes: the most bytes of a sequence over several lines; None: any number.
 
     Raises:
         NotInstalled: dnaio is not installed.
-        FastqError: the first record is damaged; a later one raises when it is read.
+        BadRecord: a record is damaged.
+        RecordTooLong: a sequence over several lines has more than `max_bytes`.
     """
     check_installed("FASTQ files", "dna")
-    lines = _WithoutBlankEnd(file)
-    lines.reader = dnaio.FastqReader(cast("BinaryIO", lines))
-    return lines.reader
+    unread = _UnreadLines(file)
+    number = 1
+    try:
+        # Close the file here; dnaio's reader closes it only when it is garbage-collected.
+        with closing(file):
+            try:
+                buffer: Any = unread
+                with dnaio.FastqReader(buffer, buffer_size=BUFFER_BYTES) as reader:
+                    unread.reader = reader
+                    for record in reader:
+                        number += 1
+                        yield record.id, record.sequence
+            except FastqError as error:
+                num_read = number - 1
+                lines = _Lines(file, unread.take(num_read), LINES * num_read, max_bytes)
+                for name, sequence in _read_by_lines(lines, error):
+                    number += 1
+                    yield name, sequence
+    except FastqError as error:
+        behind = " or behind it" if error.line is None else ""
+        raise BadRecord(str(error), number, behind) from error
 
 
-class _WithoutBlankEnd:
+def _read_by_lines(lines: _Lines, error: FastqError) -> Iterator[tuple[str, str]]:
+    """Read records of any number of lines.
+
+    Raises:
+        FastqError: a record is damaged; of the first one the error is `error`.
+        RecordTooLong: a sequence is too long.
+    """
+    if error.line is None:  # Bytes that are not ASCII.
+        raise error
+    try:
+        first = lines.read_record()
+    except FastqError:
+        raise error from None
+    if first is None:
+        raise error
+    yield first
+    while (record := lines.read_record()) is not None:
+        yield record
+
+
+class _Lines:
+    """Reads a file line by line.
+
+    Args:
+        file: the file.
+        begin: bytes that were already read from it.
+        number: the number of lines before them.
+        max_bytes: the most bytes of a sequence; None: any number.
+    """
+
+    def __init__(self, file: BinaryIO, begin: bytes, number: int, max_bytes: int | None) -> None:
+        self._file = file
+        self._begin = io.BytesIO(begin)
+        self._number = number
+        self._max_bytes = max_bytes
+
+    def read_record(self) -> tuple[str, str] | None:
+        """Read the name and the sequence of the next record; None if only blank lines follow.
+
+        Raises:
+            FastqError: it is damaged.
+            RecordTooLong: its sequence is too long.
+        """
+        header = self._next_line()
+        if not header.startswith(b"@"):
+            if header.strip(LINE_ENDS) or self._has_text():
+                raise self._error("Line expected to start with '@'")
+            return None
+        title = header.rstrip(LINE_ENDS)[1:]
+        sequence = self._read_sequence(title)
+        self._skip_qualities(len(sequence))
+        words = _decode(title).split(maxsplit=1)
+        return words[0] if words else "", _decode(sequence)
+
+    def _read_sequence(self, title: bytes) -> bytes:
+        """Read a sequence and the line behind it, which may repeat the title."""
+        parts: list[bytes] = []
+        num_bytes = 0
+        while not (line := self._next_line()).startswith(b"+"):
+            if not line or line.startswith(b"@"):
+                raise self._error("Line expected to start with '+'")
+            parts.append(line.rstrip(LINE_ENDS))
+            num_bytes += len(parts[-1])
+            if self._max_bytes is not None and num_bytes > self._max_bytes:
+                raise RecordTooLong(num_bytes)
+        if line.rstrip(LINE_ENDS)[1:] not in (b"", title):
+            raise self._error("Sequence descriptions don't match")
+        return b"".join(parts)
+
+    def _skip_qualities(self, num_bases: int) -> None:
+        """Read the qualities of a sequence, a line at least."""
+        num_qualities = 0
+        while line := self._next_line():
+            num_qualities += len(line.rstrip(LINE_ENDS))
+            if num_qualities >= num_bases:
+                break
+        if num_qualities < num_bases:
+            raise self._error("Premature end of file: qualities are missing")
+        if num_qualities > num_bases:
+            raise self._error("Length of sequence and qualities differ")
+
+    def _has_text(self) -> bool:
+        """Read blank lines; return whether the file goes on behind MAX_BLANK_BYTES of them."""
+        num_bytes = 0
+        while line := self._next_line():
+            num_bytes += len(line)
+            if line.strip(LINE_ENDS) or num_bytes > MAX_BLANK_BYTES:
+                return True
+        return False
+
+    def _next_line(self) -> bytes:
+        self._number += 1
+        line = self._begin.readline()
+        return line if line.endswith(b"\n") else line + self._file.readline()
+
+    def _error(self, message: str) -> FastqError:
+        return FastqError(message, self._number - 1)
+
+
+def _decode(line: bytes) -> str:
+    """Decode a line of ASCII.
+
+    Raises:
+        FastqError: it is something else.
+    """
+    try:
+        return line.decode("ascii")
+    except UnicodeDecodeError:
+        raise FastqError("Non-ASCII characters found in record.", None) from None
+
+
+class _UnreadLines:
     """Reads a file without the blank lines behind its last record.
 
     Line ends are held back until other bytes follow. At the end of the file they are returned one
     by one until one of them ends a record; the remaining ones are blank lines. Only the reader can
     tell, because a record without bases ends with a blank line of its own.
+
+    What dnaio has not parsed yet is kept: its buffer, of which it asks to fill the free bytes.
 
     Attributes:
         reader: the reader that dnaio made of this object, which counts the records; None at first.
@@ -52,9 +209,14 @@ class _WithoutBlankEnd:
         self._is_at_end = False
         self._num_before: int | None = None  # The records before the line ends at the end.
         self.reader: dnaio.FastqReader | None = None
+        self._capacity = BUFFER_BYTES  # Of dnaio's buffer, which holds the next two.
+        self._before = b""
+        self._part = b""  # What the last call returned.
+        self._num_parsed = 0  # The records before them.
 
     def read(self, size: int) -> bytes:
         """Read at most `size` bytes; none at the end."""
+        self._forget_parsed(size)
         data = self._held
         while not (num_bytes := _text_bytes(data)) and not self._is_at_end:
             if len(data) > MAX_BLANK_BYTES:
@@ -67,11 +229,36 @@ class _WithoutBlankEnd:
             num_bytes = self._end_bytes(data)
         part = data[: min(num_bytes, size)]
         self._held = data[len(part) :]
+        self._part = part
         return part
+
+    def take(self, num_records: int) -> bytes:
+        """Return the bytes that were read, without the file's first `num_records` records."""
+        data = self._before + self._part
+        begin = 0
+        for _ in range(LINES * (num_records - self._num_parsed)):
+            begin = data.index(b"\n", begin) + 1
+        return data[begin:] + self._held
+
+    def _forget_parsed(self, size: int) -> None:
+        """Forget what dnaio has parsed when it has room for `size` bytes."""
+        num_parsed = self._num_records()
+        in_buffer = len(self._before) + len(self._part)
+        if in_buffer == self._capacity and num_parsed == self._num_parsed:
+            self._capacity *= 2
+        num_bytes = self._capacity - size
+        if num_bytes > len(self._part):
+            self._part = self._before + self._part
+        self._before = self._part[len(self._part) - num_bytes :]
+        self._part = b""
+        self._num_parsed = num_parsed
+
+    def _num_records(self) -> int:
+        return 0 if self.reader is None else self.reader.number_of_records
 
     def _end_bytes(self, data: bytes) -> int:
         """Count the bytes of the next line end; 0 if the last one has ended a record."""
-        num_records = 0 if self.reader is None else self.reader.number_of_records
+        num_records = self._num_records()
         if self._num_before is None:
             self._num_before = num_records
         elif num_records > self._num_before:

@@ -20,7 +20,7 @@ from isal import isal_zlib
 
 from service.seqio.bgzf import UnpackedGzip
 from service.seqio.fasta import Name, fasta_pieces
-from service.seqio.fastq import FastqError, open_fastq
+from service.seqio.fastq import read_fastq
 from service.seqio.format_detection import FORMATS, check_no_header, check_text, detect_format
 from service.seqio.sequence_checks import BadRecord, check_bases, is_plain
 from vocabularies.batch.batch import Batch
@@ -33,7 +33,7 @@ GZIP_ERRORS: tuple[type[Exception], ...] = (
     zlib.error,
     cast("type[Exception]", isal_zlib.error),
 )
-CONTENT_ERRORS: tuple[type[Exception], ...] = (FastqError, ValueError, *GZIP_ERRORS)
+CONTENT_ERRORS: tuple[type[Exception], ...] = (ValueError, *GZIP_ERRORS)
 
 GZIP_MAGIC = b"\x1f\x8b"
 DETECTING = ("auto", "sequences")  # The readings that detect the format.
@@ -237,22 +237,12 @@ def _read_fasta(file: BinaryIO) -> Iterator[tuple[str, str]]:
         yield name, b"".join(bases).decode()
 
 
-def _read_fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
-    """Read the name and the sequence of each record; the sequences are not checked yet."""
-    number = 1
-    try:
-        # Close the file here; dnaio's reader closes it only when it is garbage-collected.
-        with closing(file), open_fastq(file) as records:
-            for record in records:
-                number += 1
-                yield record.id, record.sequence
-    except FastqError as error:
-        behind = " or behind it" if error.line is None else ""
-        raise BadRecord(str(error), number, behind) from error
-
-
 def sequence_batches(
-    file: BinaryIO, format: str, max_bytes: int, max_records: int
+    file: BinaryIO,
+    format: str,
+    max_bytes: int,
+    max_records: int,
+    max_record_bytes: int | None = None,
 ) -> Iterator[NamedBatch]:
     """Read the sequences of one FASTA or FASTQ file, in batches with their names.
 
@@ -261,16 +251,18 @@ def sequence_batches(
         format: "fasta" or "fastq".
         max_bytes: the most bases of a batch; a longer sequence is a batch of its own.
         max_records: the most sequences of a batch.
+        max_record_bytes: the most bases of a FASTQ record over several lines; None: any number.
 
     Raises:
         ValueError: the file is not valid in its format; the message has the record.
+        RecordTooLong: a FASTQ record over several lines is too long.
     """
     # Keep no record objects: collecting that garbage takes longer than the parsing.
     names: list[str] = []
     rows: list[str] = []
     num_bytes, number = 0, 1
     is_fastq = format == "fastq"
-    for name, row in _read_fastq(file) if is_fastq else _read_fasta(file):
+    for name, row in read_fastq(file, max_record_bytes) if is_fastq else _read_fasta(file):
         if rows and (num_bytes + len(row) > max_bytes or len(rows) >= max_records):
             yield NamedBatch(names, Batch(_check_rows(rows, number) if is_fastq else rows))
             number += len(rows)

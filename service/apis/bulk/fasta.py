@@ -38,6 +38,7 @@ from service.operations import schemas
 from service.operations.query_schemas import BatchQuery
 from service.operations.windows import refused_layouts
 from service.seqio.fasta import fasta_pieces
+from service.seqio.fastq import RecordTooLong
 from service.seqio.format_detection import (
     ARCHIVES,
     BYTE_ORDER_MARK,
@@ -149,6 +150,8 @@ class _Records:
             if self._batches is None:
                 self._batches = self._open()
             return next(self._batches, None)
+        except RecordTooLong as error:
+            raise make_too_long(error.num_bytes, self._max_bytes) from error
         except ValueError as error:
             where = f"record {error.number}" if isinstance(error, BadRecord) else "body"
             raise BadBody(f"the body is no FASTA or FASTQ: {error}", where) from error
@@ -168,7 +171,9 @@ class _Records:
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
             number = 1
-            for batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
+            for batch in sequence_batches(
+                file, format, BATCH_BYTES, BATCH_RECORDS, self._max_bytes
+            ):
                 check_sizes(batch.texts, self._max_bytes, "record", number)
                 number += len(batch.names)
                 yield TextBatch(batch.texts, RecordNames(batch.names))

@@ -12,12 +12,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from dnaio import FileFormatError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.seqio.fastq import open_fastq
+from service.seqio.fastq import BUFFER_BYTES, RecordTooLong, read_fastq
 from service.seqio.reader import BadRecords, read_batches, read_records
+from service.seqio.sequence_checks import BadRecord
 from tests.support.data_files import DATA, records
 from tests.support.inputs.bgzf_files import block_gzip
 
@@ -139,15 +139,92 @@ def test_fastq_may_end_with_blank_lines(last: bytes, line_end: bytes, size: int)
         content = (FASTQ + last + b"\n" * num_blank).replace(b"\n", line_end)
         file = mock.Mock(wraps=io.BytesIO(content))
         file.read = lambda num, read=file.read: read(min(num, size))
-        found = [(record.name, record.sequence) for record in open_fastq(file)]
-        assert found == [("r1 x", "ACGT"), ("r2", "NN"), ("r3", "A" if b"A" in last else "")]
+        found = [tuple(record) for record in read_fastq(file)]
+        assert found == [("r1", "ACGT"), ("r2", "NN"), ("r3", "A" if b"A" in last else "")]
 
 
-def test_blank_lines_without_end_are_refused() -> None:
-    pieces = itertools.chain([FASTQ], itertools.repeat(b"\n" * 1000))
-    file = mock.Mock(read=lambda num: next(pieces)[:num])
-    with pytest.raises(FileFormatError, match="line 9"):
-        list(open_fastq(file))
+@pytest.mark.parametrize(
+    ("content", "message"), [(FASTQ, "line 9"), (b"@w\nA\nC\n+\nII\n", "start with '@'")]
+)
+def test_blank_lines_without_end_are_refused(content: bytes, message: str) -> None:
+    pieces = itertools.chain([content], itertools.repeat(b"\n" * 1000))
+    file = mock.Mock(read=lambda num: next(pieces)[:num], readline=lambda: b"\n")
+    with pytest.raises(BadRecord, match=message):
+        list(read_fastq(file))
+
+
+@given(
+    lengths=st.lists(st.integers(0, 300), min_size=1, max_size=40),
+    width=st.integers(1, 300),
+    first_wrapped=st.integers(0, 40),
+    line_end=st.sampled_from([b"\n", b"\r\n"]),
+    num_blank=st.integers(0, 3),
+    size=st.sampled_from([1, 50, BUFFER_BYTES]),
+    repeats_title=st.booleans(),
+)
+def test_fastq_over_several_lines(
+    lengths: list[int],
+    width: int,
+    first_wrapped: int,
+    line_end: bytes,
+    num_blank: int,
+    size: int,
+    repeats_title: bool,
+) -> None:
+    """A line of qualities may begin with "@" or "+", and a record of one line stand anywhere."""
+    records = []
+    content = b""
+    for number, length in enumerate(lengths):
+        sequence = ("ACGTN" * 60)[:length]
+        columns = width if number >= first_wrapped else length + 1
+        lines = [sequence[i : i + columns] for i in range(0, length, columns)] or [""]
+        qualities = ["@+I"[i % 3] * len(line) for i, line in enumerate(lines)]
+        plus = f"+r{number} x" if repeats_title else "+"
+        content += "\n".join([f"@r{number} x", *lines, plus, *qualities, ""]).encode()
+        records.append((f"r{number}", sequence))
+    content = content.replace(b"\n", line_end) + line_end * num_blank
+    file = io.BytesIO(content)
+    slow = mock.Mock(wraps=file)
+    slow.read = lambda num: file.read(min(num, size))
+    assert [tuple(record) for record in read_fastq(slow)] == records
+
+
+@pytest.mark.parametrize("num_bases", [100, BUFFER_BYTES, 3 * BUFFER_BYTES])
+@pytest.mark.parametrize("num_before", [0, 1, 2, 5])
+def test_fastq_over_several_lines_behind_long_records(num_bases: int, num_before: int) -> None:
+    long = b"@long\n" + b"A" * num_bases + b"\n+\n" + b"I" * num_bases + b"\n"
+    content = FASTQ + long * num_before + b"@w\nAC\nG\n+\nI\n@I\n" + long
+    read = list(read_fastq(io.BytesIO(content)))
+    expected = ["ACGT", "NN", *["A" * num_bases] * num_before, "ACG", "A" * num_bases]
+    assert [sequence for _, sequence in read] == expected
+
+
+@pytest.mark.parametrize(
+    ("behind", "message"),
+    [
+        (b"@b\nAC\n+\nIII\n", "line 17: Length .*record 4"),
+        (b"@b\nAC\nGT\n+\nIII\n", "line 19: .*qualities are missing.*record 4"),
+        (b"@b\nAC\nGT\n", "line 17: .*'[+]'.*record 4"),
+        (b"@b\nAC\n@c\nGT\n", "line 16: .*'[+]'.*record 4"),
+        (b"@b\nAC\nGT\n+c\nIIII\n", "line 17: .*descriptions.*record 4"),
+        (b"\n@b\nAC\n+\nII\n", "line 15: .*'@'.*record 4"),
+        (b"@b\n\xff\nGT\n+\nII\n", "Non-ASCII.*record 1 or behind it"),
+        (b"@b\nA;\n+\nII\n", "the sequence has ';'.*record 4"),
+    ],
+)
+def test_what_is_wrong_behind_wrapped_fastq_is_named(
+    tmp_path: Path, behind: bytes, message: str
+) -> None:
+    (path := tmp_path / "x.fq").write_bytes(FASTQ + b"@a\nA\nC\n+\nII\n" + behind)
+    with pytest.raises(BadRecords, match=message):
+        rows_of(path)
+
+
+def test_fastq_over_several_lines_is_bounded() -> None:
+    pieces = itertools.chain([b"@a\n"], itertools.repeat(b"ACGT\n" * 1000))
+    file = mock.Mock(read=lambda num: next(pieces)[:num], readline=lambda: b"ACGT\n")
+    with pytest.raises(RecordTooLong, match="at least 1000004 bytes"):
+        list(read_fastq(file, 10**6))
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,22 @@ def test_a_record_of_fastq_has_the_limit_of_a_text():
             document = (await post(client, "".join(reads))).json()
             assert (document["status"], document["where"]) == (413, "record 2")
             assert document["detail"] == "the text has 301 bytes; max_text_bytes is 300"
+            wrapped = f"@b\n{'A' * 300}\nA\n+\n{'I' * 301}\n"
+            document = (await post(client, wrapped)).json()
+            assert (document["status"], document["where"]) == (413, "record")
+            assert document["detail"] == "a record has at least 301 bytes; max_text_bytes is 300"
+
+    run(scenario)
+
+
+def test_fastq_over_several_lines_is_read():
+    async def scenario():
+        wrapped = "".join(
+            f"@{name}\n{text[:3]}\n{text[3:]}\n+\n{'@' * len(text)}\n"
+            for name, text in RECORDS.items()
+        )
+        async with serving(ENGINE) as (client, _):
+            assert rows(await post(client, wrapped)) == rows(await post(client, FASTQ))
 
     run(scenario)
 
