@@ -256,13 +256,16 @@ class ChunksRequest(Strict):
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
+# Not a tuple: few readers of openapi.json know prefixItems, with which pydantic describes one.
+Range = Annotated[list[int], Field(min_length=2, max_length=2)]
+"""A begin and an end."""
+
+
 class Truncated(BaseModel):
     """What truncation did to a row."""
 
     num_tokens: int = Field(description="Ids before the cut, begin and end tokens included.")
-    kept: tuple[int, int] = Field(
-        description="Begin and end of the kept range among the text's own ids."
-    )
+    kept: Range = Field(description="Begin and end of the kept range among the text's own ids.")
 
 
 class RowFault(BaseModel):
@@ -281,7 +284,7 @@ class EncodeResponse(BaseModel):
     ids: list[int]
     num_tokens: int
     engine: Literal["gpu", "cpu", "reference"] = Field(description="What computed the ids.")
-    offsets: list[tuple[int, int]] = Field(default=[], description="Only when requested.")
+    offsets: list[Range] = Field(default=[], description="Only when requested.")
     tokens: list[str] = Field(default=[], description="Only when requested.")
     truncated: Truncated | None = Field(default=None, description="Only when ids were cut off.")
 
@@ -295,9 +298,7 @@ class EncodeBatchResponse(BaseModel):
     num_tokens: list[int] = Field(description="Ids of each row without padding.")
     engine: Literal["gpu", "cpu", "reference"]
     attention_mask: list[list[int]] = Field(default=[], description="Only with padding.")
-    offsets: list[list[tuple[int, int]] | None] = Field(
-        default=[], description="Only when requested."
-    )
+    offsets: list[list[Range] | None] = Field(default=[], description="Only when requested.")
     tokens: list[list[str] | None] = Field(default=[], description="Only when requested.")
     truncated: list[Truncated | None] = Field(default=[], description="Only when a row was cut.")
     errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
@@ -353,7 +354,7 @@ class ChunksResponse(BaseModel):
     vocabulary: str
     digest: str
     ids: list[list[int]] = Field(description="The ids of each chunk.")
-    offsets: list[tuple[int, int]] = Field(
+    offsets: list[Range] = Field(
         description="Begin and end of each chunk in the text. A character whose tokens are in two "
         "chunks is in both."
     )
