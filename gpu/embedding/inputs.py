@@ -6,8 +6,9 @@ copied. This module uses neither tokenizers nor torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,20 @@ _ARROW_OFFSETS = {
 }
 
 
+BLOCK_ROWS = 1 << 16
+"""Rows of a generator that are read at once at most."""
+
+BLOCK_BYTES = 1 << 26
+"""Characters or bytes of a generator's rows after which no more are read at once."""
+
+
 def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = None) -> Batch:
     """Join the rows of anything that holds sequences.
 
     Args:
-        sequences: a Batch; a list of str, or of bytes, bytearrays or memoryviews; an Arrow array
-            of strings or binaries (`buffers()`), chunked or not; a matrix uint8[B, T] with one row
+        sequences: a Batch; a list of str, or of bytes, bytearrays or memoryviews, or a generator
+            of them; an Arrow array of strings or binaries (`buffers()`), chunked or not; a column
+            of pandas or polars; a matrix uint8[B, T] with one row
             for each sequence, such as a NumPy memmap or a tensor of the host; or a pair of values
             and offsets, of which the values are uint8[N] or any buffer, such as a mapped file, and
             the offsets int64[B + 1].
@@ -48,6 +57,10 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
         return _join(sequences, memory, copy)
     if isinstance(sequences, str | bytes):
         raise TypeError("one sequence was given; give a list of them")
+    if isinstance(sequences, Iterator):
+        return _from_list(list(sequences), memory, copy)
+    if type(sequences).__module__.partition(".")[0] in ("pandas", "polars"):
+        sequences = _from_column(sequences)
     if hasattr(sequences, "combine_chunks"):
         sequences = sequences.combine_chunks()
     if callable(getattr(sequences, "buffers", None)):
@@ -63,6 +76,51 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
     if isinstance(sequences, np.ndarray) and sequences.ndim == 1:
         return _from_list(sequences.tolist(), memory, copy)
     raise TypeError(f"a {type(sequences).__name__} holds no sequences that are known here")
+
+
+def read_blocks(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    """Read rows of str or bytes, BLOCK_ROWS at a time, and fewer where they are long.
+
+    A block ends with the row that gives it BLOCK_BYTES characters or bytes.
+    """
+    block: list[Any] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += len(row) if hasattr(row, "__len__") else 0
+        if len(block) == BLOCK_ROWS or size >= BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _from_column(column: Any) -> Any:
+    """Turn a column of pandas or polars into an Arrow array, or a list where that is missing.
+
+    Raises:
+        TypeError: a whole frame was given.
+        ValueError: a row is null.
+    """
+    if hasattr(column, "columns"):
+        raise TypeError("a frame has several columns; give the one with sequences: frame['dna']")
+    nulls = np.flatnonzero(
+        np.asarray(column.isna() if hasattr(column, "isna") else column.is_null())
+    )
+    if len(nulls):
+        raise ValueError(f"row {nulls[0]} is null")
+    array: Any = None
+    if find_spec("pyarrow") is not None:
+        if hasattr(column, "to_arrow"):
+            array = column.to_arrow()
+        elif hasattr(column.array, "__arrow_array__"):
+            array = column.array.__arrow_array__()
+    if array is None:
+        return column.to_list()
+    kind = str(array.type)
+    if "view" in kind or kind.startswith("dictionary"):
+        return array.cast("large_string" if "string" in kind else "large_binary")
+    return array
 
 
 def _to_numpy(array: Any) -> Any:

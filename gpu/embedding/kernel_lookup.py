@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gpu.embedding.letter_rule import LetterRule
 from gpu.embedding.pinned_text import TextMemory, allocate_pinned, current_stream
+from gpu.embedding.row_layout import RowLayout
 from gpu.embedding.torch_kernels import TorchKernels, load_torch_kernels
 from gpu.embedding.torch_lookup import LookUpResult, to_device
 
@@ -87,6 +88,10 @@ class LookUpFields(NamedTuple):
     k: int
     stride: int
     base: int
+    added_ids: int
+    num_prefix: int
+    num_suffix: int
+    pads_left: int
     pad_id: int
     id_bytes: int
     number: int
@@ -99,7 +104,7 @@ class KernelLookUp:
         self,
         kernels: TorchKernels,
         rule: LetterRule,
-        pad_id: int,
+        layout: RowLayout,
         device: torch.device,
         dtype: torch.dtype,
         texts: TextMemory,
@@ -109,13 +114,13 @@ class KernelLookUp:
         Args:
             kernels: look_up_flat and look_up_rows.
             rule: the tables.
-            pad_id: the id of the padding.
+            layout: where the ids of a row stand.
             device: the device of the kernels.
             dtype: int32 or int64, that of the ids.
             texts: the memory that text is staged in.
         """
         self.rule = rule
-        self.pad_id = pad_id
+        self.layout = layout
         self.device = device
         self.dtype = dtype
         self._kernels = kernels
@@ -124,6 +129,7 @@ class KernelLookUp:
         self._codes = torch.tensor(rule.codes, dtype=torch.int32, device=device)
         self._word_ids = self._copy_table(rule.word_ids)
         self._letter_ids = self._copy_table(rule.letter_ids)
+        self._added_ids = self._copy_table(np.array(layout.frame.ids, np.int32))
 
     def _copy_table(self, table: NDArray[np.int32] | None) -> torch.Tensor | None:
         """Copy a table to the device; None stays None."""
@@ -133,12 +139,13 @@ class KernelLookUp:
         """Look up ids as TorchLookUp does."""
         num_rows = len(offsets) - 1
         ids = torch.empty((num_rows, width), dtype=self.dtype, device=self.device)
-        if not len(data):
-            return LookUpResult(ids.fill_(self.pad_id))
+        if not ids.numel() and not len(data):
+            return LookUpResult(ids)
         mark = next_mark()
         result = LookUpResult(ids, None if self.rule.is_total else mark.is_set)
-        # No row has more ids than the matrix is wide; equal sizes mean that all rows are that long.
-        if self.rule.word_ids is None and num_rows * width == len(data):
+        # No row has more ids than the matrix is wide; equal sizes mean that all rows are that long,
+        # and that nothing is added.
+        if self.rule.word_ids is None and num_rows * width == len(data) > 0:
             self._look_up_flat(data, width, result, mark)
         else:
             self._look_up_rows(data, offsets, width, result, mark)
@@ -166,7 +173,7 @@ class KernelLookUp:
         """Copy rows of any lengths to the device and look up all of them by one kernel."""
         stream = current_stream(self.device)
         d_data = torch.empty(len(data), dtype=torch.uint8, device=self.device)
-        for piece in self._texts.pieces(data, result.host):
+        for piece in self._texts.pieces(data, result.host) if len(data) else ():
             target = d_data.data_ptr() + piece.begin
             self._kernels.copy_in(target, piece.address, piece.num_bytes, stream)
         d_begins = to_device(offsets, self.device)
@@ -195,7 +202,7 @@ class KernelLookUp:
         width: int,
     ) -> LookUpFields:
         """Make the argument of a kernel from addresses and sizes."""
-        rule = self.rule
+        rule, frame = self.rule, self.layout.frame
         return LookUpFields(
             text=text,
             begins=begins,
@@ -211,14 +218,22 @@ class KernelLookUp:
             k=rule.k,
             stride=rule.stride,
             base=rule.base,
-            pad_id=self.pad_id,
+            added_ids=0 if self._added_ids is None else self._added_ids.data_ptr(),
+            num_prefix=len(frame.prefix),
+            num_suffix=len(frame.suffix),
+            pads_left=int(self.layout.padding_side == "left"),
+            pad_id=self.layout.pad_id,
             id_bytes=self._id_bytes,
             number=mark.number,
         )
 
 
 def make_kernel_look_up(
-    rule: LetterRule, pad_id: int, device: torch.device, dtype: torch.dtype, texts: TextMemory
+    rule: LetterRule,
+    layout: RowLayout,
+    device: torch.device,
+    dtype: torch.dtype,
+    texts: TextMemory,
 ) -> KernelLookUp | None:
     """Make the look-up by kernels; None where they cannot be loaded, so that torch must do it."""
     kernels = load_torch_kernels(
@@ -226,4 +241,4 @@ def make_kernel_look_up(
     )
     if isinstance(kernels, str):
         return None
-    return KernelLookUp(kernels, rule, pad_id, device, dtype, texts)
+    return KernelLookUp(kernels, rule, layout, device, dtype, texts)

@@ -13,18 +13,31 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gpu.embedding.fused_embedding import FusedMicroBatches, make_letter_embedder
-from gpu.embedding.micro_batch import MAX_AHEAD, MicroBatchPlan, Part, is_too_large
+from gpu.embedding.inputs import read_blocks
+from gpu.embedding.micro_batch import (
+    MAX_AHEAD,
+    MicroBatchPlan,
+    Part,
+    is_too_large,
+    make_attention_mask,
+)
+from gpu.embedding.row_changes import RowChanges
 from gpu.embedding.row_gather import choose_embedder
+from gpu.embedding.row_layout import NO_FRAME, SIDES, PaddingSide, RowLayout
 from gpu.embedding.sequence_ids import FinishedIds, IdSource, PendingIds, SequenceIds
 from gpu.embedding.tokenizer_discovery import Discovery
 from gpu.embedding.upstream_tokenizer import SequenceRefused
+from vocabularies.batch.batch import Batch
+from vocabularies.sequences.augmentation import Augmentation
 
 MAX_IDS = 1 << 20
 """Ids of a micro-batch at most: some kernels index with 32 bits."""
@@ -79,6 +92,8 @@ class EmbeddingLayer:
         ids_dtype: torch.dtype = torch.int64,
         staging_dtype: torch.dtype = torch.int32,
         pipelined: bool = True,
+        add_special_tokens: bool = False,
+        padding_side: PaddingSide | None = "left",
     ) -> None:
         """Copy the tables to the device.
 
@@ -92,6 +107,8 @@ class EmbeddingLayer:
             ids_dtype: int64 or int32, that of the ids which the embedder gets.
             staging_dtype: int64 or int32, that of the ids which path "ids" copies to the device.
             pipelined: whether to copy and look up on a second stream of a GPU.
+            add_special_tokens: whether rows have the tokenizer's begin and end tokens.
+            padding_side: the side of rows that is padded; None: the tokenizer's.
 
         Raises:
             TypeError: the embedder cannot be called, or the discovery is no Discovery.
@@ -104,6 +121,8 @@ class EmbeddingLayer:
             raise TypeError(f"the discovery is a {kind}, and not what `discover` returns")
         if max_ids < 1 or (max_rows is not None and max_rows < 1):
             raise ValueError(f"max_ids is {max_ids}, max_rows {max_rows}; the least is 1")
+        if padding_side not in (*SIDES, None):
+            raise ValueError(f"padding_side is {padding_side!r}, neither left nor right nor None")
         self.device = device_of(device)
         self.discovery = discovery
         self.max_rows = max_rows or max_ids
@@ -111,8 +130,20 @@ class EmbeddingLayer:
         chosen = choose_embedder(embed_tokens, self.device)
         self.embed_tokens = chosen.embed
         self.embedded_by = chosen.description
-        num_ids = getattr(embed_tokens, "num_embeddings", None)
-        self._sequence_ids = SequenceIds(discovery, self.device, ids_dtype, staging_dtype, num_ids)
+        frame = discovery.frame if add_special_tokens else NO_FRAME
+        self._has_rule = discovery.rule is not None and frame is not None
+        self.padding_side = padding_side or discovery.padding_side
+        self._sequence_ids = SequenceIds(
+            discovery,
+            RowLayout(
+                discovery.pad_id, frame or NO_FRAME, self.padding_side, discovery.token_len or 0
+            ),
+            self.device,
+            ids_dtype,
+            staging_dtype,
+            num_ids=getattr(embed_tokens, "num_embeddings", None),
+            add_special_tokens=add_special_tokens,
+        )
         self._fused = make_letter_embedder(
             embed_tokens, discovery.rule, self.device, self._sequence_ids
         )
@@ -120,7 +151,14 @@ class EmbeddingLayer:
         if self.device.type == "cuda":
             _cuda.synchronize(self.device)  # The side stream reads the tables.
 
-    def embed_from_strings(self, sequences: Any, path: Path = "auto") -> Iterator[Part]:
+    def embed_from_strings(
+        self,
+        sequences: Any,
+        path: Path = "auto",
+        *,
+        augmentation: Augmentation | None = None,
+        reverse_complement: bool | ArrayLike = False,
+    ) -> Iterator[Part]:
         """Embed every row, in order, one micro-batch after the other.
 
         Args:
@@ -129,18 +167,74 @@ class EmbeddingLayer:
             path: "bytes" looks ids up on the device, "ids" on the host; "auto" takes "bytes" on a
                 GPU, else "ids".
 
+            augmentation: crops rows and substitutes letters at random before they are encoded.
+            reverse_complement: whether the other strand is encoded, of what the augmentation
+                leaves; or bool[B], for each row.
+
         Returns:
             Parts whose rows follow each other; each row is in one part. Rows are padded to the
             longest one of the micro-batches that are looked up together, and at least to
-            `token_len`. The stream that is current when a part is taken computes it.
+            `token_len`. The stream that is current when a part is taken computes it. A generator
+            is read when parts are taken, as many rows at a time as `inputs.read_blocks` says.
 
         Raises:
             TypeError: the sequences have no form that `inputs.as_batch` takes.
-            ValueError: the path is none of these, or `inputs.as_batch` refuses the sequences.
+            ValueError: the path is none of these, `inputs.as_batch` refuses the sequences, or
+                there are not as many rows as values of `reverse_complement`.
             SequenceRefused: the upstream tokenizer refuses a row; raised after the parts before it.
             RuntimeError: the embedder raises it, and no other path and no smaller size remains.
         """
-        batch = self._sequence_ids.make_batch(sequences)
+        routes = self._list_routes(path)
+        changes = RowChanges(augmentation, reverse_complement)
+        if not isinstance(sequences, Iterator):
+            return self._embed_batch(self._make_batch(sequences, changes), routes)
+        return self._embed_blocks(sequences, changes, routes)
+
+    def ids_from_strings(
+        self,
+        sequences: Any,
+        path: Path = "auto",
+        *,
+        augmentation: Augmentation | None = None,
+        reverse_complement: bool | ArrayLike = False,
+    ) -> Tensor:
+        """Compute the ids of all rows at once, [B, T'] on the device, padded.
+
+        Other libraries can take the tensor through DLPack without a copy. Arguments and errors are
+        those of `embed_from_strings`.
+        """
+        changes = RowChanges(augmentation, reverse_complement)
+        return self._compute_ids(sequences, path, changes).ids
+
+    def inputs_from_strings(
+        self,
+        sequences: Any,
+        path: Path = "auto",
+        *,
+        augmentation: Augmentation | None = None,
+        reverse_complement: bool | ArrayLike = False,
+    ) -> dict[str, Tensor]:
+        """Compute `input_ids` and `attention_mask` of all rows, the arguments of a model.
+
+        Both are [B, T'] on the device. Arguments and errors are those of `embed_from_strings`.
+        """
+        changes = RowChanges(augmentation, reverse_complement)
+        finished = self._compute_ids(sequences, path, changes)
+        mask = make_attention_mask(finished.ids, finished.counts, self.padding_side)
+        return {"input_ids": finished.ids, "attention_mask": mask}
+
+    def _compute_ids(self, sequences: Any, path: Path, changes: RowChanges) -> FinishedIds:
+        """Compute the ids of all rows at once."""
+        source = self._list_routes(path)[0].source
+        batch = self._make_batch(sequences, changes)
+        return self._receive(self._sequence_ids.look_up(batch, source), 0)
+
+    def _make_batch(self, sequences: Any, changes: RowChanges) -> Batch:
+        """Join sequences and change their letters."""
+        return changes.apply(self._sequence_ids.make_batch(sequences))
+
+    def _embed_batch(self, batch: Batch, routes: list[_Route]) -> Iterator[Part]:
+        """Embed the rows of a batch by the first of some routes that does not fail."""
         plan = MicroBatchPlan(
             batch,
             self._sequence_ids.count_ids(batch),
@@ -148,23 +242,29 @@ class EmbeddingLayer:
             max_ids=self.max_ids,
             max_rows=self.max_rows,
         )
-        return self._embed_parts(plan, self._list_routes(path))
+        return self._embed_parts(plan, routes)
 
-    def ids_from_strings(self, sequences: Any, path: Path = "auto") -> Tensor:
-        """Compute the ids of all rows at once, [B, T'] on the device, padded on the left.
-
-        Other libraries can take the tensor through DLPack without a copy. Arguments and errors are
-        those of `embed_from_strings`.
-        """
-        batch = self._sequence_ids.make_batch(sequences)
-        source = self._list_routes(path)[0].source
-        return self._receive(self._sequence_ids.look_up(batch, source), 0).ids
+    def _embed_blocks(
+        self, rows: Iterator[Any], changes: RowChanges, routes: list[_Route]
+    ) -> Iterator[Part]:
+        """Embed rows that an iterator gives, some at a time; parts count rows from its first on."""
+        begin = 0
+        for block in read_blocks(rows):
+            here = changes.part(begin, begin + len(block))
+            try:
+                batch = self._make_batch(block, here)
+                for part in self._embed_batch(batch, list(routes)):
+                    yield replace(part, begin=part.begin + begin, end=part.end + begin)
+            except SequenceRefused as refused:
+                raise SequenceRefused(begin + refused.row, refused.problem) from refused
+            begin += len(block)
+        changes.check(begin)
 
     def _list_routes(self, path: Path) -> list[_Route]:
         """List the routes of a path: the first one, and those that follow where it fails."""
         if path not in ("auto", "ids", "bytes"):
             raise ValueError(f"path is {path!r}, neither auto nor ids nor bytes")
-        if self.discovery.rule is None:
+        if not self._has_rule:
             return [_Route("upstream")]
         if path == "auto":
             path = "bytes" if self.device.type == "cuda" else "ids"
@@ -216,6 +316,8 @@ class EmbeddingLayer:
                     begin,
                     end,
                     result.ids,
+                    plan.counts[begin:end],
+                    self.padding_side,
                     result.activations,
                     route.path,
                     num_upstream=0,
@@ -274,8 +376,17 @@ class EmbeddingLayer:
                 continue
             end = begin + len(micro_batch)
             is_inside = (begin <= upstream_rows) & (upstream_rows < end)
-            num_upstream = int(np.count_nonzero(is_inside))
-            yield Part(begin, end, micro_batch, activations, path, num_upstream, plan.reason)
+            yield Part(
+                begin,
+                end,
+                micro_batch,
+                finished.counts[begin - first : end - first],
+                self.padding_side,
+                activations,
+                path,
+                num_upstream=int(np.count_nonzero(is_inside)),
+                reason=plan.reason,
+            )
             begin = end
 
     def _stage(

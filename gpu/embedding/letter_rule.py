@@ -1,18 +1,28 @@
 """Describes a DNA tokenizer by flat tables: an id for each letter, or for each word of k letters.
 
 `read_letter_rule` makes the tables from one of our vocabularies; `tokenizer_discovery` makes them
-for any other tokenizer. This module uses neither devices nor torch; `torch_lookup` and
-`kernel_lookup` look up in the tables on a device.
+for any other tokenizer. This module uses neither devices nor torch; `torch_lookup`,
+`kernel_lookup` and `run_lookup` look up in the tables on a device.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.model.tables import ASCII, BASE, character_table, kmer_table
+from vocabularies.model.tables import (
+    ASCII,
+    BASE,
+    OTHER,
+    SINGLE,
+    SPACE,
+    KmerTable,
+    character_table,
+    kmer_table,
+)
 from vocabularies.model.types import Characters, Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -20,11 +30,45 @@ NEEDS_UPSTREAM = -1
 """The code of a byte without an id of its own: the upstream tokenizer encodes rows that hold it."""
 
 
+UNKNOWN_TO_RULES = 255
+"""The class of a byte that only the upstream tokenizer encodes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunRule:
+    """Holds what letters other than bases give, and where they begin the words of bases anew.
+
+    A run of bases gives words from its first base on, and an id for each base behind the last
+    word, or none, as in a row of bases alone.
+
+    Attributes:
+        classes: uint8[256]. BASE; SINGLE: the byte has an id of its own; SPACE: it has none; OTHER:
+            a run of such bytes is one `unknown_id`; UNKNOWN_TO_RULES.
+        single_ids: int32[256], by the bytes of class SINGLE.
+        unknown_id: the id of a run of other bytes.
+    """
+
+    classes: NDArray[np.uint8]
+    single_ids: NDArray[np.int32]
+    unknown_id: int
+
+    @property
+    def largest_id(self) -> int:
+        """The largest id of this rule."""
+        singles = self.single_ids[self.classes == SINGLE]
+        return max(self.unknown_id, int(singles.max(initial=0)))
+
+    def knows(self, data: NDArray[np.uint8]) -> bool:
+        """Whether the rule gives the ids of these letters."""
+        return bool((self.classes[data] != UNKNOWN_TO_RULES).all())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LetterRule:
     """Holds the tables that give a row its ids.
 
-    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM. Token t of a row
+    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM; of others those
+    are exact that `runs` knows. Token t of a row
     stands for the k letters from t * stride on. Fewer than k letters may remain at the end of a
     row; each of them has an id, or none.
 
@@ -37,6 +81,7 @@ class LetterRule:
         word_ids: int32[base**k + 1], by the number that the digits of a word spell; the last entry
             is the id of unknown words. None for characters.
         letter_ids: int32[256], ids of letters behind the last word; None: they give no ids.
+        runs: the ids of rows with other letters among the words; None: the tokenizer encodes them.
     """
 
     codes: NDArray[np.int32]
@@ -45,6 +90,13 @@ class LetterRule:
     base: int = 0
     word_ids: NDArray[np.int32] | None = None
     letter_ids: NDArray[np.int32] | None = None
+    runs: RunRule | None = None
+
+    @property
+    def covers(self) -> NDArray[np.bool_]:
+        """The bytes of rows whose ids are in the tables, bool[256]."""
+        covered: NDArray[np.bool_] = self.codes != NEEDS_UPSTREAM
+        return covered if self.runs is None else covered | (self.runs.classes != UNKNOWN_TO_RULES)
 
     @property
     def is_total(self) -> bool:
@@ -55,7 +107,8 @@ class LetterRule:
     def largest_id(self) -> int:
         """The largest id in the tables."""
         tables = (self.word_ids, self.letter_ids) if self.word_ids is not None else (self.codes,)
-        return max(int(table.max()) for table in tables if table is not None)
+        largest = max(int(table.max()) for table in tables if table is not None)
+        return largest if self.runs is None else max(largest, self.runs.largest_id)
 
     def count_words(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count the whole words of rows, int64[B], from their lengths in letters, int64[B]."""
@@ -71,14 +124,16 @@ class LetterRule:
         return words + lengths - np.where(words > 0, (words - 1) * self.stride + self.k, 0)
 
     def encode(self, data: NDArray[np.uint8]) -> NDArray[np.int32] | None:
-        """Look up the ids of one row, int32[T]; None where a byte has the code NEEDS_UPSTREAM.
+        """Look up the ids of one row, int32[T]; None where the tokenizer has to encode it.
 
         Example: words of 3 letters ACGT have the ids from 6 on, letters behind them those from 70
         on. ACGTA gives ACG T A, that is 12 73 70.
         """
         codes = self.codes[data]
         if (codes == NEEDS_UPSTREAM).any():
-            return None
+            if self.runs is None or not self.runs.knows(data):
+                return None
+            return self._encode_runs(self.runs, data)
         if self.word_ids is None:
             return codes
         num_words = int(self.count_words(np.array([len(data)]))[0])
@@ -91,6 +146,23 @@ class LetterRule:
             return words
         covered = int(places[-1]) + self.k if num_words else 0
         return np.concatenate([words, self.letter_ids[data[covered:]]])
+
+    def _encode_runs(self, runs: RunRule, data: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """Look up the ids of one row, run of one class by run: the plain form of `run_lookup`."""
+        classes = runs.classes[data]
+        begins = [0, *(np.flatnonzero(np.diff(classes)) + 1).tolist(), len(data)]
+        parts = [np.zeros(0, np.int32)]
+        for begin, end in pairwise(begins):
+            kind = classes[begin]
+            if kind == BASE:
+                words = self.encode(data[begin:end])
+                assert words is not None, "every base has a code"
+                parts.append(words)
+            elif kind == SINGLE:
+                parts.append(runs.single_ids[data[begin:end]])
+            elif kind == OTHER:
+                parts.append(np.array([runs.unknown_id], np.int32))
+        return np.concatenate(parts)
 
 
 def read_letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
@@ -130,4 +202,12 @@ def _kmer_rule(vocabulary: Vocabulary, model: Kmers) -> LetterRule | str:
     word_ids = np.arange(model.first_id, model.first_id + table.num_kmers + 1, dtype=np.int32)
     word_ids[-1] = model.unknown_id
     letter_ids = table.letter_ids if model.remainder == "letters" else None
-    return LetterRule(codes, model.k, model.stride, len(model.letters), word_ids, letter_ids)
+    runs = _read_run_rule(model, table) if model.frame == "run" else None
+    return LetterRule(codes, model.k, model.stride, len(model.letters), word_ids, letter_ids, runs)
+
+
+def _read_run_rule(model: Kmers, table: KmerTable) -> RunRule:
+    classes = table.classes.copy()
+    assert set(classes.tolist()) <= {BASE, SINGLE, SPACE, OTHER}
+    classes[table.needs_reference] = UNKNOWN_TO_RULES
+    return RunRule(classes, table.letter_ids, model.unknown_id)

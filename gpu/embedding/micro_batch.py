@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gpu.embedding.row_layout import PaddingSide
 from vocabularies.batch.batch import Batch
 
 MAX_AHEAD = 3
@@ -31,7 +33,9 @@ class Part:
     Attributes:
         begin: the first row.
         end: the row behind the last one.
-        ids: [end - begin, T'] on the device, padded on the left; the layer does not write to it.
+        ids: [end - begin, T'] on the device, padded; the layer does not write to it.
+        counts: int64[end - begin] on the host, the ids of each row, without padding.
+        padding_side: the side of a row that is padded.
         activations: what `embed_tokens` returned for these ids.
         path: how the ids were found: "bytes", "ids" or "upstream"; with ", pipelined" where copies
             and look-ups ran beside the embedding, with ", at once" where one kernel did both.
@@ -42,10 +46,30 @@ class Part:
     begin: int
     end: int
     ids: Tensor
+    counts: NDArray[np.int64]
+    padding_side: PaddingSide
     activations: Any
     path: str
     num_upstream: int
     reason: str
+
+    @property
+    def attention_mask(self) -> Tensor:
+        """1 for each id of a row and 0 for padding, int64[end - begin, T'] on the device."""
+        return make_attention_mask(self.ids, self.counts, self.padding_side)
+
+
+def make_attention_mask(
+    ids: Tensor, counts: NDArray[np.int64], padding_side: PaddingSide
+) -> Tensor:
+    """Make the mask of ids [b, T'], int64[b, T'], from the ids of each row, int64[b]."""
+    width = ids.shape[1]
+    if int(counts.min(initial=width)) == width:
+        return torch.ones_like(ids, dtype=torch.int64)
+    columns = torch.arange(width, device=ids.device)
+    d_counts = torch.from_numpy(counts).to(ids.device)[:, None]
+    is_id = columns >= width - d_counts if padding_side == "left" else columns < d_counts
+    return is_id.long()
 
 
 @dataclass(slots=True)

@@ -19,10 +19,13 @@ from gpu.embedding.inputs import as_batch
 from gpu.embedding.kernel_lookup import KernelLookUp, make_kernel_look_up
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM
 from gpu.embedding.pinned_text import TextMemory, copy_pool
+from gpu.embedding.row_layout import RowLayout
+from gpu.embedding.run_lookup import RunLookUp
 from gpu.embedding.tokenizer_discovery import Discovery
 from gpu.embedding.torch_lookup import TorchLookUp, to_device
-from gpu.embedding.upstream_tokenizer import Ragged, SequenceRefused
+from gpu.embedding.upstream_tokenizer import SequenceRefused
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.batch.ragged import ragged_indices
 
 NO_ROWS = np.zeros(0, np.int64)
 IdSource = Literal["bytes", "ids", "upstream"]
@@ -35,7 +38,7 @@ class PendingIds:
 
     Attributes:
         batch: the rows.
-        counts: int64[B], the number of ids of each by the tables.
+        counts: int64[B], the number of ids of each by the tables, begin and end tokens included.
         ids: [B, T'] on the device; None where the upstream tokenizer encodes all rows.
         has_unknown: tells, once `done` has passed, whether a byte has no code; None where every
             byte has one.
@@ -55,13 +58,30 @@ class FinishedIds(NamedTuple):
     """Holds the ids of a batch of rows.
 
     Attributes:
-        ids: [B, T'] on the device, each row padded on the left to the longest one and at least to
-            `token_len`.
+        ids: [B, T'] on the device, laid out as the RowLayout says.
+        counts: int64[B] on the host, the ids of each row, begin and end tokens included.
         upstream_rows: int64[r], the rows that the upstream tokenizer encoded.
     """
 
     ids: Tensor
+    counts: NDArray[np.int64]
     upstream_rows: NDArray[np.int64]
+
+
+class _NewRows(NamedTuple):
+    """Holds rows that take the place of looked-up ones.
+
+    Attributes:
+        rows: int64[r], their numbers.
+        ids: [T] on the device, one row after another.
+        counts: int64[r], the ids of each.
+        is_framed: whether the ids include begin and end tokens.
+    """
+
+    rows: NDArray[np.int64]
+    ids: Tensor
+    counts: NDArray[np.int64]
+    is_framed: bool
 
 
 class SequenceIds:
@@ -69,6 +89,7 @@ class SequenceIds:
 
     Attributes:
         discovery: the rule and the tokenizer.
+        layout: where the ids of a row stand.
         device: where the ids are.
         dtype: int64 or int32, that of the ids.
         texts: pinned memory for text; None on a CPU.
@@ -77,19 +98,25 @@ class SequenceIds:
     def __init__(
         self,
         discovery: Discovery,
+        layout: RowLayout,
         device: torch.device,
         ids_dtype: torch.dtype,
         staging_dtype: torch.dtype,
         num_ids: int | None,
+        *,
+        add_special_tokens: bool = False,
     ) -> None:
         """Copy the tables to the device.
 
         Args:
             discovery: what was found out about the tokenizer.
+            layout: where the ids of a row stand.
             device: where the ids are used.
             ids_dtype: int64 or int32, that of the ids.
             staging_dtype: int64 or int32, that of ids which are looked up on the host and copied.
             num_ids: every id must be below this number; None: there is no bound.
+            add_special_tokens: whether rows that the tokenizer encodes have begin and end tokens,
+                as those of the layout's frame.
 
         Raises:
             ValueError: a dtype is another one, or a table has an id that is too large.
@@ -102,17 +129,24 @@ class SequenceIds:
         self.dtype = ids_dtype
         self._num_ids = num_ids
         self.texts = TextMemory() if device.type == "cuda" else None
-        rule, pad_id = discovery.rule, discovery.pad_id
-        self._check_largest(max(pad_id, 0 if rule is None else rule.largest_id))
+        self.layout = layout
+        self._upstream = discovery.framed if add_special_tokens else discovery.upstream
         self._look_up: dict[str, TorchLookUp | KernelLookUp] = {}
-        if rule is not None:
-            by_kernels = None
-            if self.texts is not None:
-                by_kernels = make_kernel_look_up(rule, pad_id, device, ids_dtype, self.texts)
-            self._look_up["bytes"] = by_kernels or TorchLookUp(rule, pad_id, device, ids_dtype)
-            staged = staging_dtype if device.type == "cuda" else ids_dtype
-            memory = None if self.texts is None else self.texts.take
-            self._look_up["ids"] = TorchLookUp(rule, pad_id, torch.device("cpu"), staged, memory)
+        self._run_look_up: RunLookUp | None = None
+        rule, frame = discovery.rule, layout.frame
+        self._check_largest(max(layout.pad_id, *frame.ids, 0 if rule is None else rule.largest_id))
+        if rule is None:
+            return
+        by_kernels = None
+        if self.texts is not None:
+            by_kernels = make_kernel_look_up(rule, layout, device, ids_dtype, self.texts)
+        self._look_up["bytes"] = by_kernels or TorchLookUp(rule, layout, device, ids_dtype)
+        staged = staging_dtype if device.type == "cuda" else ids_dtype
+        memory = None if self.texts is None else self.texts.take
+        self._look_up["ids"] = TorchLookUp(rule, layout, torch.device("cpu"), staged, memory)
+        # On a CPU an engine is five times as fast as torch.
+        if rule.runs is not None and (device.type == "cuda" or not discovery.has_engine):
+            self._run_look_up = RunLookUp(rule, rule.runs, device, ids_dtype)
 
     def make_batch(self, sequences: Any) -> Batch:
         """Join sequences, on a GPU in pinned memory; see `inputs.as_batch`."""
@@ -126,9 +160,15 @@ class SequenceIds:
             raise ValueError(f"the embedder has {self._num_ids} rows, and an id is {largest}")
 
     def count_ids(self, batch: Batch) -> NDArray[np.int64]:
-        """Count the ids of each row by the tables, int64[B]; without a rule, its bytes."""
+        """Count the ids of each row by the tables, int64[B], begin and end tokens included.
+
+        Without a rule each byte counts as one.
+        """
         lengths = batch.offsets[1:] - batch.offsets[:-1]
-        return lengths if self.discovery.rule is None else self.discovery.rule.count_ids(lengths)
+        rule = self.discovery.rule
+        counts = lengths if rule is None else rule.count_ids(lengths)
+        num_added = len(self.layout.frame.ids)
+        return counts + num_added if num_added else counts
 
     def look_up(self, batch: Batch, source: IdSource, side: Any = None) -> PendingIds:
         """Start the look-up of a batch without waiting, on the current stream or a side stream."""
@@ -142,7 +182,7 @@ class SequenceIds:
         counts = self.count_ids(batch)
         if source == "upstream" or self.discovery.rule is None:
             return PendingIds(batch, counts, ids=None, has_unknown=None, done=None)
-        width = max(self.discovery.token_len or 0, int(counts.max(initial=0)))
+        width = self.layout.find_width(counts)
         result = self._look_up[source](batch.data, batch.offsets, width)
         ids = result.ids
         if source == "ids":
@@ -165,74 +205,114 @@ class SequenceIds:
             SequenceRefused: the upstream tokenizer refuses a row.
             ValueError: the upstream tokenizer gives an id that is too large.
         """
-        batch = looked_up.batch
-        ids = looked_up.ids
-        rule = self.discovery.rule
-        if ids is None or rule is None:
+        batch, ids, counts = looked_up.batch, looked_up.ids, looked_up.counts
+        if ids is None or self.discovery.rule is None:
             rows = np.arange(len(batch))
-            no_ids = np.zeros((len(batch), 0), np.int64)
-            return FinishedIds(self._encode_rows(batch, no_ids, looked_up.counts, rows), rows)
+            no_ids = torch.empty((len(batch), 0), dtype=self.dtype, device=self.device)
+            return self._replace_rows(no_ids, np.zeros_like(counts), [self._encode(batch, rows)])
+        unknown = self._find_unknown_rows(looked_up)
+        by_runs = np.zeros(len(unknown), np.bool_)
+        if self._run_look_up is not None and len(unknown):
+            by_runs = self._find_covered_rows(batch, unknown)
+        pieces = self._find_rows_in_pieces(counts)
+        new = []
+        if by_runs.any():
+            new.append(self._encode_runs(batch, np.setdiff1d(unknown[by_runs], pieces)))
+        upstream = np.union1d(unknown[~by_runs], pieces)
+        if len(upstream):
+            new.append(self._encode(batch, upstream))
+        return self._replace_rows(ids, counts, new) if new else FinishedIds(ids, counts, NO_ROWS)
+
+    def _find_unknown_rows(self, looked_up: PendingIds) -> NDArray[np.int64]:
+        """Wait for a look-up where it may meet bytes without codes; find their rows, int64[r]."""
         if looked_up.has_unknown is None:
-            return FinishedIds(ids, NO_ROWS)
+            return NO_ROWS
         if looked_up.done is not None:
             looked_up.done.synchronize()
         if not looked_up.has_unknown():
-            return FinishedIds(ids, NO_ROWS)
+            return NO_ROWS
+        rule, batch = self.discovery.rule, looked_up.batch
+        assert rule is not None
+        # There are none where a much later batch has set the mark.
         places = np.flatnonzero(rule.codes[batch.data] == NEEDS_UPSTREAM)
-        rows = np.unique(np.searchsorted(batch.offsets, places, side="right") - 1)
-        if not len(rows):  # A much later batch has set the mark.
-            return FinishedIds(ids, NO_ROWS)
-        host_ids = ids.cpu().numpy()
-        return FinishedIds(self._encode_rows(batch, host_ids, looked_up.counts, rows), rows)
+        rows: NDArray[np.int64] = np.unique(
+            np.searchsorted(batch.offsets, places, side="right") - 1
+        )
+        return rows
 
-    def _encode_rows(
-        self, batch: Batch, ids: NDArray[Any], counts: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> Tensor:
-        """Encode some rows by the upstream tokenizer and insert their ids; return [b, T']."""
-        upstream = self.discovery.upstream
-        assert upstream is not None, "without an upstream tokenizer the tables know every byte"
+    def _find_covered_rows(self, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Find which of some rows, none of them empty, the tables have ids for, bool[r]."""
+        rule = self.discovery.rule
+        assert rule is not None
+        part = batch.select(rows.tolist(), DEFAULT_OPTIONS)
+        covered: NDArray[np.bool_] = np.logical_and.reduceat(
+            rule.covers[part.data], part.offsets[:-1]
+        )
+        return covered
+
+    def _find_rows_in_pieces(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Find the rows that are too long for one pair of begin and end tokens, int64[r]."""
+        frame = self.layout.frame
+        if frame.max_ids is None:
+            return NO_ROWS
+        return np.flatnonzero(counts - len(frame.ids) >= frame.max_ids)
+
+    def _encode_runs(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
+        """Look up rows with letters that begin the words anew."""
+        assert self._run_look_up is not None
+        part = batch.select(rows.tolist(), DEFAULT_OPTIONS)
+        looked_up = self._run_look_up(part.data, part.offsets)
+        return _NewRows(rows, looked_up.ids, looked_up.counts, is_framed=False)
+
+    def _encode(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
+        """Encode rows by the upstream tokenizer."""
+        assert self._upstream is not None, "without an upstream tokenizer the tables know all bytes"
         try:
-            encoded = upstream(batch.select(rows.tolist(), DEFAULT_OPTIONS))
+            encoded = self._upstream(batch.select(rows.tolist(), DEFAULT_OPTIONS))
         except SequenceRefused as refused:
             raise SequenceRefused(int(rows[refused.row]), refused.problem) from refused
         self._check_largest(int(encoded.ids.max(initial=0)))
-        answer = insert_rows(
-            ids,
-            counts,
-            rows,
-            encoded,
-            least_width=self.discovery.token_len or 0,
-            pad_id=self.discovery.pad_id,
-        )
-        return to_device(answer, self.device).to(self.dtype)
+        ids = to_device(encoded.ids, self.device).to(self.dtype)
+        return _NewRows(rows, ids, np.diff(encoded.offsets), is_framed=True)
 
+    def _replace_rows(
+        self, ids: Tensor, counts: NDArray[np.int64], new: list[_NewRows]
+    ) -> FinishedIds:
+        """Put new rows in the place of looked-up ones, in a matrix as wide as the longest row."""
+        layout = self.layout
+        frame = layout.frame
+        counts = counts.copy()
+        for part in new:
+            counts[part.rows] = part.counts + (0 if part.is_framed else len(frame.ids))
+        width = layout.find_width(counts)
+        answer = torch.full((len(ids), width), layout.pad_id, dtype=self.dtype, device=self.device)
+        kept = min(width, ids.shape[1])
+        if layout.padding_side == "left":
+            answer[:, width - kept :] = ids[:, ids.shape[1] - kept :]
+        else:
+            answer[:, :kept] = ids[:, :kept]
+        for part in new:
+            begins = layout.find_begins(counts[part.rows], width)
+            answer[to_device(part.rows, self.device)] = layout.pad_id
+            if not part.is_framed:
+                self._put_frame(answer, part.rows, begins, part.counts)
+                begins = begins + len(frame.prefix)
+            columns = to_device(ragged_indices(begins, part.counts), self.device)
+            answer[to_device(np.repeat(part.rows, part.counts), self.device), columns] = part.ids
+        upstream = [part.rows for part in new if part.is_framed]
+        return FinishedIds(answer, counts, upstream[0] if upstream else NO_ROWS)
 
-def insert_rows(
-    ids: NDArray[Any],
-    counts: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    upstream: Ragged,
-    least_width: int,
-    pad_id: int,
-) -> NDArray[Any]:
-    """Replace some rows of a matrix of ids by rows of other lengths; return [b, T'].
-
-    Args:
-        ids: [b, T''], padded on the left.
-        counts: int64[b], the number of ids of each row.
-        rows: int64[r], the rows that are replaced.
-        upstream: the new ids of these rows.
-        least_width: T' is the length of the longest row, and at least this.
-        pad_id: the id of the padding.
-    """
-    counts = counts.copy()
-    counts[rows] = np.diff(upstream.offsets)
-    width = max(least_width, int(counts.max(initial=0)))
-    answer = np.full((len(ids), width), pad_id, ids.dtype)
-    kept = min(width, ids.shape[1])
-    answer[:, width - kept :] = ids[:, ids.shape[1] - kept :]
-    columns = np.arange(width)
-    answer[rows] = pad_id
-    row, column = np.nonzero(columns >= (width - counts[rows])[:, None])
-    answer[rows[row], column] = upstream.ids
-    return answer
+    def _put_frame(
+        self,
+        answer: Tensor,
+        rows: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> None:
+        """Put the begin and end tokens around rows that begin at some columns."""
+        frame = self.layout.frame
+        d_rows = to_device(rows, self.device)
+        for number, token_id in enumerate(frame.ids):
+            is_behind = number >= len(frame.prefix)
+            columns = begins + number + (counts if is_behind else 0)
+            answer[d_rows, to_device(columns, self.device)] = token_id

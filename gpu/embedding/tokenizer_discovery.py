@@ -15,32 +15,48 @@ import itertools
 import logging
 import math
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.embedding.letter_rule import NEEDS_UPSTREAM, LetterRule, read_letter_rule
-from gpu.embedding.probe_texts import (
+from gpu.embedding.discovery.embedder_fields import (
+    find_max_len,
+    find_model_vocabulary,
+    find_pad_id,
+    find_padding_side,
+    find_token_len,
+    find_tokenizer,
+    is_model,
+)
+from gpu.embedding.discovery.engine_vocabulary import recognize
+from gpu.embedding.discovery.probe_texts import (
     DNA,
     list_vocabulary_strings,
     make_random_text,
     make_short_texts,
     make_string_texts,
 )
-from gpu.embedding.tokenizer_json import find_pattern_fault
+from gpu.embedding.discovery.tokenizer_frame import find_frame, read_frame
+from gpu.embedding.discovery.tokenizer_json import find_pattern_fault
+from gpu.embedding.letter_rule import (
+    NEEDS_UPSTREAM,
+    UNKNOWN_TO_RULES,
+    LetterRule,
+    RunRule,
+    read_letter_rule,
+)
+from gpu.embedding.row_layout import NO_FRAME, Frame, PaddingSide
 from gpu.embedding.upstream_tokenizer import (
-    MAX_ID,
     EncodeBatch,
     Engine,
-    find_attribute,
-    find_number,
     list_special_tokens,
     make_upstream_encoder,
 )
 from vocabularies.batch.batch import Batch
+from vocabularies.model.tables import BASE, SINGLE
 from vocabularies.model.vocabulary import Vocabulary
 
 DEFAULT_IDS = {"A": 1, "C": 2, "G": 3, "T": 4, "N": 0}
@@ -52,25 +68,8 @@ MAX_K = 8
 LONG = (1 << 17) + 1
 """Letters of the longest test, which shows a tokenizer that truncates."""
 
-MAX_TOKEN_LEN = 1 << 24
-"""The largest length that is taken for one; some libraries write 10**30 for "no limit"."""
-
 _ASCII = [chr(byte) for byte in range(128)]
 _LETTERS = [character for character in _ASCII if character.isalpha()]
-_PAD_TOKENS = ("[PAD]", "<pad>", "<PAD>", "<|padding|>")
-_PAD_FIELDS = ("pad_token_id", "pad_id", "padding_idx", "config.pad_token_id")
-_LENGTH_FIELDS = (
-    "token_len",
-    "max_length",
-    "max_seq_len",
-    "max_seq_length",
-    "max_len",
-    "config.max_position_embeddings",
-    "config.n_positions",
-    "config.max_seq_len",
-    "config.max_length",
-)
-_TOKENIZER_FIELDS = ("tokenizer", "tok", "_tokenizer", "model.tokenizer")
 _log = logging.getLogger(__name__)
 
 
@@ -81,18 +80,28 @@ class Discovery:
     Attributes:
         rule: the tables in which ids are looked up; None: only `upstream` gives ids.
         upstream: encodes by the tokenizer; None: there is no tokenizer, and `rule` gives all ids.
-        pad_id: the id of the padding on the left.
+        framed: encodes by the tokenizer with begin and end tokens; None: there is no tokenizer.
+        frame: the begin and end tokens of rows; None: they differ, so `framed` adds them.
+        pad_id: the id of the padding.
+        padding_side: the side that the tokenizer pads.
         unknown_id: the id of N; None where N has no id of its own.
         token_len: the least number of ids to which rows are padded; None: that of the longest row.
+        max_len: the ids of a row that the embedder takes at most; None: it says none.
         reason: what was found, or why there is no rule, in words.
+        has_engine: whether an engine encodes instead of the tokenizer.
     """
 
     rule: LetterRule | None
     upstream: EncodeBatch | None
+    framed: EncodeBatch | None
+    frame: Frame | None
     pad_id: int
+    padding_side: PaddingSide
     unknown_id: int | None
     token_len: int | None
+    max_len: int | None
     reason: str
+    has_engine: bool = False
 
     @property
     def use_ids_path(self) -> bool:
@@ -101,54 +110,125 @@ class Discovery:
 
 
 def discover(
-    source: Any, *, engine: Engine | None = None, token_len: int | None = None
+    source: Any, *, engine: Engine | None = None, token_len: int | Literal["max"] | None = None
 ) -> Discovery:
     """Find out which ids a tokenizer gives, so that they can be looked up without it.
 
     Args:
-        source: an embedder, which has `embed_tokens` and perhaps a `tokenizer`; or a tokenizer: a
-            Vocabulary, a `tokenizers.Tokenizer`, a tokenizer with the interface of `transformers`,
-            or any object with `encode(text)`.
-        engine: encodes for a Vocabulary instead of the reference.
-        token_len: the number of ids to pad to, instead of the embedder's own.
+        source: a model in the manner of transformers, whose config names it; an embedder, which has
+            `embed_tokens` and perhaps a `tokenizer`; or a tokenizer: a Vocabulary, a
+            `tokenizers.Tokenizer`, a tokenizer with the interface of `transformers`, or any object
+            with `encode(text)`.
+        engine: encodes for a Vocabulary instead of the reference, and for a tokenizer whose
+            tokenizer.json it computes with the same ids; `reason` says whether it does.
+        token_len: the number of ids to pad every row to; "max": the most that the embedder takes.
+            None: that of an embedder with a `token_len`, else that of the longest row.
 
     Raises:
-        TypeError: the source is neither an embedder nor a tokenizer, or token_len is no integer.
-        ValueError: token_len is below 1.
+        TypeError: the source is none of these, or token_len is no integer. UnknownTokenizer: a
+            model does not say which tokenizer it has.
+        ValueError: token_len is below 1, or the embedder has no maximum.
     """
     if source is None or isinstance(source, str | bytes | type):
         shown = f"the class {source.__name__}" if isinstance(source, type) else repr(source)
         raise TypeError(f"{shown} is neither an embedder nor a tokenizer")
-    if token_len is not None and (token_len := operator.index(token_len)) < 1:
-        raise ValueError(f"token_len is {token_len}; it must be at least 1")
-    embedder = source if hasattr(source, "embed_tokens") else None
-    tokenizer = source if embedder is None else _find_tokenizer(embedder)
-    token_len = _find_token_len(embedder) if token_len is None else token_len
-    pad_id = _find_pad_id(embedder, tokenizer)
+    embedder = source if is_model(source) or hasattr(source, "embed_tokens") else None
+    tokenizer = source if embedder is None else find_tokenizer(embedder)
+    if embedder is not None and tokenizer is None and is_model(embedder):
+        tokenizer = find_model_vocabulary(embedder).vocabulary
+    max_len = find_max_len(embedder, tokenizer)
+    token_len = _choose_token_len(token_len, embedder, max_len)
+    pad_id = find_pad_id(embedder, tokenizer)
     if tokenizer is None:
-        reason = "no tokenizer: A C G T N are 1 2 3 4 0"
         return Discovery(
             rule=_make_default_rule(),
             upstream=None,
+            framed=None,
+            frame=NO_FRAME,
             pad_id=pad_id,
+            padding_side="left",
             unknown_id=0,
             token_len=token_len,
-            reason=reason,
+            max_len=max_len,
+            reason="no tokenizer: A C G T N are 1 2 3 4 0",
         )
-    upstream = make_upstream_encoder(tokenizer, engine)
-    finding = _find_rule(tokenizer, upstream)
+    encoders = _choose_encoders(tokenizer, engine)
+    finding = _find_rule(tokenizer, encoders.content)
+    reason = "; ".join(filter(None, (finding.reason, encoders.note)))
     if finding.rule is None:
         name = type(tokenizer).__name__
-        _log.warning("ids come from the upstream tokenizer (%s), slowly: %s", name, finding.reason)
-    unknown_id = _encode_singles(upstream, ["N"])[0]
+        _log.warning("ids come from the upstream tokenizer (%s), slowly: %s", name, reason)
+    unknown_id = _encode_singles(encoders.content, ["N"])[0]
     return Discovery(
         rule=finding.rule,
-        upstream=upstream,
+        upstream=encoders.content,
+        framed=encoders.framed,
+        frame=None if finding.rule is None else _find_frame(tokenizer, encoders),
         pad_id=pad_id,
+        padding_side=find_padding_side(tokenizer),
         unknown_id=None if unknown_id == NEEDS_UPSTREAM else unknown_id,
         token_len=token_len,
-        reason=finding.reason,
+        max_len=max_len,
+        reason=reason,
+        has_engine=encoders.by_engine,
     )
+
+
+def _choose_token_len(
+    token_len: int | Literal["max"] | None, embedder: Any, max_len: int | None
+) -> int | None:
+    """Choose the least number of ids of a row; None: there is none."""
+    if token_len is None:
+        return find_token_len(embedder)
+    if token_len == "max":
+        if max_len is None:
+            raise ValueError("token_len is 'max', and the source says no maximum; give a number")
+        return max_len
+    if (token_len := operator.index(token_len)) < 1:
+        raise ValueError(f"token_len is {token_len}; it must be at least 1")
+    return token_len
+
+
+class _Encoders(NamedTuple):
+    """Holds the functions that encode by a tokenizer, without and with begin and end tokens.
+
+    Attributes:
+        content: encodes without them.
+        framed: encodes with them.
+        by_engine: whether an engine encodes.
+        note: whether an engine does it, in words; "" where that is no question.
+    """
+
+    content: EncodeBatch
+    framed: EncodeBatch
+    by_engine: bool
+    note: str
+
+
+def _choose_encoders(tokenizer: Any, engine: Engine | None) -> _Encoders:
+    """Encode by the engine where it gives the tokenizer's ids, else by the tokenizer."""
+    note = ""
+    if engine is not None:
+        recognized = recognize(tokenizer, engine)
+        if not isinstance(recognized, str):
+            is_own = isinstance(tokenizer, Vocabulary)
+            note = "" if is_own else "the engine encodes by its tokenizer.json"
+            return _Encoders(recognized.content, recognized.framed, True, note)
+        note = f"the engine is not used: {recognized}"
+        _log.warning("%s", note)
+    return _Encoders(
+        make_upstream_encoder(tokenizer),
+        make_upstream_encoder(tokenizer, add_special_tokens=True),
+        by_engine=False,
+        note=note,
+    )
+
+
+def _find_frame(tokenizer: Any, encoders: _Encoders) -> Frame | None:
+    """Find the begin and end tokens of rows; None where only the tokenizer adds them."""
+    if isinstance(tokenizer, Vocabulary):
+        return read_frame(tokenizer)
+    return find_frame(encoders.content, encoders.framed)
 
 
 class _Finding(NamedTuple):
@@ -170,7 +250,11 @@ def _find_rule(tokenizer: Any, upstream: EncodeBatch) -> _Finding:
     words = _find_words(upstream)
     if words is not None:
         fault = _find_word_fault(words, specials or ()) or _find_fault(words, upstream, tokenizer)
-        return _decide(words, fault, f"words of {words.k} letters, one every {words.stride}")
+        reason = f"words of {words.k} letters, one every {words.stride}"
+        for rule in () if fault else _list_rules_with_n(words, upstream, specials or ()):
+            if not _find_fault(rule, upstream, tokenizer):
+                return _Finding(rule, f"{reason}, and N between them")
+        return _decide(words, fault, reason)
     # Where special tokens are not listed, any sign may belong to one, so only letters get codes.
     fault = ""
     for characters in (_LETTERS,) if specials is None else (_ASCII, _LETTERS):
@@ -248,6 +332,33 @@ def _find_words(upstream: EncodeBatch) -> LetterRule | None:
     return LetterRule(codes, k, stride, len(DNA), word_ids, letter_ids)
 
 
+def _list_rules_with_n(
+    words: LetterRule, upstream: EncodeBatch, specials: Sequence[str]
+) -> Iterator[LetterRule]:
+    """List the rules that N may follow: it begins the words anew, or makes its word unknown."""
+    assert words.word_ids is not None
+    if any(set(content.upper()) <= set(DNA + "N") for content in filter(None, specials)):
+        return
+    n = ord("N")
+    single, word = _encode_singles(upstream, ["N", "N" * words.k])
+    if single != NEEDS_UPSTREAM and words.stride == words.k:
+        classes = np.full(256, UNKNOWN_TO_RULES, np.uint8)
+        classes[[ord(letter) for letter in DNA]] = BASE
+        classes[n] = SINGLE
+        single_ids = np.full(256, NEEDS_UPSTREAM, np.int32)
+        single_ids[n] = single
+        yield replace(words, runs=RunRule(classes, single_ids, unknown_id=0))
+    has_rest = words.letter_ids is None or single != NEEDS_UPSTREAM
+    if word != NEEDS_UPSTREAM and has_rest:
+        codes, word_ids = words.codes.copy(), words.word_ids.copy()
+        codes[n], word_ids[-1] = len(word_ids) - 1, word
+        letter_ids = words.letter_ids
+        if letter_ids is not None:
+            letter_ids = letter_ids.copy()
+            letter_ids[n] = single
+        yield replace(words, codes=codes, word_ids=word_ids, letter_ids=letter_ids)
+
+
 def _find_word_fault(rule: LetterRule, specials: Sequence[str]) -> str:
     """Find a word without an id, or a special token of bases; "" where there is neither."""
     assert rule.word_ids is not None
@@ -303,38 +414,3 @@ def _make_default_rule() -> LetterRule:
     for letter, token_id in DEFAULT_IDS.items():
         codes[[ord(letter), ord(letter.lower())]] = token_id
     return LetterRule(codes)
-
-
-def _find_tokenizer(embedder: Any) -> Any:
-    """Find the tokenizer of an embedder; None where it has none."""
-    for name in _TOKENIZER_FIELDS:
-        tokenizer = find_attribute(embedder, name)
-        if tokenizer is not None:
-            # A wrapper without an `encode` of its own holds the tokenizer.
-            inner = getattr(tokenizer, "tokenizer", None)
-            return tokenizer if hasattr(tokenizer, "encode") or inner is None else inner
-    return None
-
-
-def _find_pad_id(embedder: Any, tokenizer: Any) -> int:
-    """Find the id of the padding; 0 where neither the tokenizer nor the embedder has one."""
-    if isinstance(tokenizer, Vocabulary):
-        return tokenizer.roles.get("pad", 0)
-    for source in (tokenizer, embedder):
-        pad_id = find_number(source, _PAD_FIELDS, 0, MAX_ID)
-        if pad_id is not None:
-            return pad_id
-    padding = getattr(tokenizer, "padding", None)
-    if isinstance(padding, dict) and "pad_id" in padding:
-        return int(padding["pad_id"])
-    token_to_id: Any = getattr(tokenizer, "token_to_id", None)
-    for token in _PAD_TOKENS if callable(token_to_id) else ():
-        token_id = token_to_id(token)
-        if isinstance(token_id, int):
-            return token_id
-    return 0
-
-
-def _find_token_len(embedder: Any) -> int | None:
-    """Find the fixed length of an embedder; None where it has none."""
-    return find_number(embedder, _LENGTH_FIELDS, 1, MAX_TOKEN_LEN)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM, LetterRule
+from gpu.embedding.row_layout import RowLayout
 
 PIECE_BYTES = 1 << 16
 """Letters that NumPy looks up at a time."""
@@ -25,8 +26,8 @@ class LookUpResult:
     """Holds the ids of some rows; a device may still be computing them.
 
     Attributes:
-        ids: [b, width], padded on the left. Rows with a byte whose code is NEEDS_UPSTREAM have
-            arbitrary ids.
+        ids: [b, width], laid out as the RowLayout says. Rows with a byte whose code is
+            NEEDS_UPSTREAM have arbitrary ids.
         has_unknown: tells, once the ids are complete, whether any byte has that code; None where
             the rule has an id for every byte.
         host: host memory that the device reads until then.
@@ -64,7 +65,7 @@ class TorchLookUp:
     def __init__(
         self,
         rule: LetterRule,
-        pad_id: int,
+        layout: RowLayout,
         device: torch.device,
         dtype: torch.dtype,
         memory: Callable[[int], NDArray[np.uint8]] | None = None,
@@ -73,7 +74,7 @@ class TorchLookUp:
 
         Args:
             rule: the tables.
-            pad_id: the id of the padding.
+            layout: where the ids of a row stand.
             device: where ids are looked up.
             dtype: int32 or int64, that of the ids.
             memory: allocates uint8[N] for the codes of letters on a CPU; None: NumPy does.
@@ -83,7 +84,7 @@ class TorchLookUp:
             return None if ids is None else torch.tensor(ids, dtype=dtype, device=device)
 
         self.rule = rule
-        self.pad_id = pad_id
+        self.layout = layout
         self.device = device
         self._memory = memory
         # The digits of a word spell a number that may not fit into 32 bits.
@@ -104,9 +105,9 @@ class TorchLookUp:
         """
         lengths = offsets[1:] - offsets[:-1]
         if not len(data):
-            shape = len(lengths), width
-            dtype = self._codes.dtype if self._word_ids is None else self._word_ids.dtype
-            return LookUpResult(torch.full(shape, self.pad_id, dtype=dtype, device=self.device))
+            codes = self._codes if self._word_ids is None else self._word_ids
+            d_ids = torch.empty((len(lengths), 0), dtype=codes.dtype, device=self.device)
+            return LookUpResult(self._frame(d_ids, width))
         d_data = to_device(data, self.device)
         is_total = self.rule.is_total
         host: list[NDArray[Any]] = []
@@ -120,13 +121,24 @@ class TorchLookUp:
             if not is_total:
                 least = d_codes.amin().to("cpu", non_blocking=True)
         if self._word_ids is None and int(lengths.min()) * len(lengths) == len(data):
-            d_ids = d_codes.view(len(lengths), -1)
-            if width > d_ids.shape[1]:
-                left = width - d_ids.shape[1]
-                d_ids = torch.nn.functional.pad(d_ids, (left, 0), value=self.pad_id)
+            d_ids = self._frame(d_codes.view(len(lengths), -1), width)
         else:
-            d_ids = self._right_aligned(d_data, d_codes, offsets, width)
+            d_ids = self._lay_out(d_data, d_codes, offsets, width)
         return LookUpResult(d_ids, None if is_total else lambda: int(least) == NEEDS_UPSTREAM, host)
+
+    def _frame(self, d_ids: Tensor, width: int) -> Tensor:
+        """Put added ids and padding around rows [b, T] of one length; return [b, width]."""
+        frame = self.layout.frame
+        if frame.ids and len(d_ids):
+            prefix, suffix = (
+                torch.tensor(ids, dtype=d_ids.dtype, device=self.device).expand(len(d_ids), -1)
+                for ids in (frame.prefix, frame.suffix)
+            )
+            d_ids = torch.cat([prefix, d_ids, suffix], 1)
+        if (padding := width - d_ids.shape[1]) <= 0:
+            return d_ids
+        sides = (padding, 0) if self.layout.padding_side == "left" else (0, padding)
+        return torch.nn.functional.pad(d_ids, sides, value=self.layout.pad_id)
 
     def _look_up_on_host(
         self, table: NDArray[Any], data: NDArray[np.uint8]
@@ -147,17 +159,19 @@ class TorchLookUp:
                 least = min(least, int(piece.min()))
         return codes, least
 
-    def _right_aligned(
+    def _lay_out(
         self, d_data: Tensor, d_codes: Tensor, offsets: NDArray[np.int64], width: int
     ) -> Tensor:
-        """Look up ids [b, width]; column c of a row of n ids has id c - (width - n), or padding."""
-        rule = self.rule
+        """Look up ids [b, width] of rows of any lengths, with added ids and padding."""
+        rule, layout = self.rule, self.layout
+        prefix, suffix = layout.frame.prefix, layout.frame.suffix
         last = len(d_data) - 1
         lengths = np.diff(offsets)
         counts = rule.count_ids(lengths)
         d_begins = to_device(offsets[:-1, None], self.device)
-        d_columns = torch.arange(width, device=self.device)
-        d_numbers = d_columns - to_device(width - counts[:, None], self.device)
+        d_counts = to_device(counts[:, None], self.device)
+        first = layout.find_begins(counts + len(layout.frame.ids), width) + len(prefix)
+        d_numbers = torch.arange(width, device=self.device) - to_device(first[:, None], self.device)
         d_places = (d_begins + d_numbers * rule.stride).clamp_(0, last)
         if self._word_ids is None:
             d_ids = d_codes[d_places]
@@ -171,4 +185,10 @@ class TorchLookUp:
             d_letters = self._letter_ids[d_data[d_rest.clamp_(0, last)].int()]
             d_is_word = d_numbers < to_device(rule.count_words(lengths)[:, None], self.device)
             d_ids = torch.where(d_is_word, d_ids, d_letters)
-        return d_ids.masked_fill_(d_numbers < 0, self.pad_id)
+        is_padding = (d_numbers < -len(prefix)) | (d_numbers >= d_counts + len(suffix))
+        d_ids.masked_fill_(is_padding, layout.pad_id)
+        for number, token_id in enumerate(prefix, -len(prefix)):
+            d_ids.masked_fill_(d_numbers == number, token_id)
+        for number, token_id in enumerate(suffix):
+            d_ids.masked_fill_(d_numbers == d_counts + number, token_id)
+        return d_ids

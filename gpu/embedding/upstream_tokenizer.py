@@ -1,8 +1,8 @@
 """Gives other libraries' tokenizers, and ours, one interface: a batch in, ragged ids out.
 
 Tokenizers are recognized by their methods; neither `tokenizers` nor `transformers` is imported.
-Ids come without begin and end tokens, padding and truncation, unless the tokenizer's `encode` has
-no option for that. This module uses no tables and no devices.
+Ids come without padding and truncation, and with or without begin and end tokens, unless the
+tokenizer's `encode` has no option for that. This module uses no tables and no devices.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
 
 CONTENT = EncodeOptions(add_special_tokens=False)
+FRAMED = EncodeOptions(add_special_tokens=True)
 MAX_ID = (1 << 31) - 1
 
 
@@ -61,7 +62,9 @@ class Engine(Protocol):
         """Encode a batch."""
 
 
-def make_upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> EncodeBatch:
+def make_upstream_encoder(
+    tokenizer: Any, engine: Engine | None = None, *, add_special_tokens: bool = False
+) -> EncodeBatch:
     """Make the function that encodes batches by a tokenizer.
 
     Args:
@@ -69,6 +72,7 @@ def make_upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> Encod
             `transformers`, called with a list of texts; or any object with `encode(text)`, which
             returns a list of ids or an object with `ids`.
         engine: encodes for a Vocabulary instead of the reference.
+        add_special_tokens: whether rows have their begin and end tokens.
 
     Raises:
         TypeError: the tokenizer is none of these.
@@ -77,34 +81,37 @@ def make_upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> Encod
     or raises an error for it, and where an id is below 0 or has more than 31 bits.
     """
     if isinstance(tokenizer, Vocabulary):
-        return _make_vocabulary_encoder(tokenizer, engine)
+        options = FRAMED if add_special_tokens else CONTENT
+        return _make_vocabulary_encoder(tokenizer, engine, options)
+    own = {"add_special_tokens": add_special_tokens}
     if callable(getattr(tokenizer, "encode_batch", None)) and hasattr(tokenizer, "no_padding"):
         plain = _copy_without_padding(tokenizer)
         return _make_text_encoder(
-            lambda texts: (e.ids for e in plain.encode_batch(texts, add_special_tokens=False))
+            lambda texts: (encoding.ids for encoding in plain.encode_batch(texts, **own))
         )
     if callable(tokenizer) and hasattr(tokenizer, "convert_tokens_to_ids"):
-        return _make_text_encoder(
-            lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"]
-        )
+        return _make_text_encoder(lambda texts: tokenizer(texts, **own)["input_ids"])
     if callable(encode := getattr(tokenizer, "encode", None)):
-        options = {"add_special_tokens": False} if _takes_special_tokens(encode) else {}
-        return _make_text_encoder(lambda texts: (_ids(encode(text, **options)) for text in texts))
+        if not _takes_special_tokens(encode):
+            own = {}
+        return _make_text_encoder(lambda texts: (_ids(encode(text, **own)) for text in texts))
     raise TypeError(f"a {type(tokenizer).__name__} has no encode, and is not called with texts")
 
 
-def _make_vocabulary_encoder(vocabulary: Vocabulary, engine: Engine | None) -> EncodeBatch:
+def _make_vocabulary_encoder(
+    vocabulary: Vocabulary, engine: Engine | None, options: EncodeOptions
+) -> EncodeBatch:
     if engine is not None:
 
         def encode(batch: Batch) -> Ragged:
-            encoded = engine.encode(vocabulary, batch.select(range(len(batch)), CONTENT))
+            encoded = engine.encode(vocabulary, batch.select(range(len(batch)), options))
             _refuse_first(encoded.errors)
             return Ragged(encoded.ids.astype(np.int32, copy=False), encoded.offsets)
 
         return encode
     if isinstance(vocabulary.model, Upstream):
         raise TypeError(f"this vocabulary needs an engine: {vocabulary.model.reason}")
-    return _make_text_encoder(lambda texts: _encode_by_reference(vocabulary, texts))
+    return _make_text_encoder(lambda texts: _encode_by_reference(vocabulary, texts, options))
 
 
 def _refuse_first(errors: Mapping[int, RowError]) -> None:
@@ -115,10 +122,12 @@ def _refuse_first(errors: Mapping[int, RowError]) -> None:
         raise SequenceRefused(row, errors[row].message + where)
 
 
-def _encode_by_reference(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Sequence[int]]:
+def _encode_by_reference(
+    vocabulary: Vocabulary, texts: Sequence[str], options: EncodeOptions
+) -> Iterator[Sequence[int]]:
     for row, text in enumerate(texts):
         try:
-            yield reference.encode(vocabulary, text, CONTENT).ids
+            yield reference.encode(vocabulary, text, options).ids
         except RowRefused as refused:
             raise SequenceRefused(row, refused.error.message) from refused
 

@@ -1,7 +1,8 @@
-/* embedding/look_up_rows.cu: sequences become a matrix of ids, padded on the left.
+/* embedding/look_up_rows.cu: sequences become a matrix of ids, padded on either side.
  *
  *   rows ACGT, CC       look_up_flat   . . .  C C       only letters, all rows as long as the matrix is wide
  *   ids 1 2 3 4, 2 2    look_up_rows   1 2 3 4 | 0 0 2 2
+ *   prefix 5, suffix 6                 5 1 2 3 4 6 | 0 0 5 2 2 6
  *
  * Launch: blocks of LOOK_UP_BLOCK threads. look_up_flat: one for every 4 * FLAT_ROUNDS * LOOK_UP_BLOCK letters,
  * which it may read over PCIe; look_up_rows: one for every LOOK_UP_BLOCK ids or letters, whichever are more. Shared

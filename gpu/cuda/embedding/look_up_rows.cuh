@@ -20,6 +20,10 @@ struct LookUp {
     uint64_t k;                  // Letters of a word.
     uint64_t stride;             // Letters from one word's begin to the next one's.
     uint64_t base;               // Letters of the alphabet.
+    const int32_t* added_ids;    // int32[num_prefix + num_suffix] ids before a row's own, and those behind them.
+    uint64_t num_prefix;
+    uint64_t num_suffix;
+    uint64_t pads_left;          // 1: padding stands before a row's ids; 0: behind them.
     int64_t pad_id;
     uint64_t id_bytes;           // Bytes of an id, 4 or 8.
     uint64_t number;             // The number of the batch.
@@ -92,13 +96,19 @@ DEVICE int32_t word_id(const LookUp& look_up, const int32_t* codes, const uint8_
     return look_up.word_ids[number < 0 || number > last ? last : number];
 }
 
-// The id `from_end` columns before a row's last one; padding stands before its ids.
+// The id in a column of a row: an added one, one of the row's own, or padding.
 DEVICE int32_t row_id(const LookUp& look_up, const int32_t* codes, const uint8_t* row, int64_t length,
-                      int64_t from_end) {
-    if (!look_up.word_ids) return from_end < length ? codes[row[length - 1 - from_end]] : look_up.pad_id;
-    int64_t words = words_in(look_up, length), covered = covered_by_words(look_up, words);
-    int64_t behind = look_up.letter_ids ? length - covered : 0, number = words + behind - 1 - from_end;
-    if (number < 0) return look_up.pad_id;
+                      int64_t column) {
+    int64_t words = look_up.word_ids ? words_in(look_up, length) : length;
+    int64_t covered = look_up.word_ids ? covered_by_words(look_up, words) : length;
+    int64_t own = words + (look_up.letter_ids ? length - covered : 0), prefix = look_up.num_prefix;
+    int64_t total = prefix + own + look_up.num_suffix;
+    int64_t number = column - (look_up.pads_left ? static_cast<int64_t>(look_up.width) - total : 0);
+    if (number < 0 || number >= total) return look_up.pad_id;
+    if (number < prefix) return look_up.added_ids[number];
+    if (number >= prefix + own) return look_up.added_ids[number - own];
+    number -= prefix;
+    if (!look_up.word_ids) return codes[row[number]];
     if (number >= words) return look_up.letter_ids[row[covered + number - words]];
     return word_id(look_up, codes, row + number * look_up.stride);
 }
@@ -110,5 +120,5 @@ DEVICE void look_up_row(const LookUp& look_up, const int32_t* codes, uint64_t pl
     uint64_t row = place / look_up.width, column = place - row * look_up.width;
     int64_t begin = look_up.begins[row], length = look_up.begins[row + 1] - begin;
     put_id(look_up.ids, look_up.id_bytes, place,
-           row_id(look_up, codes, look_up.text + begin, length, look_up.width - 1 - column));
+           row_id(look_up, codes, look_up.text + begin, length, column));
 }

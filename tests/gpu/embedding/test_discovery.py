@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from gpu.embedding.discovery.probe_texts import SELF_TEST
 from gpu.embedding.letter_rule import LetterRule, read_letter_rule
-from gpu.embedding.probe_texts import SELF_TEST
 from gpu.embedding.tokenizer_discovery import Discovery, discover
 from gpu.embedding.upstream_tokenizer import SequenceRefused
 from service.engines.cpu.engine import CpuEngine
@@ -235,9 +235,11 @@ def test_embedders_say_what_they_know() -> None:
         embed_tokens: Any = staticmethod(lambda ids: ids)
 
     discovery = discover(Embedder())
-    assert (discovery.pad_id, discovery.unknown_id, discovery.token_len) == (4, 11, 1024)
+    assert (discovery.pad_id, discovery.unknown_id) == (4, 11)
+    assert (discovery.token_len, discovery.max_len) == (None, 1024)
     assert check(discovery, lambda text: reference_ids(load("hyenadna"), text), "ACGTNxyz") == 31
     assert discover(Embedder(), token_len=7).token_len == 7
+    assert discover(Embedder(), token_len="max").token_len == 1024
     without = Embedder()
     without.tokenizer = None
     discovery = discover(without)

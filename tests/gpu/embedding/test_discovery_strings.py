@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from gpu.embedding.probe_texts import list_vocabulary_strings
+from gpu.embedding.discovery.probe_texts import list_vocabulary_strings
+from gpu.embedding.discovery.tokenizer_json import find_pattern_fault
 from gpu.embedding.tokenizer_discovery import discover
-from gpu.embedding.tokenizer_json import find_pattern_fault
 from service.cli.parser import main
 
 MOTIF = "TGAGGTAGTAGGTT"

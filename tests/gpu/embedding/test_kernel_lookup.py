@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM, read_letter_rule
+from gpu.embedding.row_layout import Frame, RowLayout
 from gpu.embedding.tokenizer_discovery import discover
 from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
@@ -31,6 +32,7 @@ from gpu.embedding.pinned_text import TextMemory  # noqa: E402
 from gpu.embedding.sequence_ids import SequenceIds  # noqa: E402
 from gpu.embedding.torch_lookup import TorchLookUp  # noqa: E402
 
+LAYOUT = RowLayout(77)
 LAUNCH = """
 #include "embedding/look_up_rows.cuh"
 extern "C" void look_up_flat(const LookUp* job, uint64_t blocks) {
@@ -58,15 +60,16 @@ def _without_a_device(monkeypatch):
 
 
 def look_up_and_check(
-    rule, batch: Batch, dtype=torch.int64, extra: int = 0
+    rule, batch: Batch, dtype=torch.int64, extra: int = 0, layout: RowLayout = LAYOUT
 ) -> tuple[list, bool, list[str]]:
     """Look up by the kernels, compare with torch's look-up; return ids, mark and launches."""
-    counts = rule.count_ids(np.diff(batch.offsets))
+    counts = rule.count_ids(np.diff(batch.offsets)) + len(layout.frame.ids)
     width = int(counts.max(initial=0)) + extra
-    expected = TorchLookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
+    torch_look_up = TorchLookUp(rule, layout, torch.device("cpu"), dtype)
+    expected = torch_look_up(batch.data, batch.offsets, width)
     kernels = EmulatedKernels(library(), kernel_lookup.THREADS)
     cpu = torch.device("cpu")
-    look_up = KernelLookUp(kernels, rule, 77, cpu, dtype, TextMemory(memory))
+    look_up = KernelLookUp(kernels, rule, layout, cpu, dtype, TextMemory(memory))
     result = look_up(batch.data, batch.offsets, width)
     assert result.ids.dtype == dtype
     assert result.ids.shape == (len(batch), width)
@@ -88,12 +91,19 @@ def look_up_and_check(
     texts=st.lists(SEQUENCES, max_size=6),
     wide=st.booleans(),
     extra=st.integers(0, 2),
+    prefix=st.sampled_from([(), (90,), (90, 91)]),
+    suffix=st.sampled_from([(), (92,)]),
+    side=st.sampled_from(["left", "right"]),
 )
-def test_any_rows_have_the_ids_of_torchs_look_up(vocabulary, texts, wide, extra):
+def test_any_rows_have_the_ids_of_torchs_look_up(
+    vocabulary, texts, wide, extra, prefix, suffix, side
+):
     rule = read_letter_rule(vocabulary)
     if not isinstance(rule, str):
         dtype = torch.int64 if wide else torch.int32
-        look_up_and_check(rule, Batch.from_bytes([text.encode() for text in texts]), dtype, extra)
+        batch = Batch.from_bytes([text.encode() for text in texts])
+        layout = RowLayout(77, Frame(prefix, suffix), side)
+        look_up_and_check(rule, batch, dtype, extra, layout)
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
@@ -151,9 +161,10 @@ def test_a_mark_is_not_taken_back_by_later_batches():
     for number, are_set in ((waiting.number, (True, False)), (later.number, (True, True))):
         kernel_lookup.get_batch_marks()[place] = number
         assert (waiting.is_set(), later.is_set()) == are_set
+    cpu = torch.device("cpu")
     row_ids = SequenceIds(
-        discover(load("hyenadna")), torch.device("cpu"), torch.int64, torch.int64, None
+        discover(load("hyenadna")), RowLayout(4), cpu, torch.int64, torch.int64, None
     )
     looked_up = replace(row_ids.look_up(Batch(["ACGT"]), "bytes"), has_unknown=waiting.is_set)
-    ids, upstream = row_ids.finish(looked_up)
-    assert (ids.tolist(), len(upstream)) == ([[7, 8, 9, 10]], 0)
+    ids, counts, upstream = row_ids.finish(looked_up)
+    assert (ids.tolist(), counts.tolist(), len(upstream)) == ([[7, 8, 9, 10]], [4], 0)

@@ -34,6 +34,7 @@ torch = torch_or_skip()
 from benchmarks.dna import embedding as benchmark  # noqa: E402
 from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
 from gpu.embedding.layer import EmbeddingLayer, Part  # noqa: E402
+from gpu.embedding.row_layout import RowLayout  # noqa: E402
 from gpu.embedding.sequence_ids import SequenceIds  # noqa: E402
 from gpu.embedding.tokenizer_discovery import Discovery, discover  # noqa: E402
 from gpu.embedding.torch_lookup import TorchLookUp  # noqa: E402
@@ -437,7 +438,8 @@ def test_an_embedder_without_a_tokenizer_has_the_fixed_table() -> None:
             return ids
 
     embedder = Embedder()
-    layer = EmbeddingLayer(embedder.embed_tokens, discover(embedder), device="cpu")
+    discovery = discover(embedder, token_len="max")
+    layer = EmbeddingLayer(embedder.embed_tokens, discovery, device="cpu")
     (part,) = layer.embed_from_strings(["ACGTN", "acgtn", "AxT"])
     assert part.ids.tolist() == [[9, 1, 2, 3, 4, 0], [9, 1, 2, 3, 4, 0], [9, 9, 9, 1, 0, 4]]
 
@@ -463,7 +465,7 @@ def test_ids_have_the_dtype_that_was_asked_for(dtype: str) -> None:
         for path in ("ids", "bytes"):
             assert layer.ids_from_strings([text], path).dtype == ids_dtype
     with pytest.raises(ValueError, match="int32 or int64"):
-        SequenceIds(layer.discovery, layer.device, torch.int16, torch.int32, None)
+        SequenceIds(discovered("ntv3"), RowLayout(1), layer.device, torch.int16, torch.int32, None)
 
 
 def test_the_limits_are_checked() -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpu.embedding.letter_rule import NEEDS_UPSTREAM, LetterRule
+from gpu.embedding.letter_rule import LetterRule
 
 SELF_TEST = "ACGTNacgtN"
 DNA = "ACGT"
@@ -42,7 +42,8 @@ def make_short_texts(rule: LetterRule) -> list[str]:
     texts += [a + "".join(b + a for b in covered) for a in covered]
     texts += [letter * 64 for letter in covered]
     alphabets = [
-        "".join(filter(covered.__contains__, letters)) for letters in ("ACGTN", "ACGUN", "acgtn")
+        "".join(filter(covered.__contains__, letters))
+        for letters in ("ACGTN", "ACGUN", "acgtn", "ACGT" * 8 + "N")
     ]
     sizes = [*range(1, 20), 100, 511, 2048]
     for alphabet in dict.fromkeys(filter(None, [*alphabets, covered])):
@@ -57,7 +58,7 @@ def make_random_text(alphabet: str, length: int, seed: int) -> str:
 
 def _covered_characters(rule: LetterRule) -> str:
     """Return the ASCII characters that have a code."""
-    return "".join(chr(byte) for byte in range(128) if rule.codes[byte] != NEEDS_UPSTREAM)
+    return "".join(chr(byte) for byte in range(128) if rule.covers[byte])
 
 
 def list_vocabulary_strings(tokenizer: Any) -> list[str]:

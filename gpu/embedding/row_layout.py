@@ -1,0 +1,66 @@
+"""Says where the ids of a row stand in a matrix: begin and end tokens, padding, its side.
+
+Nothing here uses torch, devices or tokenizers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+PaddingSide = Literal["left", "right"]
+SIDES: tuple[PaddingSide, ...] = ("left", "right")
+
+
+class Frame(NamedTuple):
+    """Holds the begin and end tokens of a row.
+
+    Attributes:
+        prefix: the ids before the row's own.
+        suffix: the ids behind them.
+        max_ids: a row of so many ids of its own, or more, has other begin and end tokens, which
+            only the tokenizer adds; None: there are no such rows.
+    """
+
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    max_ids: int | None = None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids before the row's own, and those behind them."""
+        return self.prefix + self.suffix
+
+
+NO_FRAME = Frame()
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """Lays rows of ids out in a matrix.
+
+    Attributes:
+        pad_id: the id of the padding.
+        frame: the begin and end tokens that are put around each row.
+        padding_side: the side of a row that is padded.
+        least_width: the matrix has so many columns at least.
+
+    Example: pad_id 0, prefix 1, suffix 2, least_width 6 and the row 7 8 give 0 0 1 7 8 2, or, with
+    the padding on the right, 1 7 8 2 0 0.
+    """
+
+    pad_id: int
+    frame: Frame = NO_FRAME
+    padding_side: PaddingSide = "left"
+    least_width: int = 0
+
+    def find_width(self, counts: NDArray[np.int64]) -> int:
+        """Find the columns of a matrix by the ids of its rows, int64[b], added tokens included."""
+        return max(self.least_width, int(counts.max(initial=0)))
+
+    def find_begins(self, counts: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+        """Find the column of each row's first id, int64[b], by its ids, added tokens included."""
+        return width - counts if self.padding_side == "left" else np.zeros_like(counts)
