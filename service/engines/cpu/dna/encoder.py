@@ -140,7 +140,5 @@ class DnaEncoder:
         dtype: type[np.integer[Any]] = np.uint16 if batch.id_dtype is np.uint16 else np.int32
         ids = np.empty(num_ids, dtype)
         spans = np.empty((num_ids, 2), np.int64) if options.spans else None
-        native.write(
-            rows.encoded, offsets, added.prefix, added.suffix, ids, spans, self.num_threads
-        )
+        native.write(rows.encoded, offsets, added.prefix, added.suffix, ids, spans)
         return Encoded(ids, offsets, spans)

@@ -27,6 +27,5 @@ def write(
     piece_size: int,
     ids: Any,
     spans: Any,
-    threads: int,
     /,
 ) -> None: ...

@@ -170,7 +170,6 @@ class SymbolEncoder:
             size or 0,
             ids,
             spans,
-            self.num_threads,
         )
         rows.update()
         return Encoded(ids, offsets, spans)

@@ -21,7 +21,8 @@ namespace dna {
 
 constexpr int64_t MARGIN = MAX_LETTERS;
 constexpr int64_t MIN_TASK_BYTES = 4 * MARGIN;
-constexpr int64_t THREAD_BYTES = 1 << 17;  // A thread for fewer would cost more than it saves.
+constexpr int64_t THREAD_BYTES = 1 << 13;  // Take 30 to 60 us, longer than to wake a thread.
+constexpr int64_t THREAD_IDS = 1 << 16;    // The same for ids that are copied to fresh memory.
 
 // What becomes of special tokens in a text.
 enum Mode { MATCH, PLAIN, REFUSE, NUM_MODES };
@@ -55,10 +56,10 @@ struct Task {
 class BatchEncoder {
    public:
     BatchEncoder(const Vocabulary& vocabulary, Mode mode, const uint8_t* data, const int64_t* offsets, size_t num_rows,
-                 bool with_spans, int64_t task_bytes)
+                 bool with_spans, int num_threads, int64_t task_bytes)
         : counts(num_rows), reasons(num_rows, NONE), vocabulary_(vocabulary),
-          rules_(vocabulary.rules[mode]), data_(data), offsets_(offsets),
-          with_spans_(with_spans), task_bytes_(task_bytes) {
+          rules_(vocabulary.rules[mode]), data_(data), offsets_(offsets), with_spans_(with_spans),
+          shares_(make_shares(offsets[num_rows] - offsets[0], num_threads, THREAD_BYTES, task_bytes)) {
         make_tasks();
     }
 
@@ -73,8 +74,9 @@ class BatchEncoder {
         return sum;
     }
 
-    void encode(int num_threads) {
-        for_each_task(num_threads, [&](RowEncoder& encoder, Task& task) { encode_task(encoder, task); });
+    void encode() {
+        share_tasks(tasks_.size(), shares_.num_threads, [&] { return make_encoder(); },
+                    [&](RowEncoder& encoder, size_t task) { encode_task(encoder, tasks_[task]); });
         RowEncoder encoder = make_encoder();
         for (size_t i = 1; i < tasks_.size(); i++) {
             if (tasks_[i].is_row_begin || reasons[row_of(i)] || join(encoder, tasks_[i - 1], tasks_[i])) continue;
@@ -96,8 +98,10 @@ class BatchEncoder {
 
     // Writes the ids of each row from its offset on, with those around, and their spans if there are any.
     template <typename Id>
-    void write(const int64_t* out_offsets, const Around& around, Id* ids, Span* spans, int num_threads) {
-        for_each_task(num_threads, [&](RowEncoder&, Task& task) {
+    void write(const int64_t* out_offsets, const Around& around, Id* ids, Span* spans) {
+        auto most = static_cast<int>(std::min<int64_t>(shares_.num_threads, num_ids() / THREAD_IDS));
+        share_tasks(tasks_.size(), most, [] { return 0; }, [&](int, size_t number_of_task) {
+            Task& task = tasks_[number_of_task];
             size_t from = task.first_id;
             for (int64_t row = task.first_row; row < task.end_row; row++) {
                 auto number = static_cast<size_t>(row);
@@ -125,8 +129,8 @@ class BatchEncoder {
         auto num_rows = static_cast<int64_t>(counts.size());
         for (int64_t row = 0; row < num_rows;) {
             int64_t begin = offsets_[row], next = row + 1;
-            while (next < num_rows && offsets_[next + 1] - begin <= task_bytes_) next++;
-            if (next == row + 1 && offsets_[next] - begin > 2 * task_bytes_ && vocabulary_.may_cut()) {
+            while (next < num_rows && offsets_[next + 1] - begin <= shares_.task_bytes) next++;
+            if (next == row + 1 && offsets_[next] - begin > 2 * shares_.task_bytes && vocabulary_.may_cut()) {
                 cut_row(row);
             } else {
                 tasks_.push_back({row, next, begin, offsets_[next]});
@@ -139,7 +143,7 @@ class BatchEncoder {
     void cut_row(int64_t row) {
         int64_t end = offsets_[row + 1], begin = offsets_[row];
         bool is_begin = true;
-        for (int64_t cut = find_cut(begin + task_bytes_, end); cut < end; cut = find_cut(cut + task_bytes_, end)) {
+        for (int64_t cut = find_cut(begin + shares_.task_bytes, end); cut < end; cut = find_cut(cut + shares_.task_bytes, end)) {
             tasks_.push_back({row, row + 1, begin, cut + MARGIN, is_begin, false});
             begin = cut - MARGIN;
             is_begin = false;
@@ -150,20 +154,11 @@ class BatchEncoder {
     // The first place from one on that has only bases near it; `end` if there is none long before the row's end.
     int64_t find_cut(int64_t place, int64_t end) const {
         int64_t num_bases = 0;
-        for (int64_t i = place - MARGIN; i < end - task_bytes_ / 2; i++) {
+        for (int64_t i = place - MARGIN; i < end - shares_.task_bytes / 2; i++) {
             num_bases = rules_.codes[data_[i]] < FIRST_MIXED ? num_bases + 1 : 0;
             if (num_bases == 2 * MARGIN) return i + 1 - MARGIN;
         }
         return end;
-    }
-
-    template <typename Work>
-    void for_each_task(int num_threads, Work work) {
-        int64_t num_bytes = counts.empty() ? 0 : offsets_[counts.size()] - offsets_[0];
-        auto most = static_cast<int>(std::min<int64_t>(static_cast<int64_t>(tasks_.size()), num_bytes / THREAD_BYTES));
-        num_threads = std::max(1, std::min(num_threads, most));
-        share_tasks(tasks_.size(), num_threads, [&] { return make_encoder(); },
-                    [&](RowEncoder& encoder, size_t i) { work(encoder, tasks_[i]); });
     }
 
     void encode_task(RowEncoder& encoder, Task& task) {
@@ -289,7 +284,7 @@ class BatchEncoder {
     const uint8_t* data_;
     const int64_t* offsets_;
     const bool with_spans_;
-    const int64_t task_bytes_;    // Of rows, or of a part of a row.
+    const Shares shares_;
     std::vector<Task> tasks_;
     std::mutex mutex_;
 };

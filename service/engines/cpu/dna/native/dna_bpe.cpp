@@ -3,7 +3,7 @@
 //     make(tokens, pairs, letters, rules) -> a vocabulary
 //     encode(vocabulary, data, offsets, mode, with_spans, threads, task_bytes) -> the encoded rows of a batch
 //     counts(encoded, counts, reasons)            int64[B] and uint8[B] get the ids of each row, or why it has none
-//     write(encoded, offsets, prefix, suffix, ids, spans, threads)
+//     write(encoded, offsets, prefix, suffix, ids, spans)
 //
 // All but `make` release Python's lock. `encode` keeps data and offsets alive with its result, as long as that lives.
 #include "../../native/python_buffers.hpp"
@@ -163,8 +163,8 @@ PyObject* encode(PyObject*, PyObject* arguments) {
         encoded->batch = std::make_unique<dna::BatchEncoder>(
             *vocabulary, static_cast<dna::Mode>(mode), encoded->data.elements<const uint8_t>(),
             encoded->offsets.elements<const int64_t>(), encoded->offsets.size<int64_t>() - 1, with_spans != 0,
-            task_bytes);
-        encoded->batch->encode(num_threads);
+            num_threads, task_bytes);
+        encoded->batch->encode();
     });
     if (!is_done) return nullptr;
     encoded->vocabulary = capsule;
@@ -203,10 +203,9 @@ bool fits(const dna::BatchEncoder& batch, const View& offsets, size_t added, siz
 
 PyObject* write(PyObject*, PyObject* arguments) {
     PyObject *capsule, *offset_array, *prefix_array, *suffix_array, *id_array, *span_array;
-    int num_threads;
     View offsets, prefix, suffix, ids, spans;
-    if (!PyArg_ParseTuple(arguments, "OOOOOOi", &capsule, &offset_array, &prefix_array, &suffix_array, &id_array,
-                          &span_array, &num_threads)) {
+    if (!PyArg_ParseTuple(arguments, "OOOOOO", &capsule, &offset_array, &prefix_array, &suffix_array, &id_array,
+                          &span_array)) {
         return nullptr;
     }
     auto* encoded = static_cast<Encoded*>(PyCapsule_GetPointer(capsule, ENCODED));
@@ -227,8 +226,8 @@ PyObject* write(PyObject*, PyObject* arguments) {
     bool is_done = run_unlocked([&] {
         auto* begins = offsets.elements<const int64_t>();
         auto* span = batch.with_spans() ? spans.elements<dna::Span>() : nullptr;
-        if (num_bytes == 2) batch.write(begins, around, ids.elements<uint16_t>(), span, num_threads);
-        else batch.write(begins, around, ids.elements<int32_t>(), span, num_threads);
+        if (num_bytes == 2) batch.write(begins, around, ids.elements<uint16_t>(), span);
+        else batch.write(begins, around, ids.elements<int32_t>(), span);
     });
     if (!is_done) return nullptr;
     Py_RETURN_NONE;
@@ -240,7 +239,7 @@ PyMethodDef methods[] = {
      "encode(vocabulary, data, offsets, mode, with_spans, threads, task_bytes, /): Encode the rows of a batch."},
     {"counts", counts, METH_VARARGS, "counts(encoded, counts, reasons, /): Write the number of ids of each row."},
     {"write", write, METH_VARARGS,
-     "write(encoded, offsets, prefix, suffix, ids, spans, threads, /): Write the ids of all rows."},
+     "write(encoded, offsets, prefix, suffix, ids, spans, /): Write the ids of all rows."},
     {nullptr, nullptr, 0, nullptr},
 };
 

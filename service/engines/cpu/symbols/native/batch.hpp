@@ -19,7 +19,8 @@
 
 namespace symbols {
 
-constexpr int64_t THREAD_BYTES = 3 << 17;   // Its start takes 50 us, in which one thread encodes 128 to 256 KiB.
+// The least bytes of a thread: they take about 30 us, as long as to wake it.
+constexpr int64_t CHARACTERS_A_THREAD = 1 << 17, KMERS_A_THREAD = 1 << 16;
 
 struct Options {
     bool is_other_strand, is_circular, has_spans, is_counted;   // is_counted: counts are needed, and no ids.
@@ -50,9 +51,11 @@ class BatchEncoder {
    public:
     // `rules` are those of the other strand's letters, if it is encoded.
     BatchEncoder(const Rules& rules, const uint8_t* data, const int64_t* offsets, size_t num_rows, Options options,
-                 int64_t task_bytes)
+                 int num_threads, int64_t task_bytes)
         : counts(num_rows), reasons(num_rows, NONE), rules_(rules), data_(data), offsets_(offsets), options_(options),
-          task_bytes_(task_bytes), flags_(num_rows) {
+          shares_(make_shares(offsets[num_rows] - offsets[0], num_threads,
+                              rules.is_characters() ? CHARACTERS_A_THREAD : KMERS_A_THREAD, task_bytes)),
+          flags_(num_rows) {
         make_parts();
     }
 
@@ -62,9 +65,9 @@ class BatchEncoder {
     bool has_spans() const { return options_.has_spans; }
     size_t num_rows() const { return counts.size(); }
 
-    void measure(int num_threads) {
+    void measure() {
         if (rules_.has_fixed_counts() && !options_.is_counted) return measure_lengths();
-        share(num_threads, [&](Thread& thread, Part& part) {
+        share([&](Thread& thread, Part& part) {
             if (part.is_part()) read_flags(thread, part);
             else for (int64_t row = part.first_row; row < part.end_row; row++) measure_row(thread, row);
         });
@@ -72,14 +75,14 @@ class BatchEncoder {
         for (size_t i = 0; i < parts_.size(); i++)
             if (parts_[i].is_part() && parts_[i].is_row_begin) has_cut_runs |= decide_cut_row(i);
         if (!has_cut_runs) return;
-        share(num_threads, [&](Thread& thread, Part& part) { if (part.is_part()) count_part(thread, part); });
+        share([&](Thread& thread, Part& part) { if (part.is_part()) count_part(thread, part); });
         add_up();
     }
 
     // Writes the ids of each row from its offset on. Rows may have a reason only then: their ids mean nothing.
     template <typename Id>
-    void write(const int64_t* out_offsets, const Around& around, Id* ids, Span* spans, int num_threads) {
-        share(num_threads, [&](Thread& thread, Part& part) {
+    void write(const int64_t* out_offsets, const Around& around, Id* ids, Span* spans) {
+        share([&](Thread& thread, Part& part) {
             for (int64_t row = part.first_row; row < part.end_row; row++) {
                 if (reasons[static_cast<size_t>(row)]) continue;
                 Places places = places_of(row);
@@ -118,8 +121,8 @@ class BatchEncoder {
         bool may_cut = !options_.has_spans || !(rules_.all_flags & BREAK);
         for (int64_t row = 0; row < num_rows;) {
             int64_t begin = offsets_[row], next = row + 1, length = offsets_[next] - begin;
-            while (next < num_rows && offsets_[next + 1] - begin <= task_bytes_) next++;
-            if (next == row + 1 && length > 2 * task_bytes_ && may_cut) cut_row(row);
+            while (next < num_rows && offsets_[next + 1] - begin <= shares_.task_bytes) next++;
+            if (next == row + 1 && length > 2 * shares_.task_bytes && may_cut) cut_row(row);
             else parts_.push_back({row, next, 0, 0});
             row = next;
         }
@@ -127,17 +130,15 @@ class BatchEncoder {
 
     void cut_row(int64_t row) {
         int64_t length = length_of(row);
-        for (int64_t begin = 0; begin < length; begin += task_bytes_) {
-            int64_t end = std::min(begin + task_bytes_, length);
+        for (int64_t begin = 0; begin < length; begin += shares_.task_bytes) {
+            int64_t end = std::min(begin + shares_.task_bytes, length);
             parts_.push_back({row, row + 1, begin, end, begin == 0, end == length});
         }
     }
 
     template <typename Work>
-    void share(int num_threads, Work work) {
-        int64_t num_bytes = counts.empty() ? 0 : offsets_[counts.size()] - offsets_[0];
-        auto most = static_cast<int>(std::min<int64_t>(num_threads, std::max<int64_t>(1, num_bytes / THREAD_BYTES)));
-        share_tasks(parts_.size(), most, [&] { return Thread{KmerEncoder(rules_)}; },
+    void share(Work work) {
+        share_tasks(parts_.size(), shares_.num_threads, [&] { return Thread{KmerEncoder(rules_)}; },
                     [&](Thread& thread, size_t i) { work(thread, parts_[i]); });
     }
 
@@ -357,7 +358,7 @@ class BatchEncoder {
     const uint8_t* data_;
     const int64_t* offsets_;
     const Options options_;
-    const int64_t task_bytes_;
+    const Shares shares_;
     std::vector<uint8_t> flags_;     // Of each row's bytes together, where rows are measured.
     std::vector<Part> parts_;
 };

@@ -3,7 +3,7 @@
 //     make(flags, kinds, codes, characters, complement, numbers) -> the rules of a vocabulary
 //     measure(rules, data, offsets, options, threads, task_bytes) -> the measured rows of a batch
 //     counts(measured, counts, reasons)           int64[B] and uint8[B] get the ids of each row, or why it has none
-//     write(measured, offsets, prefix, suffix, piece_size, ids, spans, threads)
+//     write(measured, offsets, prefix, suffix, piece_size, ids, spans)
 //
 // `measure` and `write` release Python's lock. `measure` keeps data and offsets alive with its result. Where counts
 // follow from lengths, `write` finds the rows that have none: `counts` says them then.
@@ -99,8 +99,9 @@ PyObject* measure(PyObject*, PyObject* arguments) {
     bool is_done = run_unlocked([&] {
         measured->batch = std::make_unique<symbols::BatchEncoder>(
             is_other_strand ? vocabulary->other_strand : vocabulary->rules, measured->data.elements<const uint8_t>(),
-            measured->offsets.elements<const int64_t>(), measured->offsets.size<int64_t>() - 1, options, task_bytes);
-        measured->batch->measure(num_threads);
+            measured->offsets.elements<const int64_t>(), measured->offsets.size<int64_t>() - 1, options, num_threads,
+            task_bytes);
+        measured->batch->measure();
     });
     if (!is_done) return nullptr;
     measured->vocabulary = capsule;
@@ -140,10 +141,9 @@ bool fits(const symbols::BatchEncoder& batch, const View& offsets, const symbols
 PyObject* write(PyObject*, PyObject* arguments) {
     PyObject *capsule, *offset_array, *prefix_array, *suffix_array, *id_array, *span_array;
     Py_ssize_t piece_size;
-    int num_threads;
     View offsets, prefix, suffix, ids, spans;
-    if (!PyArg_ParseTuple(arguments, "OOOOnOOi", &capsule, &offset_array, &prefix_array, &suffix_array, &piece_size,
-                          &id_array, &span_array, &num_threads)) {
+    if (!PyArg_ParseTuple(arguments, "OOOOnOO", &capsule, &offset_array, &prefix_array, &suffix_array, &piece_size,
+                          &id_array, &span_array)) {
         return nullptr;
     }
     auto* measured = static_cast<Measured*>(PyCapsule_GetPointer(capsule, MEASURED));
@@ -164,9 +164,9 @@ PyObject* write(PyObject*, PyObject* arguments) {
     bool is_done = run_unlocked([&] {
         auto* begins = offsets.elements<const int64_t>();
         auto* span = batch.has_spans() ? spans.elements<symbols::Span>() : nullptr;
-        if (num_bytes == 1) batch.write(begins, around, ids.elements<uint8_t>(), span, num_threads);
-        else if (num_bytes == 2) batch.write(begins, around, ids.elements<uint16_t>(), span, num_threads);
-        else batch.write(begins, around, ids.elements<int32_t>(), span, num_threads);
+        if (num_bytes == 1) batch.write(begins, around, ids.elements<uint8_t>(), span);
+        else if (num_bytes == 2) batch.write(begins, around, ids.elements<uint16_t>(), span);
+        else batch.write(begins, around, ids.elements<int32_t>(), span);
     });
     if (!is_done) return nullptr;
     Py_RETURN_NONE;
@@ -178,7 +178,7 @@ PyMethodDef methods[] = {
      "measure(rules, data, offsets, options, threads, task_bytes, /): Count the ids of the rows of a batch."},
     {"counts", counts, METH_VARARGS, "counts(measured, counts, reasons, /): Write the number of ids of each row."},
     {"write", write, METH_VARARGS,
-     "write(measured, offsets, prefix, suffix, piece_size, ids, spans, threads, /): Write the ids of all rows."},
+     "write(measured, offsets, prefix, suffix, piece_size, ids, spans, /): Write the ids of all rows."},
     {nullptr, nullptr, 0, nullptr},
 };
 

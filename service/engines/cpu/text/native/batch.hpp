@@ -13,7 +13,8 @@
 
 namespace text {
 
-constexpr int64_t THREAD_BYTES = 1 << 16;       // A thread for fewer would cost more than it saves.
+constexpr int64_t THREAD_BYTES = 3 << 12;       // Take about 20 us, as long as to wake a thread.
+constexpr size_t THREAD_IDS = size_t{1} << 16;  // The same for ids that are copied to fresh memory.
 constexpr size_t KEPT_IDS = size_t{1} << 20;    // Of a thread's memory for ids between two batches.
 
 // A vocabulary's tables, and the encoders of the threads that used it.
@@ -65,49 +66,52 @@ struct Task {
     int64_t begin, end;             // Bytes of the batch.
     std::vector<int32_t> ids{};
     bool is_part = false;
+    size_t first_id = 0;            // Of the batch.
 };
 
 class BatchEncoder {
    public:
     // `counts` and `reasons` have an element for each row.
     BatchEncoder(Vocabulary& vocabulary, const uint8_t* data, const int64_t* offsets, int64_t num_rows, bool is_valid,
-                 bool is_composed, bool is_plain, int64_t task_bytes, int64_t* counts, uint8_t* reasons)
+                 bool is_composed, bool is_plain, int num_threads, int64_t task_bytes, int64_t* counts,
+                 uint8_t* reasons)
         : vocabulary_(vocabulary), data_(data), offsets_(offsets), num_rows_(num_rows), is_valid_(is_valid),
-          is_composed_(is_composed), is_plain_(is_plain), task_bytes_(task_bytes), counts_(counts), reasons_(reasons) {
+          is_composed_(is_composed), is_plain_(is_plain),
+          shares_(make_shares(offsets[num_rows] - offsets[0], num_threads, THREAD_BYTES, task_bytes)),
+          counts_(counts), reasons_(reasons) {
         std::fill_n(counts_, num_rows_, 0);
         std::fill_n(reasons_, num_rows_, NONE);
         make_tasks();
     }
 
-    void encode(int num_threads) {
-        auto most = static_cast<int>(std::min<int64_t>(static_cast<int64_t>(tasks_.size()), num_bytes() / THREAD_BYTES));
-        num_threads = std::min(num_threads, most);
+    void encode() {
         share_tasks(
-            tasks_.size(), num_threads, [&] { return vocabulary_.borrow(); },
+            tasks_.size(), shares_.num_threads, [&] { return vocabulary_.borrow(); },
             [&](Vocabulary::Borrowed& worker, size_t task) { encode_task(*worker, tasks_[task]); });
         drop_left_rows();
+        for (Task& task : tasks_) {
+            task.first_id = num_ids_;
+            num_ids_ += task.ids.size();
+        }
     }
 
-    size_t num_ids() const {
-        size_t sum = 0;
-        for (const Task& task : tasks_) sum += task.ids.size();
-        return sum;
-    }
+    size_t num_ids() const { return num_ids_; }
 
     int64_t num_left() const { return num_rows_ - std::count(reasons_, reasons_ + num_rows_, NONE); }
 
     void write(int32_t* out) const {
-        for (const Task& task : tasks_) out = std::copy(task.ids.begin(), task.ids.end(), out);
+        auto num_threads = std::min(shares_.num_threads, static_cast<int>(num_ids_ / THREAD_IDS));
+        share_tasks(tasks_.size(), num_threads, [] { return 0; }, [&](int, size_t task) {
+            std::copy(tasks_[task].ids.begin(), tasks_[task].ids.end(), out + tasks_[task].first_id);
+        });
     }
 
    private:
-    int64_t num_bytes() const { return offsets_[num_rows_] - offsets_[0]; }
-
     void make_tasks() {
         for (int64_t row = 0; row < num_rows_;) {
             int64_t begin = offsets_[row], next = row + 1;
-            while (next < num_rows_ && offsets_[next + 1] - begin <= task_bytes_) next++;
-            if (next == row + 1 && offsets_[next] - begin > 2 * task_bytes_ && vocabulary_.may_cut) cut_row(row);
+            while (next < num_rows_ && offsets_[next + 1] - begin <= shares_.task_bytes) next++;
+            if (next == row + 1 && offsets_[next] - begin > 2 * shares_.task_bytes && vocabulary_.may_cut) cut_row(row);
             else tasks_.push_back({row, next, begin, offsets_[next]});
             row = next;
         }
@@ -116,7 +120,7 @@ class BatchEncoder {
     // Makes a task of each part of a row.
     void cut_row(int64_t row) {
         int64_t begin = offsets_[row], end = offsets_[row + 1];
-        for (int64_t cut; (cut = find_cut(begin + task_bytes_, end)) < end; begin = cut)
+        for (int64_t cut; (cut = find_cut(begin + shares_.task_bytes, end)) < end; begin = cut)
             tasks_.push_back({row, row + 1, begin, cut, {}, true});
         tasks_.push_back({row, row + 1, begin, end, {}, true});
     }
@@ -170,10 +174,11 @@ class BatchEncoder {
     const int64_t* const offsets_;
     const int64_t num_rows_;
     const bool is_valid_, is_composed_, is_plain_;
-    const int64_t task_bytes_;    // Of rows, or of a part of a row.
+    const Shares shares_;
     int64_t* const counts_;
     uint8_t* const reasons_;
     std::vector<Task> tasks_;
+    size_t num_ids_ = 0;
     std::mutex mutex_;
 };
 

@@ -195,8 +195,8 @@ PyObject* encode(PyObject*, PyObject* arguments) {
     bool is_done = run(num_bytes, [&] {
         batch = std::make_unique<text::BatchEncoder>(
             *owner->vocabulary, data.elements<const uint8_t>(), rows, static_cast<int64_t>(num_rows), is_valid != 0,
-            is_composed != 0, is_plain != 0, task_bytes, begins + 1, reasons.elements<uint8_t>());
-        batch->encode(num_threads);
+            is_composed != 0, is_plain != 0, num_threads, task_bytes, begins + 1, reasons.elements<uint8_t>());
+        batch->encode();
     });
     if (!is_done) return nullptr;
     begins[0] = 0;

@@ -1,1 +1,0 @@
-"""Tests of the tables of the five papers."""
