@@ -10,6 +10,7 @@
 # make lint     run ruff, lint-imports and mypy; make fix applies ruff's fixes
 # make docs     write the generated parts of docs/, from the code and from benchmarks/results
 # make bench    run the HTTP benchmark; benchmarks/README.md has the others
+# make papers   rebuild the tables of the five papers from DATA=FOLDER; PAPERS_ARGS="gputok" chooses
 # make image    build the images cpu, render and gpu; IMAGES=cpu builds one, PLATFORM=linux/arm64 is
 #               for another architecture, and DOCKER_ARGS is for docker build
 # make wheel    build wheels for x86-64 and arm64, for the Python of PYTHON, into dist/;
@@ -27,7 +28,7 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 TYPED := vocabularies gpu service warptok benchmarks
 
-.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench image wheel \
+.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench papers image wheel \
         locks clean help
 .DEFAULT_GOAL := serve
 
@@ -91,6 +92,10 @@ docs: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.service.http $(BENCH_ARGS)
+
+papers: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.papers $(PAPERS_ARGS) --data $(or $(DATA),$(error name the data: make papers DATA=FOLDER))
+	@$(MAKE) --no-print-directory docs
 
 IMAGES ?= cpu render gpu
 PLATFORM ?=

@@ -111,12 +111,12 @@ def copy_rate(data: Bytes, num_gpus: int) -> float:
     """Measure GB/s of copies from page-locked memory to all of these devices at once."""
     import cupy
 
-    pinned = cupy.cuda.alloc_pinned_memory(len(data))
-    np.frombuffer(pinned, np.uint8, len(data))[:] = data
+    pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(len(data)), np.uint8, len(data))
+    pinned[:] = data
     places, streams = [], []
     for number in range(num_gpus):
         with cupy.cuda.Device(number):
-            places.append(cupy.cuda.alloc(len(data)))
+            places.append(cupy.empty(len(data), np.uint8))
             streams.append(cupy.cuda.Stream(non_blocking=True))
     begin = 0.0
     for count in range(CALLS + 1):  # The first is a warm-up.
@@ -124,7 +124,7 @@ def copy_rate(data: Bytes, num_gpus: int) -> float:
             begin = perf_counter()
         for number, (place, stream) in enumerate(zip(places, streams, strict=True)):
             with cupy.cuda.Device(number):
-                place.copy_from_host_async(pinned, len(data), stream)
+                place.set(pinned, stream)
         for stream in streams:
             stream.synchronize()
     return CALLS * num_gpus * len(data) / (perf_counter() - begin) / GIGA

@@ -32,6 +32,8 @@ OTHER_STARTS = {
     b"\xff\xfe": "is in UTF-16 or UTF-32; JSON is in UTF-8",
     b"\xfe\xff": "is in UTF-16; JSON is in UTF-8",
     b"\0": "is in UTF-16 or UTF-32; JSON is in UTF-8",
+    b"\x1f\x8b": "is packed by gzip; send it with Content-Encoding: gzip",
+    b"\x28\xb5\x2f\xfd": "is packed by zstd; send it with Content-Encoding: zstd",
 }
 """What is wrong with a body that begins with some bytes, and is no JSON."""
 MAX_NAMED_BYTES = 1 << 20  # Finding the string in a longer body would hold up other requests.

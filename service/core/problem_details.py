@@ -23,6 +23,7 @@ from vocabularies.errors import Finding, VocabularyError
 logger = logging.getLogger(__name__)
 MAX_FINDINGS = 20
 MAX_INTEGER = 1 << 63
+EXPECTED = "Input should be "
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -34,16 +35,39 @@ def invalid_body(error: ValidationError | RequestValidationError) -> ServiceErro
         reason = str(first.get("ctx", {}).get("error", first["msg"]))
         _, _, place = str(first["msg"]).partition(" at ")
         return BadJson(f"the body is not JSON: {reason}", place)
-    findings = [Finding(_pointer(fault["loc"]), _describe(fault)) for fault in faults]
+    findings = _find_places(faults)
     message = findings[0].message
     if len(findings) > 1:
         message += f" (and {len(findings) - 1} more)"
     return InvalidRequest(message, findings[0].where, findings[:MAX_FINDINGS])
 
 
+def _find_places(faults: Sequence[Any]) -> list[Finding]:
+    """Describe the faults, one for each place: pydantic has one for each branch of a union.
+
+    Where one branch is faulty inside, the others, which do not fit at all, say nothing.
+    """
+    messages: dict[str, list[str]] = {}
+    for fault in faults:
+        described = messages.setdefault(_pointer(fault["loc"]), [])
+        message = _describe(fault)
+        if described and message.startswith(EXPECTED) and described[0].startswith(EXPECTED):
+            message = message.removeprefix(EXPECTED)
+        if message not in described and EXPECTED + message not in described:
+            described.append(message)
+    inner = {place[:end] for place in messages for end, sign in enumerate(place) if sign == "/"}
+    return [
+        Finding(place, " or ".join(described))
+        for place, described in messages.items()
+        if place not in inner
+    ]
+
+
 def _describe(fault: Any) -> str:
     """Return what is wrong; orjson reads a whole number beyond 64 bits as a float."""
     value = fault.get("input")
+    if value is None and fault["type"] != "missing":
+        return "is null, which is no value of this field"
     if fault["type"] == "int_type" and isinstance(value, float) and abs(value) >= MAX_INTEGER:
         return "the number is larger than any id"
     return str(fault["msg"])

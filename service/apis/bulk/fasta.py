@@ -131,10 +131,14 @@ class _Records:
         body: FASTA or FASTQ.
         max_bytes: the most bytes of a record that cannot be split.
         splitter: splits long records; None: records stay whole.
+        was_packed: whether the body is what was unpacked, so that nothing unpacks it again.
     """
 
-    def __init__(self, body: Reader, max_bytes: int, splitter: Splitter | None) -> None:
+    def __init__(
+        self, body: Reader, max_bytes: int, splitter: Splitter | None, *, was_packed: bool
+    ) -> None:
         self._body = body
+        self._was_packed = was_packed
         self._max_bytes = max_bytes
         self._splitter = splitter
         self._batches: Iterator[TextBatch] | None = None
@@ -165,7 +169,8 @@ class _Records:
         begin = _end_of_preamble(first)
         format = FORMATS.get(first[begin : begin + 1])
         if format is None and first:
-            raise BadBody(_describe_unknown(first + bytes(self._body.read(9))), "line 1")
+            begin = first + bytes(self._body.read(9))
+            raise BadBody(_describe_unknown(begin, self._was_packed), "line 1")
         if format == "fastq" and begin:
             raise BadBody("FASTQ begins with '@'", "line 1")
         if format == "fastq":
@@ -187,11 +192,13 @@ def _end_of_preamble(begin: bytes) -> int:
     return 0 if found is None else found.end()
 
 
-def _describe_unknown(begin: bytes) -> str:
+def _describe_unknown(begin: bytes, was_packed: bool) -> str:
     """Return why a body that begins like this is neither FASTA nor FASTQ."""
     for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
-            advice = f"send it with Content-Encoding: {name}" if name in ENCODINGS else "unpack it"
+            advice = "unpack it"
+            if name in ENCODINGS and not was_packed:
+                advice = f"send it with Content-Encoding: {name}"
             return f"the body is packed by {name}; {advice}"
     if begin.startswith(BYTE_ORDER_MARK):
         return "the body begins with a byte-order mark (EF BB BF); FASTA begins with '>'"
@@ -275,7 +282,8 @@ class BulkFasta(ArrowStream):
         if query.window is not None:
             self._layout = self._make_layout(query.window)
             splitter = find_splitter(self.vocabulary, self.options())
-        records = _Records(form or body, settings.max_text_bytes, splitter)
+        was_packed = form is not None or self.call.encoding is not None
+        records = _Records(form or body, settings.max_text_bytes, splitter, was_packed=was_packed)
         return records if form is None else _ChannelRecords(form, records)
 
     def _check_options(self, *, has_channel: bool) -> None:

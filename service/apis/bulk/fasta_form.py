@@ -1,11 +1,13 @@
 """Reads a form with a file of sequences and the channel of its bases, while it arrives.
 
-The part `channel` comes first and is small; the part `sequences` is read as a body without a form.
+The part `channel` comes first and is small; the part `sequences` is read as a body without a form,
+and is unpacked if it begins as gzip or zstd, as a part of a form has no Content-Encoding.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Protocol
 
 from python_multipart import MultipartParser
@@ -13,12 +15,15 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from service.core.errors import BadBody, InvalidRequest, TooLarge
+from service.http.decompression import check_whole, decompress, make_decompressor
 from service.http.part_headers import PartHeaders
+from service.seqio.format_detection import ARCHIVES
 from vocabularies.sequences.channel import ChannelError, SparseChannel
 
 MEDIA_TYPE = b"multipart/form-data"
 CHANNEL, SEQUENCES = "channel", "sequences"
 READ_BYTES = 1 << 16
+MAGIC_BYTES = 4  # By so many bytes gzip and zstd are detected.
 
 
 class Reader(Protocol):
@@ -62,8 +67,9 @@ class SequencesForm:
         self._part = ""
         self._seen: set[str] = set()
         self._lines = bytearray()  # Of the channel.
-        self._pieces: deque[bytes] = deque()  # Of the sequences.
-        self._num_bytes = 0  # Of the pieces.
+        self._received: deque[bytes] = deque()  # Of the sequences, as they were sent.
+        self._pieces = self._unpack()
+        self._rest = b""  # Of the sequences, unpacked and not read yet.
         self._has_ended = False
         callbacks = {
             **self._headers.callbacks(),
@@ -83,12 +89,42 @@ class SequencesForm:
                 of the channel is wrong.
             TooLarge: the channel is above its limit.
         """
-        while self._num_bytes < num_bytes and self._parse_more():
-            pass
-        data = b"".join(self._pieces)
-        self._pieces = deque([data[num_bytes:]])
-        self._num_bytes = len(self._pieces[0])
+        pieces = [self._rest]
+        size = len(self._rest)
+        while size < num_bytes and (piece := next(self._pieces, b"")):
+            pieces.append(piece)
+            size += len(piece)
+        data = b"".join(pieces)
+        self._rest = data[num_bytes:]
         return memoryview(data)[:num_bytes]
+
+    def _unpack(self) -> Iterator[bytes]:
+        """Yield the bytes of the sequences, of which none is empty."""
+        begin = b""
+        for data in self._receive():
+            begin += data
+            if len(begin) >= MAGIC_BYTES:
+                break
+        names = [name for magic, name in ARCHIVES.items() if begin.startswith(magic)]
+        encoding = names[0] if names and names[0] in ("gzip", "zstd") else None
+        decompressor = make_decompressor(encoding)
+        if begin and decompressor is None:
+            yield begin
+        elif begin and decompressor is not None:
+            yield from decompress(decompressor, begin)
+        for data in self._receive():
+            if decompressor is None:
+                yield data
+            else:
+                yield from decompress(decompressor, data)
+        if decompressor is not None:
+            check_whole(decompressor)
+
+    def _receive(self) -> Iterator[bytes]:
+        """Yield the bytes of the sequences as they were sent."""
+        while self._received or self._parse_more():
+            while self._received:
+                yield self._received.popleft()
 
     def _parse_more(self) -> bool:
         """Parse the next bytes of the form; return whether there were any."""
@@ -119,8 +155,7 @@ class SequencesForm:
 
     def _add_data(self, data: bytes, begin: int, end: int) -> None:
         if self._part == SEQUENCES:
-            self._pieces.append(data[begin:end])
-            self._num_bytes += end - begin
+            self._received.append(data[begin:end])
             return
         self._lines += data[begin:end]
         if len(self._lines) > self._max_channel_bytes:

@@ -146,6 +146,8 @@ async def render_completion(http_request: Request) -> Response:
     """Render the prompts of a completion as ids: a list with an element for each prompt."""
     request = await read_request(http_request)
     body = parse_body(CompletionBody, request)
+    if not body.prompt:  # vLLM refuses it, too, as no engine can answer it.
+        raise InvalidRequest("is empty; an engine needs at least one id", "/prompt")
     entry = await request.find_entry(body.model)
     num_answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     max_length = _max_prompt_length(request, entry, body, num_answered)

@@ -97,7 +97,7 @@ async def _read_texts(request: DialectRequest) -> CountedTexts:
         llama = parse_body(ContentBody, request)
         options = EncodeOptions(
             add_special_tokens=llama.add_special,
-            special="match" if llama.parse_special else "plain",
+            special=llama.special,
         )
         entry = await request.find_entry(llama.model)
         return CountedTexts(entry, llama.content, options, "/content")

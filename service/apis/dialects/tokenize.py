@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -54,12 +54,17 @@ class PromptBody(DialectBody):
 
 
 class ContentBody(DialectBody):
-    """The body of llama.cpp."""
+    """The body of llama.cpp, for which null is as if the option were absent."""
 
     content: str
-    add_special: bool = False
-    parse_special: bool = True
-    with_pieces: bool = False
+    add_special: bool | None = None
+    parse_special: bool | None = None
+    with_pieces: bool | None = None
+
+    @property
+    def special(self) -> Literal["match", "plain"]:
+        """How the text of a special token is encoded."""
+        return "plain" if self.parse_special is False else "match"
 
 
 class InputsBody(DialectBody):
@@ -167,8 +172,8 @@ async def _llama_cpp(request: DialectRequest) -> Response:
         request,
         entry,
         [body.content],
-        add_special_tokens=body.add_special,
-        special="match" if body.parse_special else "plain",
+        add_special_tokens=bool(body.add_special),
+        special=body.special,
         where="/content",
     )
     ids = encoded.rows[0]

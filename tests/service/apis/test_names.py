@@ -244,7 +244,7 @@ def test_an_upload_gives_aliases_by_its_query_or_its_form():
         ("POST", "/detokenize", {"model": "no/ne", "tokens": []}, "/model"),
         ("GET", "/tokenizer_info?model=no/ne", None, "/model"),
         ("GET", "/v1/models/no/ne", None, "/model"),
-        ("POST", "/v1/completions/render", {"model": "no/ne", "prompt": ""}, "/model"),
+        ("POST", "/v1/completions/render", {"model": "no/ne", "prompt": "a"}, "/model"),
         ("POST", "/v1/responses/input_tokens", {"model": "no/ne", "input": ""}, "/model"),
         ("GET", "/v2/models/no/ne", None, "model"),
         ("POST", "/v2/models/no/ne/infer", INFER, "model"),

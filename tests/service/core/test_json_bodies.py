@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import sys
 
 import orjson
 import pytest
@@ -17,6 +19,11 @@ from tests.support.app_client import serving
 from tests.support.waiting import run
 from vocabularies import builtin
 from vocabularies.formats.huggingface.writer import tokenizer_json
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 TEXT = "a\ud83db \ude42\ud83d\ud83d"
 REPLACED = "a\ufffdb \ufffd\ufffd\ufffd"  # As tiktoken does, by UTF-16.
@@ -124,6 +131,8 @@ def test_json_in_another_encoding_is_refused_by_its_name():
         text.encode("utf-16-be"): "UTF-16",
         text.encode("utf-32"): "UTF-32",
         text.encode("utf-32-be"): "UTF-32",
+        gzip.compress(text.encode()): "send it with Content-Encoding: gzip",
+        zstd.compress(text.encode()): "send it with Content-Encoding: zstd",
         text.encode() + b"\0": "JSON",
         b"": "JSON",
     }

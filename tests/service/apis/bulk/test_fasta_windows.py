@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import sys
 from unittest import mock
 
 import pyarrow as pa
@@ -13,6 +15,11 @@ from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
 from tests.support.paper_windows import paper_windows
 from tests.support.waiting import run
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 ENGINE = CpuEngine()
 GENOMES = {
@@ -182,10 +189,13 @@ def test_options_of_windows_need_a_window(option):
     run(scenario)
 
 
-def form(*parts: tuple[str, str], end: str = "--x--\r\n") -> bytes:
-    head = 'Content-Disposition: form-data; name="{}"; filename="f"'
-    made = [f"--x\r\n{head.format(name)}\r\n\r\n{content}\r\n" for name, content in parts]
-    return ("".join(made) + end).encode()
+def form(*parts: tuple[str, str | bytes], end: str = "--x--\r\n") -> bytes:
+    made = b""
+    for name, content in parts:
+        head = f'Content-Disposition: form-data; name="{name}"; filename="f"'
+        data = content.encode() if isinstance(content, str) else content
+        made += f"--x\r\n{head}\r\n\r\n".encode() + data + b"\r\n"
+    return made + end.encode()
 
 
 LEVEL = ("channel", "one\t0\t1\n")
@@ -219,6 +229,68 @@ def test_a_form_with_other_parts_is_refused(body, status, where):
                 "/v1/encode/fasta", params=QUERY, content=body, headers=headers
             )
             assert (answer.status_code, answer.json()["where"]) == (400, "Content-Type")
+
+    run(scenario)
+
+
+PACKED = gzip.compress(SEQUENCES[1].encode())
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        PACKED,
+        gzip.compress(b">one\nACG") + gzip.compress(b"TACGT\n"),
+        zstd.compress(SEQUENCES[1].encode()),
+    ],
+)
+@pytest.mark.parametrize("num_bytes", [1, 1 << 16])
+def test_packed_sequences_in_a_form_are_unpacked(packed, num_bytes):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answers = []
+            for sequences in (SEQUENCES, ("sequences", packed)):
+                body = form(LEVEL, sequences)
+
+                async def pieces(body=body):
+                    for begin in range(0, len(body), num_bytes):
+                        yield body[begin : begin + num_bytes]
+
+                headers = {"content-type": "multipart/form-data; boundary=x"}
+                answer = await client.post(
+                    "/v1/encode/fasta", params=QUERY, content=pieces(), headers=headers
+                )
+                assert answer.status_code == 200, answer.text
+                answers.append(answer.content)
+            assert answers[0] == answers[1]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("packed", "detail"),
+    [
+        (PACKED[:-4], "the gzip body is not whole"),
+        (PACKED + b"more", "other bytes follow the end of the gzip data"),
+        (gzip.compress(PACKED), "the body is packed by gzip; unpack it"),
+        (b"BZh91AY&SY", "the body is packed by bzip2; unpack it"),
+        (b"", None),
+    ],
+)
+def test_damaged_packed_sequences_in_a_form_are_refused(packed, detail):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await client.post(
+                "/v1/encode/fasta",
+                params=QUERY,
+                content=form(("channel", ""), ("sequences", packed)),
+                headers={"content-type": "multipart/form-data; boundary=x"},
+            )
+            if detail is None:
+                assert answer.status_code == 200
+            else:
+                assert (answer.status_code, answer.json()["code"]) == (400, "bad_body")
+                assert detail in answer.json()["detail"]
 
     run(scenario)
 

@@ -111,6 +111,7 @@ def test_llama_cpps_tokenize():
             for parses, ids in (
                 ({}, [50256]),
                 ({"parse_special": True}, [50256]),
+                ({"parse_special": None, "add_special": None, "with_pieces": None}, [50256]),
                 ({"parse_special": False}, [27, 91, 437, 1659, 5239, 91, 29]),
             ):
                 assert (await post(client, "/tokenize", **body, **parses)).json()["tokens"] == ids
@@ -208,6 +209,40 @@ def test_a_refusal_has_the_shape_of_its_system(path, body, status, shape):
             else:
                 assert document["type"] == "error"
                 assert {*document["error"]} == {"type", "message"}
+
+    run(scenario)
+
+
+NULL = "is null, which is no value of this field"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/tokenize", {"prompt": None}, f"/prompt: {NULL}"),
+        ("/tokenize", {"inputs": None}, f"/inputs: {NULL}"),
+        ("/tokenize", {"content": None}, f"/content: {NULL}"),
+        ("/tokenize", {"messages": None}, f"/messages: {NULL}"),
+        ("/tokenize", {"inputs": ["a", None]}, f"/inputs/1: {NULL}"),
+        ("/tokenize", {"prompt": 5}, "/prompt: Input should be a valid string or a valid list"),
+        ("/detokenize", {"tokens": None}, f"/tokens: {NULL}"),
+        ("/v1/completions/render", {"prompt": None}, f"/prompt: {NULL}"),
+        ("/v1/completions/render", {"prompt": ""}, "/prompt: is empty; an engine needs "),
+        ("/v1/completions/render", {"prompt": []}, "/prompt: is empty; an engine needs "),
+        ("/v1/chat/completions/render", {"messages": None}, f"/messages: {NULL}"),
+    ],
+)
+def test_a_field_that_is_null_or_of_no_type_is_named_once(path, body, message):
+    """A union had a message for each of its types, of which only the first one was shown."""
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await post(client, path, **body)
+            assert answer.status_code in (400, 422)
+            error = answer.json()["error"]
+            text = error if isinstance(error, str) else error["message"]
+            assert text.startswith(message)
+            assert "more)" not in text
 
     run(scenario)
 
