@@ -89,6 +89,7 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m benchmarks.support.figures
 	$(BIN)/python -m benchmarks.support.plot
+	$(BIN)/python -m benchmarks.papers.page
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.service.http $(BENCH_ARGS)

@@ -230,7 +230,7 @@ def needs_torch(rows: Callable[[Session], Rows]) -> Callable[[Session], Rows]:
 
 
 PARTS = (
-    Part("encode", "dnatok", "Table S1 (encode), Figures 1, 4, 6 and 9", "both", 45, encode_rows),
+    Part("encode", "dnatok", "Table S1 (encode), Figures 1, 4, 6 and 9", "both", 60, encode_rows),
     Part("transfer", "dnatok", "Table S1 (H2D), Figure 2", "gpu", 15, needs_torch(transfer_rows)),
     Part(
         "stream",

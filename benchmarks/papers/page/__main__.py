@@ -1,0 +1,49 @@
+"""Writes the tables of docs/papers.md and its pictures from the results.
+
+    python -m benchmarks.papers.page
+
+The page's prose is written by hand; what stands between the two marks of a table is replaced.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.papers.page.claims import CLAIMS, claims_table
+from benchmarks.papers.page.pictures import PICTURES
+from benchmarks.papers.page.results import Results, read_results
+from benchmarks.papers.page.tables import TABLES
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "papers.md"
+
+
+def filled(page: str, results: Results) -> str:
+    """Return the page with its tables written anew.
+
+    Raises:
+        ValueError: the page has not the marks of each table.
+    """
+    tables = {name: table(results) for name, table in TABLES.items()}
+    tables |= {name: claims_table(claims(results)) for name, claims in CLAIMS.items()}
+    for name, table in tables.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
+        if page.count(begin) != 1 or page.count(end) != 1:
+            raise ValueError(f"docs/papers.md has not one table of {name}")
+        before, rest = page.split(begin)
+        _, after = rest.split(end)
+        page = f"{before}{begin}{table}\n{end}{after}"
+    return page
+
+
+def main() -> None:
+    """Write the page and the pictures."""
+    results = read_results()
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    for name, picture in PICTURES.items():
+        (DOCS / "images" / name).write_text(picture(results), encoding="utf-8")
+    print("written: docs/papers.md and its pictures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Reads the results of benchmarks.papers, of a machine with a GPU and of one without.
+
+A part that was measured on both is that of the GPU's machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.support.results import FOLDER, Measured, Row, rate, seconds, select
+
+FILES = ("papers/h200.json", "papers/cpu.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows of a table of a part, and where they were measured."""
+
+    rows: list[Row]
+    machine: Mapping[str, Any]
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether the machine has a GPU."""
+        return "device" in self.machine
+
+    def where(self) -> str:
+        """Name the machine and the day."""
+        device = str(self.machine.get("device", "")).removeprefix("NVIDIA ")
+        cores = f"{self.machine.get('cores', '?')} cores of {self.machine.get('cpu', '?')}"
+        return ", ".join(filter(None, (device, cores, str(self.machine.get("date", ""))[:10])))
+
+    def seconds(self, **fields: object) -> Measured | None:
+        """Return the seconds of a row; None: there is none."""
+        rows = select(self.rows, **fields)
+        return seconds(rows[0]["seconds"]) if rows else None
+
+    def rate(self, **fields: object) -> Measured | None:
+        """Return the ids a second of a row; None: there is none."""
+        rows = select(self.rows, **fields)
+        return rate(rows[0]["ids"], rows[0]["seconds"]) if rows else None
+
+    def ratio(self, slow: Mapping[str, object], fast: Mapping[str, object]) -> float | None:
+        """Return how many times the seconds of one row are those of another."""
+        one, other = self.seconds(**slow), self.seconds(**fast)
+        return None if one is None or other is None else one.value / other.value
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The parts of all machines, those of GPUs first."""
+
+    documents: tuple[Row, ...]
+
+    def table(self, part: str, table: str) -> Found:
+        """Return the rows of a table of a part; none where it was not measured."""
+        for document in self.documents:
+            found = document["parts"].get(part, {})
+            rows = select(found.get("rows", []), table=table)
+            if rows:
+                return Found(rows, found["machine"])
+        return Found([], {})
+
+    def left_out(self) -> list[str]:
+        """Say what runs left out, each once."""
+        words: dict[str, None] = {}
+        for document in self.documents:
+            for part in document["parts"].values():
+                words |= dict.fromkeys(part.get("left_out", []))
+                if "error" in part:
+                    words[f"{part['tables']} failed: {part['error']}"] = None
+        return [*words]
+
+
+def read_results(folder: Path = FOLDER) -> Results:
+    """Read the files that are there."""
+    paths = [folder / name for name in FILES]
+    return Results(tuple(json.loads(path.read_text()) for path in paths if path.is_file()))
