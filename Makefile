@@ -50,13 +50,15 @@ search: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis $(PYTEST_ARGS)
 
 # Each client has its own environment, because they need different versions of the same libraries.
-CLIENTS := triton kserve lm_eval openai anthropic
+CLIENTS := triton kserve lm_eval openai anthropic transformers
 clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/triton/.installed: PACKAGES := "tritonclient[http,grpc,cuda]>=2.55"
 .clients/kserve/.installed: PACKAGES := kserve
 .clients/lm_eval/.installed: PACKAGES := lm_eval
 .clients/openai/.installed: PACKAGES := openai
 .clients/anthropic/.installed: PACKAGES := anthropic
+# What `import warptok` needs beside it.
+.clients/transformers/.installed: PACKAGES := "transformers>=5" orjson
 
 .clients/%/.installed: Makefile | $(BIN)/python
 	$(PYTHON) -m venv .clients/$*

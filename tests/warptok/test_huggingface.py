@@ -1,4 +1,7 @@
-"""The call of Hugging Face's tokenizers: the same fields, shapes, types and refusals."""
+"""The call of Hugging Face's tokenizers: the same fields, shapes, types and refusals.
+
+tests/clients/test_transformers.py compares it with transformers.
+"""
 
 from __future__ import annotations
 
@@ -120,24 +123,3 @@ def test_token_names_are_spelled_as_in_the_file(tok):
         tok.convert_ids_to_tokens(4096)
     ids = tok.bos_token_id, tok.eos_token_id, tok.cls_token_id, tok.sep_token_id, tok.mask_token_id
     assert ids == (None, None, 1, 2, 4)
-
-
-def test_ids_and_fields_are_those_of_transformers():
-    transformers = pytest.importorskip("transformers")
-    kwargs = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    source = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=write_tokenizer("dnabert2"), model_max_length=5, **kwargs
-    )
-    tok = warptok.load(source, device="cpu")
-    for options in (
-        {},
-        {"padding": True},
-        {"padding": True, "truncation": True, "return_offsets_mapping": True},
-        {"padding": "max_length", "max_length": 9, "return_tensors": "np"},
-        {"padding": True, "pad_to_multiple_of": 4, "add_special_tokens": False},
-    ):
-        theirs = source(TEXTS, return_token_type_ids=False, **options)
-        ours = tok(TEXTS, **options)
-        assert {*theirs} == {*ours}
-        for name, values in theirs.items():
-            assert np.array_equal(np.array(values, object), np.array(ours[name], object)), name
