@@ -8,6 +8,7 @@ whose names may change with any release. Importing it imports neither the web fr
 CuPy, Arrow or httpx. docs/python.md shows how to use it.
 """
 
+from warptok import mtdna as mtdna
 from warptok.clients.async_client import AsyncClient as AsyncClient
 from warptok.clients.client import Client as Client
 from warptok.errors import DeadlinePassed as DeadlinePassed

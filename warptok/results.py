@@ -80,6 +80,9 @@ class EncodedBatch:
         errors: the refused rows, which have no ids, with `errors="keep"`; else there are none.
         pad_id: the id to pad with; None: the vocabulary has none.
         padding_side: the side that is padded; None where a service does not say it.
+        kernel_time: the seconds that the engine computed them, copies to and from a GPU included;
+            of a service, those of the batches in which the texts were. None where a service does
+            not say it: over HTTP.
     """
 
     ids: Ids
@@ -92,6 +95,7 @@ class EncodedBatch:
     errors: Mapping[int, RowError] = field(default_factory=dict)
     pad_id: int | None = None
     padding_side: Side | None = None
+    kernel_time: float | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -181,6 +185,7 @@ class EncodedBatch:
             tokens=self.tokens,
             truncated=self.truncated,
             errors=self.errors,
+            kernel_time=self.kernel_time,
         )
 
 
@@ -192,7 +197,8 @@ class PaddedBatch:
         ids: int32[B, L].
         attention_mask: int8[B, L], 0 over padding.
         offset_mapping: int64[B, L, 2], as in `EncodedBatch`; (0, 0) for padding.
-        engine, digest, tokens, truncated, errors: as in `EncodedBatch`; tokens are not padded.
+        engine, digest, tokens, truncated, errors, kernel_time: as in `EncodedBatch`; tokens are not
+            padded.
     """
 
     ids: NDArray[np.int32]
@@ -203,6 +209,7 @@ class PaddedBatch:
     tokens: list[list[str]] | None = None
     truncated: Mapping[int, Truncated] | None = None
     errors: Mapping[int, RowError] = field(default_factory=dict)
+    kernel_time: float | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

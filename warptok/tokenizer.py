@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -250,10 +251,12 @@ class Tokenizer(TokenNames):
         made = make_options("encode_batch", options, len(batch), spans=spans)
         batch = batch.with_options(made)
         batch.id_dtype = id_dtype
+        begin = perf_counter()
         encoded = self._engine.encode(self._vocabulary, batch)
+        kernel_time = perf_counter() - begin
         if errors == "raise":
             raise_refused(encoded.errors)
-        rows = self._describe(encoded, batch, return_offsets, return_tokens, dtype)
+        rows = self._describe(encoded, batch, return_offsets, return_tokens, dtype, kernel_time)
         if padding is None:
             return rows
         min_length = 0 if padding == "longest" else padding
@@ -527,6 +530,7 @@ class Tokenizer(TokenNames):
         unit: Unit | None,
         return_tokens: bool,
         dtype: IdType,
+        kernel_time: float,
     ) -> EncodedBatch:
         """Make the answer of an engine's ids."""
         names = self._vocabulary.token_string
@@ -546,6 +550,7 @@ class Tokenizer(TokenNames):
             errors=encoded.errors,
             pad_id=self.pad_token_id,
             padding_side=self.padding_side,
+            kernel_time=kernel_time,
         )
 
     def _layout(

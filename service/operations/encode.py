@@ -14,9 +14,10 @@ import numpy as np
 import orjson
 
 from service.batching.work import CountWork, EncodeWork, Result
-from service.core.call import Call
+from service.core.call import Call, Times
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
+from service.operations.augmented_texts import augment_texts
 from service.operations.operation import (
     AnswerPieces,
     Operation,
@@ -118,13 +119,16 @@ def _plan_text(
         check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS if has_no_options(request) else request.options()
     work = make_work(service, call, EncodeWork, entry, [request.text], options, "/text")
-    return work, partial(render_text, entry, request)
+    return work, partial(render_text, entry, request, times=call.times)
 
 
 def render_text(
-    entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]
+    entry: LoadedVocabulary,
+    request: EncodeRequest,
+    result: Result[Encoded],
+    times: Times | None = None,
 ) -> AnswerPieces:
-    """Write the answer to one text.
+    """Write the answer to one text; `times` are those of its request.
 
     Raises:
         RowRefused: the text was refused.
@@ -133,11 +137,14 @@ def render_text(
         raise RowRefused(result.errors[result.begin], "/text")
     if is_short(request, result):
         return (write_short_text(entry, result),)
-    return _write_text(entry, request, result)
+    return _write_text(entry, request, result, times)
 
 
 def _write_text(
-    entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]
+    entry: LoadedVocabulary,
+    request: EncodeRequest,
+    result: Result[Encoded],
+    times: Times | None,
 ) -> AnswerPieces:
     encoded, row = result.output, result.begin
     begin, end = result.offsets[row], result.offsets[row + 1]
@@ -155,7 +162,16 @@ def _write_text(
         yield from tokens_json(entry.vocabulary, ids)
     if (truncated := truncated_row(result, row)) is not None:
         yield b',"truncated":' + orjson.dumps(truncated)
+    yield from _write_kernel_time(request, times)
     yield b"}"
+
+
+def _write_kernel_time(
+    request: EncodeRequest | EncodeBatchRequest | CountRequest, times: Times | None
+) -> Iterator[bytes]:
+    """Write the time of the engine, if it is requested and known."""
+    if request.return_kernel_time and times is not None:
+        yield b',"kernel_time":%.7f' % times.encode_s
 
 
 def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
@@ -211,7 +227,7 @@ def _plan_texts(
         work = make_work(
             service, call, EncodeWork, entry, request.texts, DEFAULT_OPTIONS, "/texts/{}"
         )
-        return work, partial(_render_texts, service, entry, request, 0)
+        return work, partial(_render_texts, service, call.times, entry, request, 0)
     check_dtype(entry.vocabulary, request.dtype)
     for name in ("return_tokens", "return_offsets"):
         value = getattr(request, name)
@@ -220,12 +236,16 @@ def _plan_texts(
             raise InvalidRequest(message, f"/{name}")
     pad_id = 0 if request.padding is None else find_pad_id(request.pad_id, entry.vocabulary)
     options = _make_options(request, num_rows)
-    work = make_work(service, call, EncodeWork, entry, request.texts, options, "/texts/{}")
-    return work, partial(_render_texts, service, entry, request, pad_id)
+    texts = request.texts
+    if request.augmentation is not None:
+        texts = augment_texts(request, request.augmentation, entry.vocabulary)
+    work = make_work(service, call, EncodeWork, entry, texts, options, "/texts/{}")
+    return work, partial(_render_texts, service, call.times, entry, request, pad_id)
 
 
 def _render_texts(
     service: Service,
+    times: Times,
     entry: LoadedVocabulary,
     request: EncodeBatchRequest,
     pad_id: int,
@@ -235,7 +255,7 @@ def _render_texts(
         return (write_short_batch(entry, result),)
     if request.padding is not None:
         _check_padded(service, request, result)
-    return _write_batch(entry, request, result, pad_id)
+    return _write_batch(entry, request, result, pad_id, times)
 
 
 def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[Encoded]) -> None:
@@ -267,7 +287,11 @@ def find_pad_id(requested: int | None, vocabulary: Vocabulary) -> int:
 
 
 def _write_batch(
-    entry: LoadedVocabulary, request: EncodeBatchRequest, result: Result[Encoded], pad_id: int
+    entry: LoadedVocabulary,
+    request: EncodeBatchRequest,
+    result: Result[Encoded],
+    pad_id: int,
+    times: Times,
 ) -> Iterator[bytes]:
     encoded = result.output
     rows = range(result.begin, result.end)
@@ -292,6 +316,7 @@ def _write_batch(
         yield from _write_batch_extras(entry, request, result)
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(make_row_faults(errors))
+    yield from _write_kernel_time(request, times)
     yield b"}"
 
 
@@ -335,15 +360,18 @@ def _plan_count(
     check_rows(service, len(request.texts), "/texts")
     options = _make_options(request, len(request.texts))
     work = make_work(service, call, CountWork, entry, request.texts, options, "/texts/{}")
-    return work, partial(_render_count, entry)
+    return work, partial(_render_count, call.times, entry, request)
 
 
-def _render_count(entry: LoadedVocabulary, result: Result[Counted]) -> AnswerPieces:
+def _render_count(
+    times: Times, entry: LoadedVocabulary, request: CountRequest, result: Result[Counted]
+) -> AnswerPieces:
     yield head(entry, b"num_tokens")
     yield from flat_json(result.output.counts[result.begin : result.end])
     yield b',"engine":"%b"' % result.engine.encode()
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(make_row_faults(errors))
+    yield from _write_kernel_time(request, times)
     yield b"}"
 
 

@@ -55,6 +55,14 @@ INVALID_UTF8 = (
     "bytes; only byte-level BPE with all bytes, and at most 65,536 bytes."
 )
 VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
+KERNEL_TIME = (
+    "Answer kernel_time as well: the seconds that the engine computed the batch in which the "
+    "request was, as the stage encode of Server-Timing."
+)
+AUGMENTATION = (
+    "DNA: crop the sequences and substitute letters at random before they are encoded; null: do "
+    "not. Offsets cannot be reported then."
+)
 
 
 class IgnoreExtra(BaseModel):
@@ -88,6 +96,7 @@ class EncodeRequest(Strict):
     circular: bool | None = Field(None, description=CIRCULAR)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     surrogates: Surrogates = Field("refuse", description=SURROGATES)
+    return_kernel_time: bool = Field(False, description=KERNEL_TIME)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
     def options(self) -> EncodeOptions:
@@ -115,7 +124,23 @@ class TextListRequest(Strict):
     reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
     circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
     surrogates: Surrogates = Field("refuse", description=SURROGATES)
+    return_kernel_time: bool = Field(False, description=KERNEL_TIME)
     if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+class AugmentationOptions(Strict):
+    """Random changes to sequences, which depend only on the seed and on each row's number."""
+
+    seed: int = Field(ge=0, lt=1 << 64, description="The same seed gives the same changes.")
+    crop_letters: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Crop longer sequences to so many letters; null: crop none."
+    )
+    substitution_rate: float = Field(
+        0.0, ge=0, le=1, description="The share of A, C, G and T that become another of them."
+    )
+    first_row: int = Field(
+        0, ge=0, lt=1 << 63, description="The number of the first sequence in the whole data set."
+    )
 
 
 class EncodeBatchRequest(TextListRequest):
@@ -140,6 +165,7 @@ class EncodeBatchRequest(TextListRequest):
     pad_id: Length | None = Field(
         None, description="The id to pad with; null: the vocabulary's own padding token."
     )
+    augmentation: AugmentationOptions | None = Field(None, description=AUGMENTATION)
 
 
 class CountRequest(TextListRequest):
@@ -287,6 +313,7 @@ class EncodeResponse(BaseModel):
     offsets: list[Range] = Field(default=[], description="Only when requested.")
     tokens: list[str] = Field(default=[], description="Only when requested.")
     truncated: Truncated | None = Field(default=None, description="Only when ids were cut off.")
+    kernel_time: float | None = Field(default=None, description="Only when requested.")
 
 
 class EncodeBatchResponse(BaseModel):
@@ -301,6 +328,7 @@ class EncodeBatchResponse(BaseModel):
     offsets: list[list[Range] | None] = Field(default=[], description="Only when requested.")
     tokens: list[list[str] | None] = Field(default=[], description="Only when requested.")
     truncated: list[Truncated | None] = Field(default=[], description="Only when a row was cut.")
+    kernel_time: float | None = Field(default=None, description="Only when requested.")
     errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
 
 
@@ -311,6 +339,7 @@ class CountResponse(BaseModel):
     digest: str
     num_tokens: list[int]
     engine: Literal["gpu", "cpu", "reference"]
+    kernel_time: float | None = Field(default=None, description="Only when requested.")
     errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
 
 

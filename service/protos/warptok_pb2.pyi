@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Options(_message.Message):
-    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8")
+    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time")
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class Options(_message.Message):
     RETURN_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     INVALID_UTF8_FIELD_NUMBER: _ClassVar[int]
+    RETURN_KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     add_special_tokens: bool
     special: str
     max_length: int
@@ -28,7 +29,8 @@ class Options(_message.Message):
     return_offsets: bool
     if_digest: str
     invalid_utf8: str
-    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ...) -> None: ...
+    return_kernel_time: bool
+    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("vocabulary", "text", "options")
@@ -41,20 +43,22 @@ class EncodeRequest(_message.Message):
     def __init__(self, vocabulary: _Optional[str] = ..., text: _Optional[bytes] = ..., options: _Optional[_Union[Options, _Mapping]] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("ids", "num_tokens", "spans", "engine", "digest", "truncated")
+    __slots__ = ("ids", "num_tokens", "spans", "engine", "digest", "truncated", "kernel_time")
     IDS_FIELD_NUMBER: _ClassVar[int]
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     num_tokens: int
     spans: bytes
     engine: str
     digest: str
     truncated: Truncated
-    def __init__(self, ids: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Union[Truncated, _Mapping]] = ...) -> None: ...
+    kernel_time: float
+    def __init__(self, ids: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Union[Truncated, _Mapping]] = ..., kernel_time: _Optional[float] = ...) -> None: ...
 
 class Truncated(_message.Message):
     __slots__ = ("row", "num_tokens", "kept_begin", "kept_end")
@@ -93,7 +97,7 @@ class RowError(_message.Message):
     def __init__(self, row: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
 
 class EncodeBatchResponse(_message.Message):
-    __slots__ = ("ids", "offsets", "spans", "engine", "digest", "truncated", "errors")
+    __slots__ = ("ids", "offsets", "spans", "engine", "digest", "truncated", "errors", "kernel_time")
     IDS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +105,7 @@ class EncodeBatchResponse(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     offsets: bytes
     spans: bytes
@@ -108,19 +113,22 @@ class EncodeBatchResponse(_message.Message):
     digest: str
     truncated: _containers.RepeatedCompositeFieldContainer[Truncated]
     errors: _containers.RepeatedCompositeFieldContainer[RowError]
-    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Iterable[_Union[Truncated, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ...) -> None: ...
+    kernel_time: float
+    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Iterable[_Union[Truncated, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ...) -> None: ...
 
 class CountResponse(_message.Message):
-    __slots__ = ("num_tokens", "engine", "digest", "errors")
+    __slots__ = ("num_tokens", "engine", "digest", "errors", "kernel_time")
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     num_tokens: bytes
     engine: str
     digest: str
     errors: _containers.RepeatedCompositeFieldContainer[RowError]
-    def __init__(self, num_tokens: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ...) -> None: ...
+    kernel_time: float
+    def __init__(self, num_tokens: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ...) -> None: ...
 
 class DecodeRequest(_message.Message):
     __slots__ = ("vocabulary", "ids", "skip_special_tokens")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -50,7 +51,11 @@ for name in {absent}:
 import warptok
 tok = warptok.load("hyenadna")
 assert tok.encode_batch(["ACGT"]).to_list() == [[7, 8, 9, 10, 1]]
-for call in (tok.encode_batch(["A"]).to_torch, lambda: warptok.Client("http://x", "gpt2")):
+for call in (
+    tok.encode_batch(["A"]).to_torch,
+    lambda: warptok.Client("http://x", "gpt2"),
+    lambda: warptok.mtdna.MtDNADataset,
+):
     try:
         call()
     except warptok.NotInstalled as error:
@@ -59,6 +64,16 @@ for call in (tok.encode_batch(["A"]).to_torch, lambda: warptok.Client("http://x"
         sys.exit("no error")
 """
     run(program)
+
+
+def test_names_of_the_mtdna_model_are_there():
+    vocabulary = warptok.mtdna.KmerVocabulary.build(k=3)
+    assert len(warptok.mtdna.tokenize_sequence("GATTACA", vocabulary)["input_ids"]) == 7
+    with pytest.raises(AttributeError, match="no attribute 'Model'"):
+        warptok.mtdna.Model  # noqa: B018
+    for name in warptok.mtdna.__all__:
+        if find_spec("torch") is not None or name[:2] not in ("Ci", "He", "Mt", "re"):
+            assert inspect.getdoc(getattr(warptok.mtdna, name)), name
 
 
 def test_extras_that_errors_name_are_there():

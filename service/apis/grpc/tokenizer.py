@@ -69,6 +69,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
         engine=result.engine,
         digest=entry.vocabulary.digest,
         truncated=truncated[0] if truncated else None,
+        kernel_time=call.times.encode_s if request.options.return_kernel_time else 0.0,
     )
 
 
@@ -77,7 +78,9 @@ async def encode_batch(service: Service, call: Call, request: TextsRequest) -> b
     message = request.message
     entry, dtype = await _vocabulary(service, call, message.vocabulary, message.options)
     work = _batch_work(service, call, entry, request, message.options, dtype)
-    return _batch_response(entry, await service.batcher.run(work), dtype)
+    result = await service.batcher.run(work)
+    kernel_time = call.times.encode_s if message.options.return_kernel_time else 0.0
+    return _batch_response(entry, result, dtype, kernel_time)
 
 
 async def encode_stream(
@@ -141,6 +144,7 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
         engine=result.engine,
         digest=entry.vocabulary.digest,
         errors=error_messages(result.row_errors()),
+        kernel_time=call.times.encode_s if message.options.return_kernel_time else 0.0,
     )
 
 
@@ -306,7 +310,10 @@ def _batch_work(
 
 
 def _batch_response(
-    entry: LoadedVocabulary, result: Result[Encoded], dtype: type[np.integer[Any]]
+    entry: LoadedVocabulary,
+    result: Result[Encoded],
+    dtype: type[np.integer[Any]],
+    kernel_time: float = 0.0,
 ) -> bytes:
     """Serialize an EncodeBatchResponse; its ids are copied once."""
     rows = _select_rows(result, dtype)
@@ -317,6 +324,7 @@ def _batch_response(
         digest=entry.vocabulary.digest,
         truncated=truncated_messages(result),
         errors=error_messages(result.row_errors()),
+        kernel_time=kernel_time,
     )
     number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
     return with_field(number, np.ascontiguousarray(rows.ids).data, message.SerializeToString())

@@ -111,6 +111,9 @@ def test_one_text():
             assert np.frombuffer(answer.ids, np.uint16).tolist() == [15496, 11]
             assert np.frombuffer(answer.spans, np.int64).tolist() == [0, 5, 5, 6]
             assert (answer.truncated.num_tokens, answer.truncated.kept_end) == (3, 2)
+            assert answer.kernel_time == 0
+            request.options.return_kernel_time = True
+            assert (await client.Encode(request)).kernel_time > 0
 
     run(scenario)
 
@@ -124,6 +127,10 @@ def test_many_texts(vocabulary):
             counted = await client.Count(batch_request(TEXTS, vocabulary))
             lengths = [len(row) for row in rows_of(answer)]
             assert np.frombuffer(counted.num_tokens, np.int64).tolist() == lengths
+            timed = batch_request(TEXTS, vocabulary)
+            timed.options.return_kernel_time = True
+            for answer in (await client.EncodeBatch(timed), await client.Count(timed)):
+                assert answer.kernel_time > 0
 
     run(scenario)
 
