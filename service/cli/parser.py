@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from service.cli.corpus_arguments import add_corpus
 from service.cli.training_arguments import add_motifs, add_train
 from service.core.version import package_version
 from service.server.startup import USAGE_ERROR
@@ -101,6 +102,10 @@ def _run(parsed: argparse.Namespace) -> int:
         from service.cli import motif_report
 
         return motif_report.run(parsed)
+    if parsed.command == "corpus":
+        from service.cli import corpus
+
+        return corpus.run(parsed)
     if parsed.command == "doctor":
         from service.cli.doctor import command
 
@@ -132,6 +137,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_verify(commands.add_parser("verify", help="compare an engine's ids with the reference's"))
     _add_convert(commands.add_parser("convert", help="write a vocabulary in another format"))
     add_train(commands.add_parser("train", help="learn a vocabulary from sequences"))
+    corpus = commands.add_parser("corpus", help="files of documents to shards of ids")
+    _add_vocabulary(corpus)
+    add_corpus(corpus, _number)
     add_motifs(commands.add_parser("motifs", help="what vocabularies do to motifs"))
     doctor = commands.add_parser("doctor", help="what the machine has, and whether `serve` starts")
     doctor.description = (

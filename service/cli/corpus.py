@@ -1,0 +1,170 @@
+"""Runs the command `corpus`, which turns files of documents into shards of ids."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from time import process_time
+from typing import Any
+
+import orjson
+
+from gpu.host.cores import limit_threads
+from service.cli.vocabulary_files import open_vocabulary
+from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
+from service.corpus.job import Job
+from service.corpus.progress import Progress
+from service.corpus.run import Running, run_job
+from service.engines.base import Codec
+from service.engines.cpu.engine import CpuEngine
+from vocabularies.model.vocabulary import Vocabulary
+
+MEGA = 1e6
+NO_END = "the vocabulary names no end-of-text token; name it with --eod"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the shards; return 1 if a record was rejected.
+
+    Raises:
+        VocabularyError, NoSuchVocabulary, UnreadableInput, OtherJob, OSError, ValueError: a
+            vocabulary or a file cannot be read, the folder has another job, the disk is full, or
+            options contradict each other.
+    """
+    special_tokens = None if arguments.special_tokens is None else dict(arguments.special_tokens)
+    vocabulary = open_vocabulary(
+        arguments.vocabulary, pretokenizer=arguments.pretokenizer, special_tokens=special_tokens
+    )
+    job = _make_job(arguments, vocabulary)
+    num_threads = limit_threads(arguments.threads or 0)
+    progress = Progress(
+        sum(file.size for file in job.inputs), None if arguments.quiet else sys.stderr
+    )
+    engine = _open_engine(arguments.engine)
+    running = Running(engine, num_threads, progress, arguments.verify)
+    try:
+        manifest = run_job(job, vocabulary, arguments.out, running, is_fresh=arguments.fresh)
+    except KeyboardInterrupt:
+        print("warptok: stopped; the same command goes on", file=sys.stderr)
+        raise
+    finally:
+        progress.close()
+    _report(arguments, manifest, progress)
+    return 1 if manifest["rejects"] else 0
+
+
+def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
+    end_id = None
+    if arguments.append_eod:
+        end_id = _find_end(vocabulary, arguments.eod)
+    elif arguments.eod is not None:
+        raise ValueError("--eod needs --append-eod")
+    return Job(
+        inputs=_find_inputs(arguments.inputs, arguments.read_as, arguments.skip_unreadable),
+        vocabulary=vocabulary.digest,
+        format=arguments.format,
+        prefix=arguments.prefix,
+        shard_tokens=arguments.shard_tokens,
+        num_parts=arguments.parts,
+        key=arguments.key,
+        begin_id=None if arguments.begin is None else _find_token(vocabulary, arguments.begin),
+        end_id=end_id,
+        add_special_tokens=arguments.add_special_tokens,
+        special=arguments.special,
+        pack=arguments.pack,
+        max_document_bytes=arguments.max_document_bytes,
+        is_digested=not arguments.no_digests,
+        skips_unreadable=arguments.skip_unreadable,
+    )
+
+
+def _find_inputs(
+    paths: Sequence[str], read_as: str | None, skips_unreadable: bool
+) -> tuple[Input, ...]:
+    """Look up the files of all paths.
+
+    Raises:
+        UnreadableInput: some cannot be read, and are not skipped; the message has all of them.
+        ValueError: a file is named twice.
+    """
+    expanded = expand(paths, read_as)
+    seen: dict[str, str] = {}
+    for path in expanded:
+        real = path if SCHEME.match(path) else os.path.realpath(path)
+        if real in seen:
+            raise ValueError(f"{path} is named twice (as {seen[real]})")
+        seen[real] = path
+    inputs, faults = find_inputs(expanded, read_as)
+    if faults and not skips_unreadable:
+        hint = "; --skip-unreadable leaves such files out"
+        raise UnreadableInput("\nwarptok: ".join(faults) + hint)
+    return tuple(inputs)
+
+
+def _find_end(vocabulary: Vocabulary, token: str | None) -> int:
+    if token is not None:
+        return _find_token(vocabulary, token)
+    for role in ("eos", "sep"):
+        if role in vocabulary.roles:
+            return vocabulary.roles[role]
+    for name in ("<|endoftext|>", "<|end_of_text|>", "</s>"):
+        for token_id, content in vocabulary.contents.items():
+            if content == name:
+                return token_id
+    raise ValueError(NO_END)
+
+
+def _find_token(vocabulary: Vocabulary, token: str) -> int:
+    """Return the id of a special token, or of a token, by its text."""
+    for token_id, content in vocabulary.contents.items():
+        if content == token:
+            return token_id
+    data = token.encode()
+    for token_id, content_bytes in enumerate(vocabulary.tokens):
+        if content_bytes == data:
+            return token_id
+    raise ValueError(f"the vocabulary has no token {token!r}")
+
+
+def _open_engine(name: str) -> Codec:
+    """Open the engine; the threads of the job call it, so that it needs none of its own."""
+    return CpuEngine(num_threads=1)
+
+
+def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: Progress) -> None:
+    """Print what came of the job."""
+    seconds = progress.seconds
+    figures = {
+        "out": str(arguments.out),
+        **{
+            name: manifest[name]
+            for name in ("format", "documents", "rows", "tokens", "rejects", "dropped_tokens")
+        },
+        "shards": len(manifest["shards"]),
+        "id_type": manifest["id_type"],
+        "seconds": seconds,
+        "cpu_seconds": process_time(),
+        "input_bytes": progress.num_bytes,
+        "text_bytes": progress.text_bytes,
+        "text_mb_per_s": progress.text_bytes / MEGA / seconds,
+        "tokens_per_s": progress.num_tokens / seconds,
+        "peak_memory_bytes": _peak_memory(),
+    }
+    if arguments.json:
+        sys.stdout.buffer.write(orjson.dumps(figures, option=orjson.OPT_APPEND_NEWLINE))
+        return
+    print(
+        f"{manifest['documents']:,} documents, {manifest['tokens']:,} tokens of "
+        f"{manifest['id_type']} in {len(manifest['shards'])} shards of {arguments.out}; "
+        f"{seconds:,.1f} s, {figures['text_mb_per_s']:,.0f} MB/s of text"
+    )
+    if manifest["rejects"]:
+        print(f"{manifest['rejects']:,} records rejected: {arguments.out}/rejects_*.jsonl")
+
+
+def _peak_memory() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,139 @@
+"""Declares the arguments of `corpus`, without importing the command."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+FORMATS = ("megatron",)
+READ_AS = ("jsonl", "text", "lines")
+PREFIX = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
+MAX_INT64 = 2**63 - 1
+Number = Callable[[int, int], Callable[[str], int]]
+
+
+def add_corpus(parser: argparse.ArgumentParser, number: Number) -> None:
+    """Add the arguments of `warptok corpus IN... --out DIR`, but those of the vocabulary."""
+    parser.description = (
+        "Turns files of documents into shards of ids for training. After Ctrl-C, a crash or a full "
+        "disk the same command goes on, and ends with the same bytes. Exits with 1 if a record was "
+        "rejected; rejects_*.jsonl in DIR has the reasons."
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="IN", help="files, folders, or URLs that fsspec knows"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the shards' folder")
+    _add_reading(parser.add_argument_group("what documents are"), number)
+    _add_ids(parser.add_argument_group("what their ids are"))
+    _add_shards(parser.add_argument_group("what shards are"), number)
+    _add_running(parser.add_argument_group("how it runs; the bytes stay the same"), number)
+
+
+def _add_reading(group: argparse._ArgumentGroup, number: Number) -> None:
+    group.add_argument(
+        "--read-as",
+        choices=READ_AS,
+        help="the format of all files (default: by the ends of their names; .txt is text, of which "
+        "a file is a document; of lines each is one)",
+    )
+    group.add_argument(
+        "--key", default="text", metavar="NAME", help="key or column of the text (default: text)"
+    )
+    group.add_argument(
+        "--max-document-bytes",
+        type=number(1, 1 << 31),
+        default=256 << 20,
+        metavar="N",
+        help="longer documents are rejected (default: 268435456); memory is about five times that",
+    )
+    group.add_argument(
+        "--skip-unreadable",
+        action="store_true",
+        help="leave out files that cannot be read, from the damaged place on, as rejects",
+    )
+
+
+def _add_ids(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--append-eod",
+        action="store_true",
+        help="put the vocabulary's end-of-text token, or that of --eod, behind each document",
+    )
+    group.add_argument("--eod", metavar="TOKEN", help="the token of --append-eod")
+    group.add_argument("--begin", metavar="TOKEN", help="put this token before each document")
+    group.add_argument(
+        "--add-special-tokens",
+        action="store_true",
+        help="put the vocabulary's own begin and end tokens around each document",
+    )
+    group.add_argument(
+        "--special",
+        choices=("match", "plain", "refuse"),
+        default="match",
+        help="what special-token text inside a document is (default: match)",
+    )
+
+
+def _add_shards(group: argparse._ArgumentGroup, number: Number) -> None:
+    group.add_argument(
+        "--format", choices=FORMATS, default="megatron", help="default: megatron, .bin and .idx"
+    )
+    group.add_argument(
+        "--shard-tokens",
+        type=number(1, MAX_INT64),
+        default=1_000_000_000,
+        metavar="N",
+        help="most ids of a shard, unless one document has more (default: 1000000000)",
+    )
+    group.add_argument(
+        "--parts",
+        type=number(1, 99_999),
+        default=1,
+        metavar="N",
+        help="deal the files to so many parts with shards of their own, which are read and written "
+        "side by side (default: 1)",
+    )
+    group.add_argument(
+        "--prefix", type=_prefix, default="shard", metavar="NAME", help="begin of shards' names"
+    )
+    group.add_argument(
+        "--pack",
+        type=number(1, 1 << 24),
+        metavar="N",
+        help="rows of N ids: documents follow one another, and are cut where a row ends",
+    )
+    group.add_argument(
+        "--no-digests",
+        action="store_true",
+        help="no SHA-256 of inputs and shards, which take a fifth of the time",
+    )
+
+
+def _prefix(argument: str) -> str:
+    if PREFIX.fullmatch(argument) is None:
+        raise argparse.ArgumentTypeError("letters, digits, '_', '.' and '-' only")
+    return argument
+
+
+def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
+    group.add_argument(
+        "--engine",
+        choices=("auto", "cpu", "gpu"),
+        default="auto",
+        help="what computes the ids (default: auto, the GPUs where there are any)",
+    )
+    group.add_argument(
+        "--threads", type=number(1, 1024), metavar="N", help="default: one a usable core"
+    )
+    group.add_argument(
+        "--verify",
+        type=number(1, 1_000_000),
+        default=0,
+        metavar="N",
+        help="compare N documents with the reference while it runs",
+    )
+    group.add_argument("--fresh", action="store_true", help="remove another job's files first")
+    group.add_argument("--json", action="store_true", help="print the result as a JSON object")
+    group.add_argument("--quiet", action="store_true", help="no progress on stderr")

@@ -1,0 +1,13 @@
+"""Turns files of documents into files of token ids for training: `warptok corpus`.
+
+    reading/     files → blocks → documents, each with its place in its file
+    encoding.py  documents → rows of ids, by an engine
+    packing.py   rows → rows of one length
+    writing/     rows → shards in the formats of training frameworks
+    part.py      runs the four in threads, in order, with a checkpoint after each shard
+    job.py, run.py   what is to be done; all parts, the lock and the manifest
+
+Called by `cli/corpus.py` only. What always holds: the bytes of a shard depend on the inputs, the
+vocabulary and the options alone, not on threads, engines or interruptions; memory is bounded
+whatever the inputs; a shard appears under its name when it is whole.
+"""

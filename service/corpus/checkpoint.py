@@ -1,0 +1,151 @@
+"""Keeps what a part of a job has done in a file, from which a later run goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from service.corpus.writing.shard_files import WrittenFile
+from service.runtime.atomic_files import Store
+
+MANIFEST = "manifest.json"
+LOCK = ".lock"
+
+
+class OtherJob(ValueError):
+    """The folder has another job, or another run works in it."""
+
+
+class Cursor(NamedTuple):
+    """Where the first document is whose ids are not all in shards.
+
+    Attributes:
+        input: the number of its file.
+        place: its place there.
+        skip: the ids, or rows, of it that are in shards.
+    """
+
+    input: int
+    place: int = 0
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard that is whole.
+
+    Attributes:
+        name: the begin of its files' names.
+        documents: the documents that end in it.
+        rows: its rows.
+        tokens: its ids.
+        files: its files.
+    """
+
+    name: str
+    documents: int
+    rows: int
+    tokens: int
+    files: list[WrittenFile]
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What a part has done.
+
+    Attributes:
+        cursor: where it goes on.
+        shards: its shards.
+        digests: of each of its files that was read, the digests of blocks by number.
+        dropped_tokens: the ids at the end that do not fill a packed row.
+        is_done: whether nothing is left.
+    """
+
+    cursor: Cursor
+    shards: list[Shard] = field(default_factory=list)
+    digests: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    dropped_tokens: int = 0
+    is_done: bool = False
+
+
+def checkpoint_name(part: int) -> str:
+    """Return the name of the file with a part's checkpoint."""
+    return f"part_{part:05d}.checkpoint"
+
+
+def save(folder: Path, part: int, fingerprint: str, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, so that a crash leaves it or the one before."""
+    digests = {
+        str(number): {str(block): b64encode(digest).decode() for block, digest in blocks.items()}
+        for number, blocks in checkpoint.digests.items()
+    }
+    content = {
+        "fingerprint": fingerprint,
+        "cursor": checkpoint.cursor._asdict(),
+        "shards": [describe_shard(shard) for shard in checkpoint.shards],
+        "digests": digests,
+        "dropped_tokens": checkpoint.dropped_tokens,
+        "is_done": checkpoint.is_done,
+    }
+    Store(folder).write(checkpoint_name(part), orjson.dumps(content))
+
+
+def describe_shard(shard: Shard) -> dict[str, Any]:
+    """Return a shard as values of JSON."""
+    return {**asdict(shard), "files": [file._asdict() for file in shard.files]}
+
+
+def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpoint:
+    """Read a checkpoint; a new one if there is none.
+
+    Raises:
+        OtherJob: it is one of another job.
+    """
+    try:
+        content = orjson.loads((folder / checkpoint_name(part)).read_bytes())
+    except FileNotFoundError:
+        return Checkpoint(Cursor(first_input))
+    if content["fingerprint"] != fingerprint:
+        message = "has a job that is not finished, with other inputs or options"
+        raise OtherJob(f"{folder} {message}; --fresh removes it")
+    return Checkpoint(
+        Cursor(**content["cursor"]),
+        [
+            Shard(**{**shard, "files": [WrittenFile(**file) for file in shard["files"]]})
+            for shard in content["shards"]
+        ],
+        {
+            int(number): {int(block): b64decode(digest) for block, digest in blocks.items()}
+            for number, blocks in content["digests"].items()
+        },
+        content["dropped_tokens"],
+        content["is_done"],
+    )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep other runs out of it.
+
+    Raises:
+        OtherJob: another run is in it.
+        OSError: it cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OtherJob(f"{folder}: another run writes into it") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,158 @@
+"""Encodes documents to rows of ids by an engine."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.corpus.documents import Documents, Int64s, Reject, Rows
+from service.corpus.job import Job
+from service.corpus.verification import Verifier
+from service.engines.base import Codec
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model.vocabulary import Vocabulary
+
+try:
+    from service.corpus import _corpus as native
+except ImportError:
+    native = None  # type: ignore[assignment]
+
+NONE = -1
+
+
+class EncodedDocuments(NamedTuple):
+    """The rows of a block of documents, and what else is known of the block.
+
+    Attributes:
+        rows: the rows.
+        rejects: all refused records of the block, by place.
+        end: the place behind the block.
+        num_bytes: the bytes of the file that it takes.
+        text_bytes: the bytes of its texts.
+        digests: of blocks of the file.
+    """
+
+    rows: Rows
+    rejects: list[Reject]
+    end: int
+    num_bytes: int
+    text_bytes: int
+    digests: dict[int, bytes]
+
+
+class DocumentEncoder:
+    """Encodes documents with the options of a job; several threads may call it at once.
+
+    Args:
+        job: the job.
+        vocabulary: the vocabulary.
+        engine: computes the ids.
+        id_dtype: the dtype of ids in the shards, uint16 or int32.
+        verifier: compares some documents with the reference.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        vocabulary: Vocabulary,
+        engine: Codec,
+        id_dtype: type[np.integer[Any]],
+        verifier: Verifier,
+    ) -> None:
+        self.verifier = verifier
+        self.vocabulary = vocabulary
+        self.engine = engine
+        self.id_dtype = id_dtype
+        self.options = EncodeOptions(
+            add_special_tokens=job.add_special_tokens,
+            special=job.special,  # type: ignore[arg-type]
+            reverse_complement=job.reverse_complement,
+            circular=job.circular,
+        )
+        self.begin_id = NONE if job.begin_id is None else job.begin_id
+        self.end_id = NONE if job.end_id is None else job.end_id
+
+    def encode(self, documents: Documents, input_number: int) -> EncodedDocuments:
+        """Encode documents of one file; a refused one becomes a reject.
+
+        Raises:
+            DiffersFromReference: a document that is verified has other ids.
+        """
+        batch = Batch(data=documents.data, offsets=documents.offsets, options=self.options)
+        encoded = self.engine.encode(self.vocabulary, batch)
+        rejects, places, offsets = documents.rejects, documents.places, encoded.offsets
+        numbers = np.arange(len(places))
+        if encoded.errors:
+            refused = [
+                Reject(int(places[row]), error.code, error.message, error.where)
+                for row, error in encoded.errors.items()
+            ]
+            rejects = sorted([*rejects, *refused])
+            kept = np.ones(len(places), np.bool_)
+            kept[[*encoded.errors]] = False
+            places, numbers = places[kept], numbers[kept]
+            offsets = offsets[np.concatenate([[True], kept])]  # A refused row has no ids.
+        ids, offsets = frame_rows(encoded.ids, offsets, self.begin_id, self.end_id, self.id_dtype)
+        rows = make_rows(ids, offsets, places, documents.end, input_number)
+        self.verifier.check(documents, numbers, rows, input_number)
+        return EncodedDocuments(
+            rows,
+            rejects,
+            documents.end,
+            documents.num_bytes,
+            len(documents.data),
+            documents.digests,
+        )
+
+
+def make_rows(
+    ids: NDArray[np.integer[Any]], offsets: Int64s, places: Int64s, end: int, input_number: int
+) -> Rows:
+    """Make rows that are whole documents, at places of a file."""
+    num_rows = len(places)
+    return Rows(
+        ids,
+        offsets,
+        np.full(num_rows, input_number, np.int64),
+        np.append(places, end)[1:],
+        np.zeros(num_rows, np.int64),
+        np.arange(num_rows + 1),
+    )
+
+
+def frame_rows(
+    ids: NDArray[np.integer[Any]],
+    offsets: Int64s,
+    begin_id: int,
+    end_id: int,
+    dtype: type[np.integer[Any]],
+) -> tuple[NDArray[np.integer[Any]], Int64s]:
+    """Copy rows of ids to another dtype, with an id before and behind each that is not empty.
+
+    Args:
+        ids: the rows joined.
+        offsets: int64[B + 1], where each begins.
+        begin_id: the id before; below 0: none.
+        end_id: the id behind; below 0: none.
+        dtype: uint16 or int32.
+    """
+    num_added = (begin_id >= 0) + (end_id >= 0)
+    if native is not None and ids.dtype == np.int32:
+        out = np.empty(len(ids) + num_added * (len(offsets) - 1), dtype)
+        framed = np.empty(len(offsets), np.int64)
+        native.frame(ids, np.ascontiguousarray(offsets), begin_id, end_id, out, framed)
+        return out[: framed[-1]], framed
+    if not num_added:
+        return ids.astype(dtype), offsets
+    lengths = np.diff(offsets)
+    framed = np.concatenate([[0], np.cumsum(np.where(lengths, lengths + num_added, 0))])
+    out = np.empty(framed[-1], dtype)
+    is_own = np.ones(len(out), np.bool_)
+    for added, places in ((begin_id, framed[:-1]), (end_id, framed[1:] - 1)):
+        if added >= 0:
+            out[places[lengths > 0]] = added
+            is_own[places[lengths > 0]] = False
+    out[is_own] = ids
+    return out, framed

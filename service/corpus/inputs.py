@@ -1,0 +1,302 @@
+"""The files of a job: their formats, how they are opened, and their digests.
+
+A local path is opened as a file; anything with a scheme, such as s3://, by fsspec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+from service.core.errors import NotInstalled
+from service.seqio.bgzf import UnpackedGzip
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdError, ZstdFile
+else:
+    from backports.zstd import ZstdError, ZstdFile
+
+DIGEST_BYTES = 8 << 20
+PACKED_BYTES = 1 << 20  # Of a packed file that are read at once.
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".txt": "text",
+    ".text": "text",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".fasta": "fasta",
+    ".fa": "fasta",
+    ".fna": "fasta",
+    ".faa": "fasta",
+    ".fastq": "fastq",
+    ".fq": "fastq",
+}
+"""The formats by the end of a file's name, without that of a compression."""
+READ_AS = ("jsonl", "text", "lines", "parquet", "arrow", "fasta", "fastq")
+COMPRESSIONS = {".gz": "gzip", ".bgz": "gzip", ".bgzf": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://|memory:/")
+UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, ZstdError)
+
+
+class UnreadableInput(ValueError):
+    """A file cannot be read, or is damaged; the message has its name and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file of documents.
+
+    Attributes:
+        path: a local path or a URL.
+        size: its bytes, packed.
+        format: one of READ_AS.
+        etag: what the store of a URL says of its version; "" for a local file.
+    """
+
+    path: str
+    size: int
+    format: str
+    etag: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the path is one of this machine."""
+        return SCHEME.match(self.path) is None
+
+
+def expand(paths: Sequence[str], read_as: str | None) -> list[str]:
+    """Replace folders by their files, and patterns of URLs by what they match, in order of names.
+
+    Of a folder these are the files whose names say a format, or all if `read_as` is one; names that
+    begin with a dot are left out.
+    """
+    expanded: list[str] = []
+    for path in paths:
+        if SCHEME.match(path):
+            expanded += _expand_url(path) if any(sign in path for sign in "*?[") else [path]
+        elif os.path.isdir(path):
+            expanded += _list_folder(path, read_as)
+        else:
+            expanded.append(path)
+    return expanded
+
+
+def _expand_url(url: str) -> list[str]:
+    filesystem, pattern = _find_filesystem(url)
+    return [filesystem.unstrip_protocol(name) for name in sorted(filesystem.glob(pattern))]
+
+
+def _list_folder(folder: str, read_as: str | None) -> list[str]:
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(parent, name) for name in names if not name.startswith(".")]
+    return sorted(path for path in found if read_as is not None or _is_known(path))
+
+
+def _is_known(path: str) -> bool:
+    try:
+        _format_of(path)
+    except ValueError:
+        return False
+    return True
+
+
+def find_inputs(paths: Sequence[str], read_as: str | None) -> tuple[list[Input], list[str]]:
+    """Look up files, and what is wrong with those that cannot be read.
+
+    Args:
+        paths: local paths or URLs, each once or several times.
+        read_as: the format of all; None: by the ends of their names.
+
+    Raises:
+        ValueError: a name does not say the format.
+        NotInstalled: a URL needs a package that is not installed.
+    """
+    inputs, faults = [], []
+    for path in paths:
+        format = read_as or _format_of(path)
+        try:
+            inputs.append(_look_up(path, format))
+        except OSError as error:
+            inputs.append(Input(path, 0, format))
+            faults.append(f"{path}: {error.strerror or error}")
+    return inputs, faults
+
+
+def _format_of(path: str) -> str:
+    stem, suffix = os.path.splitext(path.lower())
+    if suffix in COMPRESSIONS:
+        suffix = os.path.splitext(stem)[1]
+    if suffix not in FORMATS:
+        message = f"{path}: the name does not say the format; --read-as is one of"
+        raise ValueError(f"{message} {', '.join(READ_AS)}")
+    return FORMATS[suffix]
+
+
+def _look_up(path: str, format: str) -> Input:
+    if SCHEME.match(path) is None:
+        with open(path, "rb") as file:
+            return Input(path, os.fstat(file.fileno()).st_size, format)
+    filesystem, name = _find_filesystem(path)
+    info = filesystem.info(name)
+    etag = info.get("ETag") or info.get("etag") or ""
+    return Input(path, int(info["size"] or 0), format, str(etag).strip('"'))
+
+
+def _find_filesystem(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the name there.
+
+    Raises:
+        NotInstalled: fsspec, or what it needs for the scheme, is not installed.
+    """
+    try:
+        from fsspec.core import url_to_fs
+
+        filesystem, name = url_to_fs(url)
+    except ImportError as error:
+        install = "pip install 'warptok[urls]', and what fsspec needs for it, such as s3fs"
+        raise NotInstalled(
+            f"{url} needs packages that are not installed here: {install}"
+        ) from error
+    return filesystem, str(name)
+
+
+def open_input(file: Input) -> BinaryIO:
+    """Open the bytes of a file as they are.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    if file.is_local:
+        return open(file.path, "rb", buffering=0)
+    filesystem, name = _find_filesystem(file.path)
+    return cast("BinaryIO", filesystem.open(name, "rb"))
+
+
+@contextmanager
+def naming_errors(file: Input) -> Iterator[None]:
+    """Turn errors of a file's content into UnreadableInput with its name.
+
+    Raises:
+        UnreadableInput: the code inside raised an error of reading.
+    """
+    try:
+        yield
+    except UnreadableInput:
+        raise
+    except UNREADABLE as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UnreadableInput(f"{file.path}: {reason}") from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("isal", "zlib", "gzip", "pyarrow"):
+            raise
+        raise UnreadableInput(f"{file.path}: damaged: {error}") from error
+
+
+def detect_compression(begin: bytes) -> str:
+    """Return "gzip", "zstd" or "" by the first bytes of a file."""
+    return next((name for magic, name in MAGIC.items() if begin.startswith(magic)), "")
+
+
+class DigestedFile(io.RawIOBase):
+    """Reads a file, and digests its blocks on the way.
+
+    Attributes:
+        digests: the digests of the blocks that are whole, and were not taken yet, by number.
+        num_bytes: the bytes that were read.
+    """
+
+    def __init__(self, file: BinaryIO, is_digested: bool) -> None:
+        super().__init__()
+        self.digests: dict[int, bytes] = {}
+        self.num_bytes = 0
+        self._file = file
+        self._is_digested = is_digested
+        self._block = hashlib.sha256()
+        self._rest = DIGEST_BYTES
+        self._number = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes; return how many, 0 at the end."""
+        size: int = self._file.readinto(buffer)  # type: ignore[attr-defined]
+        self.num_bytes += size
+        if not self._is_digested:
+            return size
+        data = memoryview(buffer)[:size]
+        while len(data):
+            part = data[: self._rest]
+            self._block.update(part)
+            self._rest -= len(part)
+            data = data[len(part) :]
+            if not self._rest:
+                self._end_block()
+        if not size and self._rest < DIGEST_BYTES:
+            self._end_block()
+        return size
+
+    def _end_block(self) -> None:
+        self.digests[self._number] = self._block.digest()
+        self._number += 1
+        self._block = hashlib.sha256()
+        self._rest = DIGEST_BYTES
+
+    def take_digests(self, is_end: bool) -> dict[int, bytes]:
+        """Return the digests that were not taken yet; at the end read what nobody needs, too."""
+        while is_end and self.read(DIGEST_BYTES):
+            pass
+        digests, self.digests = self.digests, {}
+        return digests
+
+    def close(self) -> None:
+        """Close the file below, too."""
+        self._file.close()
+        super().close()
+
+
+def unpack(file: io.BufferedReader, name: str) -> BinaryIO:
+    """Return the unpacked content of a file, by its first bytes."""
+    match detect_compression(file.peek(4)[:4]):
+        case "gzip":
+            return cast("BinaryIO", UnpackedGzip(cast("BinaryIO", file), name))
+        case "zstd":
+            return cast("BinaryIO", ZstdFile(file, "rb"))
+        case _:
+            return cast("BinaryIO", file)
+
+
+class InputDigest:
+    """The digest of one file: SHA-256 of the SHA-256s of its blocks of DIGEST_BYTES.
+
+    Blocks are digested by the threads that read them, in any order.
+
+    Attributes:
+        blocks: the digests so far by the number of the block.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.num_blocks = -(-size // DIGEST_BYTES)
+        self.blocks: dict[int, bytes] = {}
+
+    def result(self) -> str | None:
+        """Return the digest; None: blocks are missing."""
+        if len(self.blocks) != self.num_blocks:
+            return None
+        joined = b"".join(self.blocks[number] for number in range(self.num_blocks))
+        return f"sha256-8mib:{hashlib.sha256(joined).hexdigest()}"

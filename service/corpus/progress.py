@@ -1,0 +1,81 @@
+"""Shows how far a job is: a line on stderr, rewritten in place on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from time import perf_counter
+from typing import TextIO
+
+PERIOD_S = 0.5
+LOG_PERIOD_S = 30.0
+MEGA = 1e6
+
+
+class Progress:
+    """Counts what the parts of a job do; several threads may call it at once.
+
+    Args:
+        total_bytes: the bytes of all files, packed.
+        stream: where the line goes; None: nowhere.
+    """
+
+    def __init__(self, total_bytes: int, stream: TextIO | None = sys.stderr) -> None:
+        self.total_bytes = total_bytes
+        self.num_bytes = self.text_bytes = self.num_documents = self.num_tokens = 0
+        self.skipped_bytes = 0
+        self.started = perf_counter()
+        self._stream = stream
+        self._is_terminal = stream is not None and stream.isatty()
+        self._shown = self.started
+        self._lock = threading.Lock()
+
+    @property
+    def seconds(self) -> float:
+        """The time since the start."""
+        return perf_counter() - self.started
+
+    def skip(self, num_bytes: int) -> None:
+        """Note bytes of files that an earlier run has done."""
+        with self._lock:
+            self.skipped_bytes += num_bytes
+
+    def add(self, num_bytes: int, text_bytes: int, num_documents: int, num_tokens: int) -> None:
+        """Note what was done, and show the line now and then."""
+        with self._lock:
+            self.num_bytes += num_bytes
+            self.text_bytes += text_bytes
+            self.num_documents += num_documents
+            self.num_tokens += num_tokens
+            now = perf_counter()
+            period = PERIOD_S if self._is_terminal else LOG_PERIOD_S
+            if self._stream is None or now - self._shown < period:
+                return
+            self._shown = now
+            end = "\x1b[K\r" if self._is_terminal else "\n"
+            self._stream.write(self.line() + end)
+            self._stream.flush()
+
+    def line(self) -> str:
+        """Describe the state in a line."""
+        seconds = max(self.seconds, 1e-9)
+        rate = self.num_bytes / seconds
+        left_bytes = max(0, self.total_bytes - self.skipped_bytes - self.num_bytes)
+        left = _duration(left_bytes / rate) if rate else "?"
+        return (
+            f"{self.num_documents:,} documents, {self.num_tokens:,} tokens, "
+            f"{self.text_bytes / MEGA / seconds:,.0f} MB/s of text, "
+            f"{self.num_tokens / MEGA / seconds:,.1f} M tokens/s, {left} left"
+        )
+
+    def close(self) -> None:
+        """Clear the line of a terminal."""
+        if self._stream is not None and self._is_terminal:
+            self._stream.write("\x1b[K")
+            self._stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

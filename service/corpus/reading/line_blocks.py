@@ -1,0 +1,296 @@
+"""Cuts a file of lines into blocks of whole lines.
+
+    block 0          block 1          block 2
+    |-- line --|-- line ----|-- line ------------------|-- line --|
+
+A plain local file is read by several threads: a block is the lines that begin in it, wherever they
+end. A compressed file, or a URL, is read in order, and a block ends behind the last line that is
+whole. In both ways any line's first byte may be the start of a later reading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from io import BufferedReader
+from typing import BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.corpus.documents import Reject
+from service.corpus.inputs import (
+    DIGEST_BYTES,
+    PACKED_BYTES,
+    DigestedFile,
+    Input,
+    detect_compression,
+    naming_errors,
+    open_input,
+    unpack,
+)
+
+BLOCK_BYTES = DIGEST_BYTES
+TAIL_BYTES = 64 << 10
+NEWLINE = b"\n"
+
+
+@dataclass(slots=True)
+class LineBlock:
+    """Whole lines.
+
+    Attributes:
+        data: uint8[N], writable; the last line may lack its line feed at the end of the file.
+        begin: the place of the first byte in the unpacked file.
+        end: the place from which the next block is read.
+        num_bytes: the bytes of the packed file that were read for it.
+        rejects: lines that are too long.
+        digests: of blocks of the packed file.
+    """
+
+    data: NDArray[np.uint8]
+    begin: int
+    end: int
+    num_bytes: int
+    rejects: list[Reject] = field(default_factory=list)
+    digests: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What holds for all blocks of a file.
+
+    Attributes:
+        max_bytes: longer lines are rejected.
+        is_digested: whether blocks get digests.
+        wait_for_turn: returns when no earlier block is in memory; called before a block grows.
+    """
+
+    max_bytes: int
+    is_digested: bool
+    wait_for_turn: Callable[[], None]
+
+
+LoadBlock = Callable[[], LineBlock]
+
+
+def read_line_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBlock]:
+    """Yield functions that load the blocks of lines from a place on, in order.
+
+    Args:
+        file: the file.
+        start: the place of the first line.
+        limits: what holds for all blocks.
+
+    Raises:
+        UnreadableInput: the file cannot be read, after the blocks before that place.
+    """
+    with naming_errors(file):
+        if file.is_local and _is_plain(file):
+            for number in range(start // BLOCK_BYTES, -(-file.size // BLOCK_BYTES)):
+                yield _PlainBlock(file, number, start, limits).load
+        else:
+            yield from _stream_blocks(file, start, limits)
+
+
+def _is_plain(file: Input) -> bool:
+    with open_input(file) as opened:
+        return not detect_compression(opened.read(4))
+
+
+def _too_long(place: int, max_bytes: int) -> Reject:
+    return Reject(place, "too_long", f"the line has more than {max_bytes} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainBlock:
+    """The lines that begin in one block of a plain file, at `start` or behind it."""
+
+    file: Input
+    number: int
+    start: int
+    limits: Limits
+
+    def load(self) -> LineBlock:
+        with naming_errors(self.file), open(self.file.path, "rb", buffering=0) as opened:
+            return self._load(opened.fileno())
+
+    def _load(self, descriptor: int) -> LineBlock:
+        first = self.number * BLOCK_BYTES
+        last = min(first + BLOCK_BYTES, self.file.size)
+        # A line begins behind a line feed, so the byte before the block belongs to the search.
+        before = min(first, 1)
+        size = last - first
+        memory = np.empty(before + size + TAIL_BYTES, np.uint8)
+        num_read = _read_at(descriptor, memory, first - before)
+        if num_read < before + size:
+            raise OSError("the file became shorter while it was read")
+        digests = {}
+        if self.limits.is_digested:
+            digests[self.number] = hashlib.sha256(memory[before : before + size].data).digest()
+        begin = self._find_begin(memory[: before + size], first - before)
+        block = LineBlock(memory[:0], last, last, size, digests=digests)
+        if begin is None:
+            return block
+        block.begin = begin
+        offset = begin - (first - before)
+        memory, line_end = self._read_last_line(descriptor, memory, num_read, before + size)
+        if line_end is None:
+            keep = _behind_last_newline(memory[offset : before + size]) + offset
+            place = first - before + keep
+            block.rejects.append(_too_long(place, self.limits.max_bytes))
+            line_end = keep
+        block.data = memory[offset:line_end]
+        return block
+
+    def _find_begin(self, memory: NDArray[np.uint8], place: int) -> int | None:
+        """Return the place of the first line; None: no line begins in the block."""
+        if self.start == 0 and place == 0:
+            return 0 if len(memory) else None
+        skipped = max(0, self.start - 1 - place)
+        found = _find_newline(memory[skipped : len(memory) - 1])
+        return None if found is None else place + skipped + found + 1
+
+    def _read_last_line(
+        self, descriptor: int, memory: NDArray[np.uint8], num_read: int, block_end: int
+    ) -> tuple[NDArray[np.uint8], int | None]:
+        """Read on to the end of the last line; None: it is too long."""
+        searched = block_end - 1  # Its line feed may be the last byte of the block.
+        while True:
+            found = _find_newline(memory[searched:num_read])
+            if found is not None:
+                return memory, searched + found + 1
+            if num_read < len(memory):
+                return memory, num_read
+            if num_read - block_end > self.limits.max_bytes:
+                return memory, None
+            searched = num_read
+            self.limits.wait_for_turn()
+            grown = np.empty(2 * len(memory), np.uint8)
+            grown[:num_read] = memory
+            memory = grown
+            before = min(self.number, 1)
+            place = self.number * BLOCK_BYTES - before + num_read
+            num_read += _read_at(descriptor, memory[num_read:], place)
+
+
+def _read_at(descriptor: int, memory: NDArray[np.uint8], place: int) -> int:
+    """Fill memory from a place of a file on; return the bytes, fewer only at its end."""
+    done = 0
+    view = memory.data
+    while done < len(memory):
+        size = os.preadv(descriptor, [view[done:]], place + done)
+        if not size:
+            break
+        done += size
+    return done
+
+
+def _find_newline(memory: NDArray[np.uint8]) -> int | None:
+    """Return the place of the first line feed; None: there is none."""
+    for begin in range(0, len(memory), TAIL_BYTES):
+        found = memory[begin : begin + TAIL_BYTES].tobytes().find(NEWLINE)
+        if found >= 0:
+            return begin + found
+    return None
+
+
+def _behind_last_newline(memory: NDArray[np.uint8]) -> int:
+    """Return the place behind the last line feed, 0 if there is none."""
+    end = len(memory)
+    while end:
+        begin = max(0, end - TAIL_BYTES)
+        found = memory[begin:end].tobytes().rfind(NEWLINE)
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def _stream_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBlock]:
+    """Cut an unpacked stream; a block is handed over before the next one is read."""
+    with DigestedFile(open_input(file), limits.is_digested) as packed:
+        unpacked = unpack(BufferedReader(packed, PACKED_BYTES), file.path)
+        _skip(unpacked, start)
+        place = start
+        num_packed = 0
+        rest = np.zeros(0, np.uint8)
+        while True:
+            block, rest, is_end = _next_block(unpacked, place, rest, limits)
+            place = block.end
+            block.num_bytes, num_packed = packed.num_bytes - num_packed, packed.num_bytes
+            block.digests = packed.take_digests(is_end)
+            yield lambda block=block: block  # type: ignore[misc]
+            if is_end:
+                return
+
+
+def _skip(stream: BinaryIO, size: int) -> None:
+    """Read and forget bytes.
+
+    Raises:
+        OSError: the stream ends before.
+    """
+    memory = np.empty(PACKED_BYTES, np.uint8).data
+    while size:
+        done = _read_into(stream, memory[: min(size, len(memory))])
+        if not done:
+            raise OSError("the file became shorter since an earlier run")
+        size -= done
+
+
+def _read_into(stream: BinaryIO, memory: memoryview) -> int:
+    return cast("int", stream.readinto(memory))  # type: ignore[attr-defined]
+
+
+def _fill(stream: BinaryIO, memory: NDArray[np.uint8], done: int) -> int:
+    """Fill memory behind its first `done` bytes; return the bytes in it, fewer only at the end."""
+    view = memory.data
+    while done < len(memory):
+        size = _read_into(stream, view[done:])
+        if not size:
+            break
+        done += size
+    return done
+
+
+def _next_block(
+    stream: BinaryIO, begin: int, rest: NDArray[np.uint8], limits: Limits
+) -> tuple[LineBlock, NDArray[np.uint8], bool]:
+    """Read a block; also return the begin of a line behind it, and whether the stream ends."""
+    memory = np.empty(max(BLOCK_BYTES, 2 * len(rest)), np.uint8)
+    memory[: len(rest)] = rest
+    size = len(rest)
+    while True:
+        searched = size
+        size = _fill(stream, memory, size)
+        if size < len(memory):
+            return LineBlock(memory[:size], begin, begin + size, 0), memory[:0], True
+        keep = _behind_last_newline(memory[searched:size])
+        if keep:
+            keep += searched
+            return LineBlock(memory[:keep], begin, begin + keep, 0), memory[keep:size].copy(), False
+        if size > limits.max_bytes:
+            del memory
+            return _skip_long_line(stream, begin, size, limits.max_bytes)
+        limits.wait_for_turn()
+        memory = np.concatenate([memory, np.empty_like(memory)])
+
+
+def _skip_long_line(
+    stream: BinaryIO, begin: int, size: int, max_bytes: int
+) -> tuple[LineBlock, NDArray[np.uint8], bool]:
+    """Skip a line that is too long; `size` bytes of it were read."""
+    place = begin + size
+    memory = np.empty(BLOCK_BYTES, np.uint8)
+    while True:
+        num_read = _fill(stream, memory, 0)
+        found = _find_newline(memory[:num_read])
+        if found is not None or num_read < len(memory):
+            break
+        place += num_read
+    end = num_read if found is None else found + 1
+    block = LineBlock(memory[:0], begin, place + end, 0, [_too_long(begin, max_bytes)])
+    return block, memory[end:num_read].copy(), num_read < len(memory) and end == num_read

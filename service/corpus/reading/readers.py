@@ -1,0 +1,89 @@
+"""Chooses the reader of a file by its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BufferedReader
+
+import numpy as np
+
+from service.corpus.documents import Documents, Reject
+from service.corpus.inputs import (
+    DIGEST_BYTES,
+    PACKED_BYTES,
+    DigestedFile,
+    Input,
+    naming_errors,
+    open_input,
+    unpack,
+)
+from service.corpus.job import Job
+from service.corpus.reading.line_blocks import Limits, read_line_blocks
+from service.corpus.reading.lines import json_documents, line_documents
+
+LoadDocuments = Callable[[], Documents]
+
+
+def read_documents(
+    file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
+) -> Iterator[LoadDocuments]:
+    """Yield functions that load the documents of a file from a place on, a block each, in order.
+
+    Args:
+        file: the file.
+        start: the place of the first document.
+        job: the job.
+        wait_for_turn: returns when no earlier block is in memory; called for large documents.
+
+    Raises:
+        UnreadableInput: the file cannot be read; the functions raise it, too.
+        NotInstalled: its format needs a package that is not installed.
+    """
+    if file.format in ("jsonl", "lines"):
+        yield from _read_lines(file, start, job, wait_for_turn)
+    elif file.format == "text":
+        yield from _read_text(file, start, job, wait_for_turn)
+    else:
+        raise NotImplementedError(file.format)
+
+
+def _read_lines(
+    file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
+) -> Iterator[LoadDocuments]:
+    limits = Limits(job.max_document_bytes, job.is_digested, wait_for_turn)
+    for load in read_line_blocks(file, start, limits):
+        if file.format == "jsonl":
+            yield lambda load=load: json_documents(load(), job.key)  # type: ignore[misc]
+        else:
+            yield lambda load=load: line_documents(load())  # type: ignore[misc]
+
+
+def _read_text(
+    file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
+) -> Iterator[LoadDocuments]:
+    """Read a file as one document, at place 0; behind it is place 1."""
+    if start:
+        return
+
+    def load() -> Documents:
+        with naming_errors(file), DigestedFile(open_input(file), job.is_digested) as packed:
+            unpacked = unpack(BufferedReader(packed, PACKED_BYTES), file.path)
+            if file.size > DIGEST_BYTES:
+                wait_for_turn()
+            data = unpacked.read(job.max_document_bytes + 1)
+            rejects = []
+            if len(data) > job.max_document_bytes:
+                rejects.append(Reject(0, "too_long", f"more than {job.max_document_bytes} bytes"))
+                data = b""
+            num_documents = 0 if rejects else 1
+            return Documents(
+                np.frombuffer(data, np.uint8),
+                np.array([0, len(data)][: num_documents + 1], np.int64),
+                np.zeros(num_documents, np.int64),
+                1,
+                file.size,
+                rejects,
+                packed.take_digests(is_end=True),
+            )
+
+    yield load

@@ -1,0 +1,83 @@
+"""Writes the rejects: a line of JSON for each record without ids, with its place and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from service.corpus.checkpoint import Cursor
+from service.corpus.documents import Reject
+from service.corpus.inputs import Input
+
+UNITS = {
+    "jsonl": "byte",
+    "lines": "byte",
+    "text": "file",
+    "parquet": "row",
+    "arrow": "row",
+    "fasta": "record",
+    "fastq": "record",
+}
+"""What a place counts, from 0, by the format of the file."""
+
+
+class RejectFile:
+    """Writes the rejects of one part.
+
+    Args:
+        path: the file.
+        inputs: the files of the job.
+        cursor: where the part goes on; rejects from there on were written by an earlier run.
+
+    Attributes:
+        num_rejects: how many there are.
+    """
+
+    def __init__(self, path: Path, inputs: Sequence[Input], cursor: Cursor) -> None:
+        self.path = path
+        self.num_rejects = 0
+        self._inputs = inputs
+        self._keep_before(cursor)
+        self._file = open(path, "ab")
+
+    def _keep_before(self, cursor: Cursor) -> None:
+        """Drop what is behind the cursor, and a line that an interruption has cut."""
+        if not self.path.exists():
+            return
+        size = 0
+        with open(self.path, "rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                reject = orjson.loads(line)
+                if (reject["input"], reject["place"]) >= (cursor.input, cursor.place):
+                    break
+                size += len(line)
+                self.num_rejects += 1
+        with open(self.path, "r+b") as file:
+            file.truncate(size)
+
+    def write(self, input_number: int, rejects: Sequence[Reject]) -> None:
+        """Write rejects of one file."""
+        file = self._inputs[input_number]
+        for reject in rejects:
+            line = {
+                "input": input_number,
+                "path": file.path,
+                "unit": UNITS[file.format],
+                **reject._asdict(),
+            }
+            self._file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self.num_rejects += len(rejects)
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; remove it if there are no rejects."""
+        self._file.close()
+        if not self.num_rejects:
+            self.path.unlink(missing_ok=True)

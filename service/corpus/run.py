@@ -1,0 +1,202 @@
+"""Runs a job: its parts side by side, the lock of its folder, and the manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from service.core.version import package_version
+from service.corpus.checkpoint import (
+    MANIFEST,
+    OtherJob,
+    checkpoint_name,
+    describe_shard,
+    locked,
+)
+from service.corpus.encoding import DocumentEncoder
+from service.corpus.inputs import InputDigest
+from service.corpus.job import Job
+from service.corpus.ordered import Stopped
+from service.corpus.part import PartResult, Workers, run_part
+from service.corpus.progress import Progress
+from service.corpus.verification import Verifier
+from service.corpus.writing.formats import FORMATS
+from service.engines.base import Codec
+from service.runtime.atomic_files import Store
+from vocabularies.model.vocabulary import Vocabulary
+
+BLOCKS_AHEAD = 2  # Beside those that threads work on: one is read, and one is written.
+LIBRARIES = ("tokenizers", "numpy", "pyarrow")
+LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Running:
+    """How a job is run, which decides nothing about its bytes.
+
+    Attributes:
+        engine: computes the ids.
+        num_threads: the threads that read and encode.
+        progress: is told what was done.
+        num_verified: the documents that are compared with the reference.
+    """
+
+    engine: Codec
+    num_threads: int
+    progress: Progress
+    num_verified: int = 0
+
+
+def run_job(
+    job: Job, vocabulary: Vocabulary, folder: Path, running: Running, *, is_fresh: bool = False
+) -> dict[str, Any]:
+    """Do a job, or what an earlier run of it has left; return its manifest.
+
+    Args:
+        job: the job.
+        vocabulary: its vocabulary.
+        folder: the folder of the shards, which is made.
+        running: how it is run.
+        is_fresh: remove what other runs have left there.
+
+    Raises:
+        UnreadableInput: a file cannot be read, and the job does not skip it.
+        OtherJob: the folder has another job, or another run is in it.
+        DiffersFromReference: a document that is verified has other ids.
+        OSError: the disk is full, or fails.
+    """
+    with locked(folder):
+        if is_fresh:
+            _remove_all(folder)
+        elif (manifest := _find_done(job, folder)) is not None:
+            return manifest
+        for path in folder.glob(".*.partial"):
+            path.unlink()
+        verifier = Verifier(job, vocabulary, running.num_verified)
+        id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
+        encoder = DocumentEncoder(job, vocabulary, running.engine, id_dtype, verifier)
+        results = _run_parts(job, folder, encoder, running)
+        manifest = _describe(job, vocabulary, id_dtype, results)
+        _write_manifest(folder, manifest)
+        for number in range(len(results)):
+            Store(folder).remove(checkpoint_name(number))
+        return manifest
+
+
+def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of the same job; None: it is not done.
+
+    Raises:
+        OtherJob: another job is done.
+    """
+    try:
+        manifest: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        return None
+    if manifest["fingerprint"] != job.fingerprint():
+        message = "has a finished job with other inputs or options"
+        raise OtherJob(f"{folder} {message}; --fresh removes it")
+    return manifest
+
+
+def _remove_all(folder: Path) -> None:
+    """Remove the files of jobs, and nothing else."""
+    names: set[str] = set()
+    manifest = folder / MANIFEST
+    described = [manifest, *folder.glob("part_*.checkpoint")]
+    for path in described:
+        if path.exists():
+            for shard in orjson.loads(path.read_bytes())["shards"]:
+                names.update(file["name"] for file in shard["files"])
+    manifest.unlink(missing_ok=True)
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    for pattern in LEFTOVERS:
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
+def _run_parts(
+    job: Job, folder: Path, encoder: DocumentEncoder, running: Running
+) -> list[PartResult]:
+    """Run the parts, as many at a time as there are threads; one that fails stops the others."""
+    parts = job.parts()
+    failed = threading.Event()
+    num_at_once = min(len(parts), running.num_threads)
+    max_ahead = max(BLOCKS_AHEAD, -(-running.num_threads // num_at_once) + 1)
+
+    def run_one(number: int) -> PartResult:
+        try:
+            return run_part(job, number, parts[number], folder, workers)
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(running.num_threads, "corpus") as pool:
+        workers = Workers(encoder, pool, max_ahead, running.progress, failed.is_set)
+        if len(parts) == 1:
+            return [run_one(0)]
+        with ThreadPoolExecutor(num_at_once, "part") as part_pool:
+            futures = [part_pool.submit(run_one, number) for number in range(len(parts))]
+            try:
+                errors = [future.exception() for future in futures]
+            except BaseException:  # Ctrl-C.
+                failed.set()
+                raise
+            for error in errors:
+                if error is not None and not isinstance(error, Stopped):
+                    raise error
+            return [future.result() for future in futures]
+
+
+def _describe(
+    job: Job, vocabulary: Vocabulary, id_dtype: type[np.integer[Any]], results: Sequence[PartResult]
+) -> dict[str, Any]:
+    """Make the manifest. Nothing in it depends on when, where or how fast the job ran."""
+    shards = [shard for result in results for shard in result.checkpoint.shards]
+    return {
+        "fingerprint": job.fingerprint(),
+        "format": job.format,
+        "id_type": np.dtype(id_dtype).name,
+        "documents": sum(shard.documents for shard in shards),
+        "rows": sum(shard.rows for shard in shards),
+        "tokens": sum(shard.tokens for shard in shards),
+        "dropped_tokens": sum(result.checkpoint.dropped_tokens for result in results),
+        "rejects": sum(result.num_rejects for result in results),
+        "vocabulary": {"digest": vocabulary.digest, "num_ids": len(vocabulary)},
+        "options": job.options(),
+        "inputs": _describe_inputs(job, results),
+        "shards": [describe_shard(shard) for shard in shards],
+        "versions": {
+            "warptok": package_version(),
+            **{name: version(name) for name in LIBRARIES},
+        },
+    }
+
+
+def _describe_inputs(job: Job, results: Sequence[PartResult]) -> list[dict[str, Any]]:
+    blocks = {
+        number: digests
+        for result in results
+        for number, digests in result.checkpoint.digests.items()
+    }
+    described = []
+    for number, file in enumerate(job.inputs):
+        digest = InputDigest(file.size)
+        digest.blocks.update(blocks.get(number, {}))
+        result = digest.result() if job.is_digested else None
+        described.append({**dataclasses.asdict(file), "digest": result})
+    return described
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    content = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    Store(folder).write(MANIFEST, content)

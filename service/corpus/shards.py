@@ -1,0 +1,112 @@
+"""Cuts rows into shards, and keeps a checkpoint after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.corpus.checkpoint import Checkpoint, Cursor, Shard
+from service.corpus.documents import Rows
+from service.corpus.job import Job
+from service.corpus.writing.formats import FORMATS
+from service.corpus.writing.shard_files import ShardWriter
+
+
+class Shards:
+    """Writes the rows of one part as shards.
+
+    Args:
+        job: the job.
+        part: the number of the part.
+        folder: the folder of the shards.
+        id_dtype: the dtype of the ids.
+        checkpoint: what is done; it gets each shard.
+        save: keeps the checkpoint.
+
+    Attributes:
+        cursor: where the first document is of which not all ids were written.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        part: int,
+        folder: Path,
+        id_dtype: type[np.integer[Any]],
+        checkpoint: Checkpoint,
+        save: Callable[[], None],
+    ) -> None:
+        self.cursor = checkpoint.cursor
+        self._job = job
+        self._part = part
+        self._folder = folder
+        self._id_dtype = id_dtype
+        self._checkpoint = checkpoint
+        self._save = save
+        self._writer: ShardWriter | None = None
+        self._num_documents = self._num_rows = self._num_tokens = 0
+
+    def write(self, rows: Rows) -> None:
+        """Write rows; a shard ends before a row that would be too much.
+
+        Raises:
+            OSError: the disk is full, or fails.
+        """
+        begin = 0
+        while begin < len(rows):
+            room = self._job.shard_tokens - self._num_tokens
+            most = int(rows.offsets[begin]) + room
+            end = int(np.searchsorted(rows.offsets, most, side="right")) - 1
+            if end <= begin:
+                if self._num_rows:
+                    self.finish()
+                    continue
+                end = begin + 1  # One row alone is too long.
+            self._write(rows if (begin, end) == (0, len(rows)) else rows.part(begin, end))
+            begin = end
+
+    def _write(self, rows: Rows) -> None:
+        if self._writer is None:
+            self._writer = self._open()
+        self._writer.write(rows)
+        self._num_rows += len(rows)
+        self._num_documents += int(rows.num_documents[-1])
+        self._num_tokens += len(rows.ids)
+        self.cursor = Cursor(
+            int(rows.next_inputs[-1]), int(rows.next_places[-1]), int(rows.next_skips[-1])
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the current shard."""
+        number = len(self._checkpoint.shards)
+        return f"{self._job.prefix}_{self._part:05d}_{number:05d}"
+
+    def _open(self) -> ShardWriter:
+        make = FORMATS[self._job.format].make_writer
+        return make(self._folder, self.name, self._id_dtype, self._job.is_digested)
+
+    def finish(self) -> None:
+        """End the current shard, if there is one, and keep a checkpoint.
+
+        Raises:
+            OSError: the disk is full, or fails.
+        """
+        if self._writer is None:
+            return
+        files = self._writer.finish()
+        self._writer = None
+        shard = Shard(self.name, self._num_documents, self._num_rows, self._num_tokens, files)
+        self._checkpoint.shards.append(shard)
+        self._checkpoint.cursor = self.cursor
+        self._num_documents = self._num_rows = self._num_tokens = 0
+        self._save()
+
+    def abandon(self) -> None:
+        """Remove the current shard."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None

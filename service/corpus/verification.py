@@ -1,0 +1,92 @@
+"""Compares the rows of some documents with the reference, while a job runs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from service.corpus.documents import Documents, Int64s, Rows
+from service.corpus.job import Job
+from vocabularies.batch.batch import EncodeOptions, RowRefused
+from vocabularies.model.types import Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference import tokenizer
+
+MAX_TEXT_BYTES = 128 << 10  # Takes the reference about 0.3 s.
+
+
+class DiffersFromReference(ValueError):
+    """The ids of a document are not the reference's; this is a bug."""
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Compares documents spread over a job, so many in all; several threads may call it at once.
+
+    Attributes:
+        job: the job.
+        vocabulary: the vocabulary.
+        num_wanted: the documents to compare.
+        num_compared: the documents that were compared, and are equal.
+    """
+
+    job: Job
+    vocabulary: Vocabulary
+    num_wanted: int
+    num_compared: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        if self.num_wanted and isinstance(self.vocabulary.model, Upstream):
+            raise ValueError("--verify: the library tokenizers alone defines this vocabulary's ids")
+
+    def check(self, documents: Documents, numbers: Int64s, rows: Rows, input_number: int) -> None:
+        """Compare some documents of a block with their rows.
+
+        Args:
+            documents: the documents.
+            numbers: int64[R], the number of each row's document.
+            rows: the rows.
+            input_number: the number of the file.
+
+        Raises:
+            DiffersFromReference: a row differs.
+        """
+        if self.num_compared >= self.num_wanted or not len(rows):
+            return
+        share = documents.num_bytes / max(1, sum(file.size for file in self.job.inputs))
+        count = min(len(rows), max(1, round(share * self.num_wanted)))
+        for row in np.linspace(0, len(rows) - 1, count).astype(np.int64).tolist():
+            self._check_row(documents, int(numbers[row]), rows, row, input_number)
+
+    def _check_row(
+        self, documents: Documents, document: int, rows: Rows, row: int, input_number: int
+    ) -> None:
+        begin, end = documents.offsets[document : document + 2]
+        with self._lock:
+            if self.num_compared >= self.num_wanted or end - begin > MAX_TEXT_BYTES:
+                return
+            self.num_compared += 1
+        expected = self._expected(documents.data[begin:end].tobytes())
+        actual = rows.ids[rows.offsets[row] : rows.offsets[row + 1]].tolist()
+        if actual != expected:
+            place = f"{self.job.inputs[input_number].path}, place {documents.places[document]}"
+            raise DiffersFromReference(f"{place}: {actual[:20]}..., reference {expected[:20]}...")
+
+    def _expected(self, data: bytes) -> list[int]:
+        job = self.job
+        options = EncodeOptions(
+            add_special_tokens=job.add_special_tokens,
+            special=job.special,  # type: ignore[arg-type]
+            reverse_complement=job.reverse_complement,
+            circular=job.circular,
+        )
+        try:
+            ids = tokenizer.encode(self.vocabulary, data.decode(), options).ids
+        except RowRefused as refused:
+            raise DiffersFromReference(f"the reference refuses a document: {refused}") from refused
+        begin = [] if job.begin_id is None else [job.begin_id]
+        end = [] if job.end_id is None else [job.end_id]
+        return [*begin, *ids, *end] if ids else []

@@ -1,0 +1,149 @@
+"""Files of a shard, which get their names when all of them are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.corpus.documents import Rows
+
+BUFFER_BYTES = 1 << 20
+COPY_ITEMS = 1 << 20
+
+
+class WrittenFile(NamedTuple):
+    """A file of a shard.
+
+    Attributes:
+        name: its name in the folder.
+        size: its bytes.
+        digest: its SHA-256; "" if the job has no digests.
+    """
+
+    name: str
+    size: int
+    digest: str
+
+
+class ShardWriter(Protocol):
+    """Writes one shard."""
+
+    def write(self, rows: Rows) -> None:
+        """Write rows behind those before.
+
+        Raises:
+            OSError: the disk is full, or fails.
+        """
+
+    def finish(self) -> list[WrittenFile]:
+        """Write what is missing, and give the files their names.
+
+        Raises:
+            OSError: the disk is full, or fails.
+        """
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+
+
+class PartialFile:
+    """A file under another name until it is whole.
+
+    Args:
+        folder: the folder of the shards.
+        name: the name that it gets.
+        is_digested: whether it has a digest.
+    """
+
+    def __init__(self, folder: Path, name: str, is_digested: bool) -> None:
+        self.name = name
+        self.size = 0
+        self._path = folder / name
+        self._partial = partial_path(self._path)
+        self._digest = hashlib.sha256() if is_digested else None
+        self._file = open(self._partial, "wb", buffering=BUFFER_BYTES)
+
+    def write(self, data: bytes | NDArray[Any]) -> None:
+        """Write bytes, or the items of an array."""
+        if not len(data):
+            return
+        view = (memoryview(data) if isinstance(data, bytes) else data.data).cast("B")
+        self._file.write(view)
+        self.size += len(view)
+        if self._digest is not None:
+            self._digest.update(view)
+
+    def complete(self) -> None:
+        """Put all bytes on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def publish(self) -> WrittenFile:
+        """Give the file its name; it is whole."""
+        os.replace(self._partial, self._path)
+        digest = "" if self._digest is None else f"sha256:{self._digest.hexdigest()}"
+        return WrittenFile(self.name, self.size, digest)
+
+    def abandon(self) -> None:
+        """Remove the file."""
+        discard(self._file.close)
+        self._partial.unlink(missing_ok=True)
+
+
+def discard(close: Callable[[], object]) -> None:
+    """Close a file whose bytes are not needed any more, also on a full disk."""
+    try:
+        close()
+    except OSError:
+        pass
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path of a file until it is whole."""
+    return path.with_name(f".{path.name}.partial")
+
+
+def publish(*files: PartialFile) -> list[WrittenFile]:
+    """Complete files, then give them their names; the last one last."""
+    for file in files:
+        file.complete()
+    return [file.publish() for file in files]
+
+
+class Spool:
+    """Numbers on the disk, as there may be too many for the memory; read once more at the end.
+
+    Args:
+        path: a path that nothing else uses.
+        dtype: the type of the numbers.
+    """
+
+    def __init__(self, path: Path, dtype: type[np.integer[Any]]) -> None:
+        self.num_items = 0
+        self._path = partial_path(path)
+        self._dtype = np.dtype(dtype)
+        self._file = open(self._path, "w+b", buffering=BUFFER_BYTES)
+
+    def write(self, items: NDArray[np.integer[Any]]) -> None:
+        """Write numbers behind those before."""
+        self._file.write(np.ascontiguousarray(items, self._dtype).data)
+        self.num_items += len(items)
+
+    def read(self) -> Any:
+        """Yield the numbers, some at a time."""
+        self._file.flush()
+        self._file.seek(0)
+        while data := self._file.read(COPY_ITEMS * self._dtype.itemsize):
+            yield np.frombuffer(data, self._dtype)
+
+    def remove(self) -> None:
+        """Remove the numbers."""
+        discard(self._file.close)
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""The command `corpus`: its options, its exit codes, and a process that is killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cli.parser import main
+from tests.support.corpora import folder_bytes, make_texts, write_jsonl
+from tests.support.data_files import ROOT
+from vocabularies import builtin
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(capsys: Capture, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = main(["corpus", *arguments, "--json", "--quiet"])
+    return code, json.loads(capsys.readouterr().out or "{}")
+
+
+def test_a_folder_of_files(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    write_jsonl(tmp_path / "in" / "b.jsonl", ["second"])
+    write_jsonl(tmp_path / "in" / "deep" / "b.jsonl", ["third"])
+    (tmp_path / "in" / "a.txt").write_text("first\ndocument\n")
+    (tmp_path / "in" / "README").write_text("no document")
+    out = tmp_path / "out"
+    code, figures = run(
+        capsys, str(tmp_path / "in"), "--out", str(out), "-v", "gpt2", "--append-eod"
+    )
+    assert (code, figures["documents"], figures["shards"]) == (0, 3, 1)
+    ids = np.fromfile(out / "shard_00000_00000.bin", np.uint16).tolist()
+    tokens = [builtin.load("gpt2").tokens[token_id] or b"" for token_id in ids]
+    end = b"<|endoftext|>"
+    assert b"".join(tokens) == b"first\ndocument\n" + end + b"second" + end + b"third" + end
+
+
+def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "texts"
+    path.write_bytes(b"a\n\nb\xff\nc")
+    options = ["--read-as", "lines", "--begin", "!", "--append-eod", "--eod", "#"]
+    code, figures = run(capsys, str(path), "--out", str(tmp_path / "out"), "-v", "gpt2", *options)
+    assert (code, figures["documents"], figures["rejects"]) == (1, 2, 1)
+    ids = np.fromfile(tmp_path / "out" / "shard_00000_00000.bin", np.uint16).tolist()
+    assert ids == [0, 64, 2, 0, 66, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.jsonl"], "No such file"),
+        (["texts.csv"], "--read-as is one of"),
+        (["a.jsonl", "a.jsonl"], "named twice"),
+        (["a.jsonl", "--eod", "x"], "--eod needs --append-eod"),
+        (["a.jsonl", "--begin", "no such token"], "no token"),
+        (["a.jsonl", "-v", "hyenadna", "--append-eod", "--eod", "?!"], "no token"),
+    ],
+)
+def test_refusals(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "a.jsonl", ["text"])
+    assert main(["corpus", "-v", "gpt2", *arguments, "--out", "out", "--quiet"]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_killed_process_goes_on(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", make_texts(60_000, most_words=200))
+    command = [sys.executable, "-m", "service", "corpus", str(path), "-v", "gpt2", "--append-eod"]
+    command += ["--shard-tokens", "200000", "--quiet", "--threads", "2", "--pack", "512"]
+    begun = time.perf_counter()
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], cwd=ROOT, check=True)
+    seconds = time.perf_counter() - begun
+    source = np.random.default_rng()
+    num_killed = 0
+    while num_killed < 20:
+        process = subprocess.Popen([*command, "--out", str(tmp_path / "cut")], cwd=ROOT)
+        time.sleep(float(source.uniform(0.3, 0.9)) * seconds)
+        if process.poll() is not None:
+            assert process.returncode == 0
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        num_killed += 1
+    assert num_killed
+    subprocess.run([*command, "--out", str(tmp_path / "cut")], cwd=ROOT, check=True)
+    assert folder_bytes(tmp_path / "cut") == folder_bytes(tmp_path / "whole")

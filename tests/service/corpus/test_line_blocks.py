@@ -1,0 +1,134 @@
+"""Blocks of lines: the same lines, whatever the blocks, the packing and the place of the start."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backports import zstd  # type: ignore[attr-defined,unused-ignore]
+
+from service.corpus import inputs
+from service.corpus.documents import Reject
+from service.corpus.inputs import Input, InputDigest, UnreadableInput
+from service.corpus.reading import line_blocks
+from service.corpus.reading.line_blocks import Limits, read_line_blocks
+
+BLOCK = 64
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "zstd": lambda data: (
+        zstd.compress(data[: len(data) // 2]) + zstd.compress(data[len(data) // 2 :])
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(line_blocks, "TAIL_BYTES", 16)
+    monkeypatch.setattr(inputs, "DIGEST_BYTES", BLOCK)
+
+
+def make_lines(seed: int, sizes: tuple[int, ...]) -> list[bytes]:
+    source = np.random.default_rng(seed)
+    return [b"%d" % i + b"x" * int(source.choice(sizes)) for i in range(60)]
+
+
+def read(
+    folder: Path, data: bytes, packing: str, start: int = 0, max_bytes: int = 1 << 20
+) -> tuple[list[tuple[int, bytes]], list[Reject], str | None]:
+    """Read a file; return its lines with their places, its rejects, and its digest."""
+    path = folder / "file"
+    path.write_bytes(PACK[packing](data))
+    file = Input(str(path), path.stat().st_size, "lines")
+    limits = Limits(max_bytes, True, lambda: None)
+    lines, rejects, digest = [], [], InputDigest(file.size)
+    end = start
+    for load in read_line_blocks(file, start, limits):
+        block = load()
+        place = block.begin
+        for line in block.data.tobytes().splitlines(keepends=True):
+            lines.append((place, line))
+            place += len(line)
+        assert end <= block.end
+        end = block.end
+        rejects += block.rejects
+        digest.blocks.update(block.digests)
+    return lines, rejects, digest.result()
+
+
+@pytest.mark.parametrize("packing", PACK)
+@pytest.mark.parametrize("sizes", [(0, 3, 10), (61, 62, 63, 64, 65), (5, 1000), (BLOCK - 3,)])
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_all_lines_from_any_line_on(
+    tmp_path: Path, packing: str, sizes: tuple[int, ...], is_ended: bool
+) -> None:
+    data = b"\n".join(make_lines(1, sizes)) + (b"\n" if is_ended else b"")
+    expected, place = [], 0
+    for line in data.splitlines(keepends=True):
+        expected.append((place, line))
+        place += len(line)
+    lines, rejects, digest = read(tmp_path, data, packing)
+    assert lines == expected
+    assert rejects == []
+    assert digest == expected_digest((tmp_path / "file").read_bytes())
+    for start, _ in expected[::7]:
+        lines, _, _ = read(tmp_path, data, packing, start)
+        assert lines == [line for line in expected if line[0] >= start]
+
+
+def expected_digest(data: bytes) -> str:
+    blocks = [data[i : i + BLOCK] for i in range(0, len(data), BLOCK)]
+    joined = b"".join(hashlib.sha256(block).digest() for block in blocks)
+    return f"sha256-8mib:{hashlib.sha256(joined).hexdigest()}"
+
+
+@pytest.mark.parametrize("packing", PACK)
+@pytest.mark.parametrize("num_bytes", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("sign", [b"\n", b"x"])
+def test_files_of_one_sign(tmp_path: Path, packing: str, num_bytes: int, sign: bytes) -> None:
+    lines, _, _ = read(tmp_path, sign * num_bytes, packing)
+    assert b"".join(line for _, line in lines) == sign * num_bytes
+
+
+@pytest.mark.parametrize("packing", PACK)
+@pytest.mark.parametrize("position", [0, 5, 59])
+def test_long_lines_are_rejected_and_the_others_read(
+    tmp_path: Path, packing: str, position: int
+) -> None:
+    kept = make_lines(2, (3, 20, 90))
+    parts = [line + b"\n" for line in kept]
+    parts.insert(position, b"y" * 5000 + b"\n")
+    data = b"".join(parts)
+    place = sum(map(len, parts[:position]))
+    lines, rejects, digest = read(tmp_path, data, packing, max_bytes=1000)
+    assert [line for _, line in lines] == [line + b"\n" for line in kept]
+    assert [(reject.place, reject.code) for reject in rejects] == [(place, "too_long")]
+    assert digest == expected_digest((tmp_path / "file").read_bytes())
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+def test_damaged_files_are_named(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "damaged"
+    packed = PACK[packing](b"".join(line + b"\n" for line in make_lines(3, (50, 1000))))
+    path.write_bytes(packed[: len(packed) - 40])
+    file = Input(str(path), path.stat().st_size, "lines")
+    with pytest.raises(UnreadableInput, match="damaged"):
+        for load in read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None)):
+            load()
+
+
+def test_a_file_that_shrank_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a\n" * 100)
+    file = Input(str(path), 200, "lines")
+    blocks = list(read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None)))
+    path.write_bytes(b"a\n" * 10)
+    with pytest.raises(UnreadableInput, match="shorter"):
+        for load in blocks:
+            load()

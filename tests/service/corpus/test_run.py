@@ -1,0 +1,279 @@
+"""Whole jobs: Megatron's bytes, the same after any interruption, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from service.corpus import inputs as corpus_inputs
+from service.corpus.checkpoint import OtherJob, locked
+from service.corpus.inputs import UnreadableInput, find_inputs
+from service.corpus.job import Job
+from service.corpus.progress import Progress
+from service.corpus.reading import line_blocks
+from service.corpus.run import Running, run_job
+from service.corpus.verification import DiffersFromReference
+from service.corpus.writing.shard_files import PartialFile
+from service.engines.cpu.engine import CpuEngine
+from tests.support.corpora import folder_bytes, make_texts, megatron_bytes, write_jsonl
+from vocabularies import builtin
+from vocabularies.batch.batch import Batch, EncodeOptions
+
+EOD = 50256
+VOCABULARY = builtin.load("gpt2")
+ENGINE = CpuEngine(num_threads=1)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(corpus_inputs, "DIGEST_BYTES", 4096)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Three files of documents, of which one is packed and one is empty."""
+    texts = make_texts(120)
+    first = write_jsonl(tmp_path / "first.jsonl", texts[:80])
+    empty = write_jsonl(tmp_path / "empty.jsonl", [])
+    last = write_jsonl(tmp_path / "last.jsonl", texts[80:])
+    packed = tmp_path / "last.jsonl.gz"
+    packed.write_bytes(gzip.compress(last.read_bytes()))
+    last.unlink()
+    return [first, empty, packed]
+
+
+def make_job(files: list[Path], **options: Any) -> Job:
+    found, faults = find_inputs([str(path) for path in files], None)
+    assert faults == [] or options.get("skips_unreadable")
+    return Job(tuple(found), VOCABULARY.digest, end_id=EOD, **options)
+
+
+def run(job: Job, folder: Path, num_threads: int = 2, **options: Any) -> dict[str, Any]:
+    running = Running(ENGINE, num_threads, Progress(1, None), options.pop("num_verified", 0))
+    return run_job(job, VOCABULARY, folder, running, **options)
+
+
+def read_rejects(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "rejects_00000.jsonl").read_bytes().splitlines()
+    return [orjson.loads(line) for line in lines]
+
+
+def expected_rows(texts: list[str]) -> list[list[int]]:
+    encoded = ENGINE.encode(VOCABULARY, Batch(texts, options=EncodeOptions(False)))
+    rows = [encoded.row(row).tolist() for row in range(len(texts))]
+    return [[*row, EOD] if row else [] for row in rows]
+
+
+def test_shards_are_megatrons(files: list[Path], tmp_path: Path) -> None:
+    rows = expected_rows(make_texts(120))
+    manifest = run(make_job(files), tmp_path / "out", num_verified=10)
+    data, index = megatron_bytes(rows, is_narrow=True)
+    assert (tmp_path / "out" / "shard_00000_00000.bin").read_bytes() == data
+    assert (tmp_path / "out" / "shard_00000_00000.idx").read_bytes() == index
+    assert (manifest["documents"], manifest["tokens"]) == (120, sum(map(len, rows)))
+    assert all(file["digest"] for file in manifest["inputs"])
+    assert sorted(folder_bytes(tmp_path / "out")) == [
+        "manifest.json",
+        "shard_00000_00000.bin",
+        "shard_00000_00000.idx",
+    ]
+
+
+def test_a_shard_ends_before_the_row_that_is_too_much(files: list[Path], tmp_path: Path) -> None:
+    shards: list[list[list[int]]] = [[]]
+    for row in expected_rows(make_texts(120)):
+        if shards[-1] and sum(map(len, shards[-1])) + len(row) > 100:
+            shards.append([])
+        shards[-1].append(row)
+    manifest = run(make_job(files, shard_tokens=100), tmp_path / "out")
+    assert [shard["documents"] for shard in manifest["shards"]] == [*map(len, shards)]
+    for number, rows in enumerate(shards):
+        data, index = megatron_bytes(rows, is_narrow=True)
+        assert (tmp_path / "out" / f"shard_00000_{number:05d}.bin").read_bytes() == data
+        assert (tmp_path / "out" / f"shard_00000_{number:05d}.idx").read_bytes() == index
+
+
+def test_packed_rows(files: list[Path], tmp_path: Path) -> None:
+    ids = [token_id for row in expected_rows(make_texts(120)) for token_id in row]
+    manifest = run(make_job(files, pack=64, shard_tokens=1000), tmp_path / "out")
+    parts = [
+        np.fromfile(tmp_path / "out" / f"shard_00000_{number:05d}.bin", np.uint16)
+        for number in range(len(manifest["shards"]))
+    ]
+    assert [len(part) for part in parts[:-1]] == [960] * (len(parts) - 1)
+    assert np.concatenate(parts).tolist() == ids[: len(ids) // 64 * 64]
+    assert manifest["dropped_tokens"] == len(ids) % 64
+
+
+class Interrupted(Exception):
+    """The run ends here."""
+
+
+@pytest.fixture
+def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Give a function after which so many writes succeed, and then one fails."""
+    write = PartialFile.write
+    left = [1 << 30]
+
+    def failing(self: PartialFile, data: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Interrupted
+        write(self, data)
+
+    monkeypatch.setattr(PartialFile, "write", failing)
+    yield lambda count: left.__setitem__(0, count)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"shard_tokens": 300},
+    {"shard_tokens": 700, "pack": 128},
+    {"shard_tokens": 300, "num_parts": 3},
+    {"shard_tokens": 200, "special": "refuse"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_an_interrupted_job_ends_with_the_same_bytes(
+    files: list[Path], tmp_path: Path, interrupt_after: Any, options: dict[str, Any]
+) -> None:
+    lines = files[0].read_bytes().splitlines(keepends=True)
+    for place in (0, 20, 21, 60, 75):
+        lines.insert(place, b'{"text": "<|endoftext|>"}\n{"no text": 1}\n')
+    files[0].write_bytes(b"".join(lines))
+    job = make_job(files, **options)
+    run(job, tmp_path / "whole", num_threads=1)
+    source = np.random.default_rng(5)
+    num_interruptions = 0
+    for _ in range(200):
+        interrupt_after(int(source.integers(0, 12)))
+        try:
+            run(job, tmp_path / "cut", num_threads=int(source.integers(1, 4)))
+            break
+        except Interrupted:
+            num_interruptions += 1
+            assert not list((tmp_path / "cut").glob(".*.partial"))
+    assert num_interruptions > 3
+    interrupt_after(1 << 30)
+    run(job, tmp_path / "cut")
+    assert folder_bytes(tmp_path / "cut") == folder_bytes(tmp_path / "whole")
+
+
+def test_rejects_have_place_and_reason(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [b'{"text": "good"}', b"{", b'{"text": null}', b'{"text": "\xff"}', b'{"text": "x"}']
+    path.write_bytes(b"\n".join(lines))
+    manifest = run(make_job([path]), tmp_path / "out")
+    rejects = read_rejects(tmp_path / "out")
+    data = path.read_bytes()
+    assert [(r["code"], data[r["place"] :].split(b"\n")[0]) for r in rejects] == [
+        ("invalid_json", lines[1]),
+        ("not_text", lines[2]),
+        ("not_utf8", lines[3]),
+    ]
+    assert {(r["path"], r["unit"]) for r in rejects} == {(str(path), "byte")}
+    assert (manifest["documents"], manifest["rejects"]) == (2, 3)
+    assert run(make_job([path]), tmp_path / "out") == manifest
+    assert (tmp_path / "out" / "rejects_00000.jsonl").exists()
+
+
+def test_a_folder_keeps_other_jobs_and_other_runs_out(files: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = make_job(files)
+    manifest = run(job, out)
+    assert run(job, out) == manifest
+    other = replace(job, end_id=None)
+    with pytest.raises(OtherJob, match="--fresh"):
+        run(other, out)
+    (out / "mine.txt").write_text("kept")
+    run(other, out, is_fresh=True)
+    assert (out / "mine.txt").read_text() == "kept"
+    with locked(out), pytest.raises(OtherJob, match="another run"):
+        run(job, out)
+
+
+def test_a_job_that_is_not_finished_keeps_others_out(
+    files: list[Path], tmp_path: Path, interrupt_after: Any
+) -> None:
+    job = make_job(files, shard_tokens=100)
+    interrupt_after(20)
+    with pytest.raises(Interrupted):
+        run(job, tmp_path / "out")
+    with pytest.raises(OtherJob, match="not finished"):
+        run(replace(job, end_id=None), tmp_path / "out")
+
+
+def test_a_damaged_file_stops_the_job_or_is_left_out(files: list[Path], tmp_path: Path) -> None:
+    packed = files[2].read_bytes()
+    files[2].write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(UnreadableInput, match="damaged"):
+        run(make_job(files), tmp_path / "out")
+    manifest = run(make_job(files, skips_unreadable=True), tmp_path / "skipped")
+    assert 80 <= manifest["documents"] < 120
+    assert manifest["inputs"][2]["digest"] is None
+    assert [reject["code"] for reject in read_rejects(tmp_path / "skipped")] == ["unreadable"]
+
+
+def test_a_missing_file_among_many_is_left_out(tmp_path: Path) -> None:
+    paths = [write_jsonl(tmp_path / f"{i}.jsonl", ["text"]) for i in range(30)]
+    paths[13].unlink()
+    manifest = run(make_job(paths, skips_unreadable=True), tmp_path / "out")
+    assert (manifest["documents"], manifest["rejects"]) == (29, 1)
+
+
+def test_a_full_disk_ends_the_run_and_the_next_one_goes_on(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job(files, shard_tokens=300)
+    fsync = os.fsync
+    calls = []
+
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 20:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(job, tmp_path / "out")
+    run(job, tmp_path / "out")
+    run(job, tmp_path / "whole")
+    assert folder_bytes(tmp_path / "out") == folder_bytes(tmp_path / "whole")
+
+
+def test_another_id_is_found_by_the_reference(files: list[Path], tmp_path: Path) -> None:
+    class Wrong(CpuEngine):
+        def encode(self, vocabulary: Any, batch: Batch) -> Any:
+            encoded = ENGINE.encode(vocabulary, batch)
+            encoded.ids = np.where(np.arange(len(encoded.ids)) == 3, 1, encoded.ids).astype(
+                np.int32
+            )
+            return encoded
+
+    running = Running(Wrong(), 1, Progress(1, None), 1000)
+    with pytest.raises(DiffersFromReference, match="reference"):
+        run_job(make_job(files), VOCABULARY, tmp_path / "out", running)
+
+
+def test_files_are_dealt_to_parts_of_neighbours(tmp_path: Path) -> None:
+    paths = [
+        write_jsonl(tmp_path / f"{i}.jsonl", ["x" * size])
+        for i, size in enumerate((1, 900, 1, 1, 1))
+    ]
+    job = make_job(paths)
+    for num_parts in range(1, 8):
+        parts = replace(job, num_parts=num_parts).parts()
+        assert [number for part in parts for number in part] == [0, 1, 2, 3, 4]
+        assert len(parts) == min(num_parts, 5)
+        assert all(len(part) for part in parts)
