@@ -35,7 +35,9 @@ TYPED := vocabularies gpu service warptok benchmarks
 serve: $(VENV)/.installed
 	@exec $(BIN)/python -m service serve --host $(HOST) --port $(PORT)
 
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+# A process has half of all tests and takes over some of the other's last ones when it has done its own,
+# so that a long file at the end does not keep one core waiting, and few kernels and files are made twice.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 test: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" $(PYTEST_ARGS)
@@ -61,8 +63,9 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/transformers/.installed: PACKAGES := "transformers>=5" orjson
 
 .clients/%/.installed: Makefile | $(BIN)/python
-	$(PYTHON) -m venv .clients/$*
-	.clients/$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
+	$(PYTHON) -m venv --without-pip .clients/$*
+	$(BIN)/python -m pip --python .clients/$*/bin/python install --quiet --disable-pip-version-check \
+	  --no-compile $(PACKAGES)
 	@touch $@
 
 fuzz: $(VENV)/.installed-dev

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import shutil
-import subprocess
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 from gpu.kernels.job import CUDA
-from tests.support.compiled import EMULATION_FLAGS
-from tests.support.data_files import ROOT
+from tests.support import compiled as libraries
 
-FLAGS = ["-std=c++17", *EMULATION_FLAGS, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-FLAGS += ["-Wno-unused-function"]
+FLAGS = (*libraries.EMULATION_FLAGS, f"-I{CUDA}", "-Wall", "-Wextra", "-Werror")
+FLAGS += ("-Wno-unused-function",)
 
 
 @functools.cache
 def compiled(name: str, source: str) -> ctypes.CDLL:
     """Compile C++ that includes headers of gpu/cuda to a library; skip without g++."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++ to compile the kernels with")
-    path = ROOT / "build" / "emulation" / f"{name}.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, *FLAGS, f"-I{CUDA}", "-x", "c++", "-o", str(path), "-"]
-    done = subprocess.run(command, input=source, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(path))
+    headers = sorted(CUDA.rglob("*.cuh"))
+    return ctypes.CDLL(str(libraries.compiled(name, source, FLAGS, headers)))
 
 
 class EmulatedKernels:
