@@ -18,6 +18,7 @@ import numpy as np
 
 CUDA = Path(__file__).parents[1] / "cuda"
 _FIELD = re.compile(r"^ {4}(?:const )?(\w+)[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
+_CONSTANT = re.compile(r"constexpr \w+ (\w+) = ([^;]+);")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -34,11 +35,20 @@ def constant(name: str) -> int:
     Raises:
         LookupError: no header defines it.
     """
+    term = _constants().get(name)
+    if term is None:
+        raise LookupError(f"no constant is called {name} in cuda/")
+    return _value(ast.parse(re.sub(r"\b(\w+?)u(ll)?\b", r"\1", term), mode="eval").body)
+
+
+@functools.cache
+def _constants() -> dict[str, str]:
+    """Read the term of each `constexpr` number; of equal names the first header's counts."""
+    found: dict[str, str] = {}
     for path in sorted(CUDA.rglob("*.cuh")):
-        found = re.search(rf"constexpr \w+ {name} = ([^;]+);", path.read_text())
-        if found:
-            return _value(ast.parse(re.sub(r"\b(\w+?)u(ll)?\b", r"\1", found[1]), mode="eval").body)
-    raise LookupError(f"no constant is called {name} in cuda/")
+        for name, term in _CONSTANT.findall(path.read_text()):
+            found.setdefault(name, term)
+    return found
 
 
 def _value(term: ast.expr) -> int:
