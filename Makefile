@@ -37,7 +37,9 @@ serve: $(VENV)/.installed
 
 # A process has half of all tests and takes over some of the other's last ones when it has done its own,
 # so that a long file at the end does not keep one core waiting, and few kernels and files are made twice.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+# They keep compiled bytecode, also where the environment says no, since tests start a hundred processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 \
+  --dist worksteal
 
 test: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" $(PYTEST_ARGS)
