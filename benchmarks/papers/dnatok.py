@@ -27,6 +27,7 @@ from benchmarks.papers.dna_ways import (
 )
 from benchmarks.papers.session import Differs, Part, Row, Rows, Session
 from benchmarks.support.timing import Run, clocked
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 CONFIGURATIONS = {"standard": (4096, 512), "large batch": (8192, 512), "long": (2048, 2048)}
@@ -35,7 +36,7 @@ SWEEP_LENGTH, SWEEP_BATCH = 512, 1024
 WIDTH = 128
 VOCABULARY = "hyenadna"
 OURS_LIST, OURS_PINNED = "warptok GPU, list[str] to ids", "warptok GPU, pinned bytes to ids"
-OURS_KERNELS = "warptok GPU, kernels"
+OURS_STAGING, OURS_KERNELS = "warptok staging, list[str] to pinned bytes", "warptok GPU, kernels"
 STREAMS = {
     "baseline": ("ids", "int64", False),
     "int32 only": ("ids", "int32", False),
@@ -102,6 +103,7 @@ def _device_runs(
             torch.cuda.synchronize()
 
         runs[name] = clocked(work), expected.size
+    runs[OURS_STAGING] = clocked(lambda: gpu.engine.join(Batch([*texts]))), expected.size
     offsets = np.arange(len(pinned) + 1, dtype=np.int64) * pinned.shape[1]
     placed = gpu.kernels(load(VOCABULARY), pinned.reshape(-1), offsets)
     kernels = stack.enter_context(placed)

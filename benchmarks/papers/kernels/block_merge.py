@@ -70,6 +70,7 @@ class BlockMerges:
         code = source_of(INCLUDED) + SOURCE.read_text().replace(f'#include "{INCLUDED}"', "")
         module = self._cupy.RawModule(code=code, options=("-std=c++17",), backend="nvrtc")
         self._kernels = {name: module.get_function(name) for name in BUFFERS}
+        self._allowed: dict[str, int] = {}
         self._mask = table.mask
         self._places = self._cupy.asarray(table.places)
         self._byte_ids = self._cupy.asarray(table.byte_ids)
@@ -90,8 +91,8 @@ class BlockMerges:
         """Merge the texts on the current stream."""
         text, begins, ids, counts = texts.arrays
         function, size = self._kernels[kernel], shared_bytes(kernel, texts.capacity)
-        if function.max_dynamic_shared_size_bytes < size:
-            function.max_dynamic_shared_size_bytes = size
+        if self._allowed.get(kernel, 0) < size:  # Beside static shared memory.
+            function.max_dynamic_shared_size_bytes = self._allowed[kernel] = size
         arguments = (text, begins, self._byte_ids, self._places, ids, counts)
         numbers = (np.uint32(self._mask), np.uint32(texts.capacity))
         function((len(counts),), (threads,), (*arguments, *numbers), shared_mem=size)
@@ -119,11 +120,7 @@ class BlockMerges:
 
     def without_pool(self) -> Any:
         """Let every allocation go to the driver while the context lasts, as GPUTok's do."""
-        return self._cupy.cuda.using_allocator(self._driver_memory)
-
-    def _driver_memory(self, num_bytes: int) -> Any:
-        memory = self._cupy.cuda.Memory(max(1, num_bytes))
-        return self._cupy.cuda.MemoryPointer(memory, 0)
+        return self._cupy.cuda.using_allocator()
 
 
 def arguments_of(

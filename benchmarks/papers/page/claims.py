@@ -20,7 +20,8 @@ NOT_MEASURED = "not measured"
 LONGEST = 131_072
 OURS, OPTIMIZED, BASELINE = "warptok GPU", "GPUTok optimized", "GPUTok baseline"
 BLOCKS = (256, 512, 1024)
-NEAR = 0.1
+NEAR, WHOLE_TOKENS = 0.1, 5
+GENETIC_COMPRESSION, FEWER_SPLITS = 3.1, 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +351,8 @@ def _dnatok_scenarios(found: Found) -> Iterator[Claim]:
     for scenario, (low, high) in paper.DNATOK_SCENARIOS.items():
         words = f"real models, {scenario}: {low:g} to {high:g} times as fast"
         rows = select(found.rows, scenario=scenario)
-        ratios, whole = [], []
+        ratios: list[float] = []
+        whole: list[float] = []
         for row in rows:
             baseline, _, kind = row["way"].rpartition(", ")
             if baseline in ("", "warptok"):
@@ -369,6 +371,96 @@ def _dnatok_scenarios(found: Found) -> Iterator[Claim]:
         yield Claim(words, here, f"{chosen(max(ratios) >= low)} for ids; other models and shapes")
 
 
+def mtdna(results: Results) -> Iterator[Claim]:
+    """Judge the mtDNA document."""
+    facts = {row["fact"]: row["value"] for row in results.table("windows", "facts").rows}
+    for fact, said in paper.MTDNA_FACTS.items():
+        words = f"{fact}: {said:,}"
+        if fact in facts:
+            yield Claim(words, f"{facts[fact]:,}", chosen(facts[fact] == said))
+        else:
+            yield absent(words, "no run yet")
+    found = results.table("statistics", "statistics").rows
+    for words, measure, is_so in (
+        (f"{paper.MTDNA_SEEN:,} of 4,096 k-mers occur", "seen", _is_seen),
+        (f"{paper.MTDNA_TOKENS:,} tokens a genome, mean", "mean_tokens", _has_tokens),
+        ("`[UNK]` is below 0.1 % of tokens", "unknown_share", _is_known),
+    ):
+        if not found:
+            yield absent(words, "no run yet")
+            continue
+        values = [float(row[measure]) for row in found]
+        here = f"{min(values):,.6g} to {max(values):,.6g} in {len(found)} sets of genomes"
+        yield Claim(words, here, chosen(all(map(is_so, values)), f"{NOT}: other, fewer genomes"))
+
+
+def _is_seen(value: float) -> bool:
+    return value == paper.MTDNA_SEEN
+
+
+def _has_tokens(value: float) -> bool:
+    return abs(value - paper.MTDNA_TOKENS) < WHOLE_TOKENS
+
+
+def _is_known(value: float) -> bool:
+    return value < paper.MTDNA_UNKNOWN
+
+
+WAYS = ("all", "distinct", "all, measured on distinct")
+
+
+def _by_way(results: Results, name: str, measure: str) -> list[float]:
+    """Return a measure of GeneticBPE's motifs in the order of WAYS; [] where one is missing."""
+    rows = select(results.table("motifs", "motifs").rows, tokenizer=name)
+    found = {row["sequences"]: row[measure] for row in rows}
+    return [found[way] for way in WAYS] if {*WAYS} <= found.keys() else []
+
+
+def _told(values: Iterable[str]) -> str:
+    """Write a figure for each of WAYS."""
+    return "; ".join(f"{value} ({way})" for value, way in zip(values, WAYS, strict=True))
+
+
+def geneticbpe(results: Results) -> Iterator[Claim]:
+    """Judge what GeneticBPE says of motifs and compression."""
+    names = ("BPE", "GeneticBPE (λ = 1)", "GeneticBPE", "GeneticBPE (λ = 5)", "GeneticBPE (1024)")
+    plain, weak, genetic, strong, large = (_by_way(results, name, "distortion") for name in names)
+    words = "distortion falls from 0.25 (BPE) to 0.05"
+    if not (plain and weak and genetic and strong and large):
+        yield absent(words, "no run yet")
+        return
+    pairs = [*zip(plain, genetic, strict=True)]
+    falls = [after < before for before, after in pairs]
+    lower = "lower on distinct sequences only" if falls == [False, True, True] else "lower"
+    here = _told(f"{before:.3f} to {after:.3f}" for before, after in pairs)
+    yield Claim(words, here, f"{lower}; 0.05 {NOT}")
+    triples = [*zip(weak, genetic, strong, strict=True)]
+    best = [min(triple) == triple[1] for triple in triples]
+    verdict = chosen(all(best), f"{VERIFIED} in {sum(best)} of {len(best)} ways")
+    here = _told(f"{low:.3f}, {middle:.3f}, {high:.3f}" for low, middle, high in triples)
+    yield Claim("of λ = 1, 2.5 and 5 the distortion is least at 2.5", here, verdict)
+    further = all(after < before for before, after in zip(genetic, large, strict=True))
+    here = _told(f"{value:.3f}" for value in large)
+    yield Claim("1,024 ids lower it further, to 0.04", here, f"{chosen(further)}; 0.04 {NOT}")
+    yield from _genetic_tokens(results)
+
+
+def _genetic_tokens(results: Results) -> Iterator[Claim]:
+    """Judge GeneticBPE's compression and splits."""
+    compression = _by_way(results, "GeneticBPE", "compression")
+    is_near = any(abs(value - GENETIC_COMPRESSION) < NEAR for value in compression[1:])
+    here = _told(f"{value:.2f}" for value in compression)
+    yield Claim("compression is 3.1", here, f"{chosen(is_near)} on distinct sequences")
+    splits = zip(
+        _by_way(results, "BPE", "split_rate"),
+        _by_way(results, "GeneticBPE", "split_rate"),
+        strict=True,
+    )
+    less = [1 - after / before for before, after in splits]
+    here = _told(f"{100 * share:.0f} %" for share in less)
+    yield Claim("80 % fewer motifs are split than by BPE", here, chosen(max(less) >= FEWER_SPLITS))
+
+
 def claims_table(claims: Iterable[Claim]) -> str:
     """Write claims as a table."""
     rows = [(claim.words, claim.here, claim.verdict) for claim in claims]
@@ -379,4 +471,6 @@ CLAIMS: dict[str, Callable[[Results], Iterator[Claim]]] = {
     "gputok claims": gputok,
     "blockbpe claims": blockbpe,
     "dnatok claims": dnatok,
+    "mtdna claims": mtdna,
+    "geneticbpe claims": geneticbpe,
 }

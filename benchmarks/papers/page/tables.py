@@ -370,29 +370,19 @@ def _baselines(found: Found, shape: Row) -> list[str]:
     ]
 
 
-def mtdna_facts(results: Results) -> str:
-    """Write the document's figures of vocabulary, windows and statistics."""
-    facts = results.table("windows", "facts")
-    statistics = results.table("statistics", "statistics")
-    if not facts or not statistics:
+def mtdna_statistics(results: Results) -> str:
+    """Write the document's statistics, of each set of genomes."""
+    found = results.table("statistics", "statistics")
+    if not found:
         return "*Not measured yet.*"
-    rows = [
-        [row["fact"], _number(paper.MTDNA_FACTS.get(row["fact"])), f"{row['value']:,}"]
-        for row in facts.rows
-    ]
-    for row in statistics.rows:
-        name = row["genomes"]
-        rows += [
-            [f"k-mers seen, {name}", f"{paper.MTDNA_SEEN:,} of 4,096", f"{row['seen']:,}"],
-            [f"mean tokens, {name}", f"{paper.MTDNA_TOKENS:,}", f"{row['mean_tokens']:,.1f}"],
-            [f"`[UNK]`, {name}", "< 0.1 %", f"{100 * row['unknown_share']:.3f} %"],
-        ]
-    words = "The document's statistics are of HmtDB, 47,000 genomes, which are not at hand."
-    return markdown(["", "the document", "here"], rows) + measured_on(statistics, words)
-
-
-def _number(value: int | None) -> str:
-    return NONE if value is None else f"{value:,}"
+    heads = ["genomes", "k-mers seen", "tokens, mean", "`[UNK]`, %", "most frequent"]
+    said = (f"{paper.MTDNA_SEEN:,} of 4,096", f"{paper.MTDNA_TOKENS:,}", "< 0.1", "poly-C tracts")
+    rows = [["the document: HmtDB, 47,000", *said]]
+    for row in found.rows:
+        frequent = ", ".join(f"`{kmer}`" for kmer in row["most_frequent"][:3])
+        shares = f"{row['mean_tokens']:,.1f}", f"{100 * row['unknown_share']:.3f}"
+        rows.append([row["genomes"], f"{row['seen']:,}", *shares, frequent])
+    return markdown(heads, rows) + measured_on(found, "HmtDB is not at hand.")
 
 
 def geneticbpe_motifs(results: Results) -> str:
@@ -450,7 +440,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "dnatok stream": dnatok_stream,
     "dnatok sweeps": dnatok_sweeps,
     "dnatok scenarios": dnatok_scenarios,
-    "mtdna facts": mtdna_facts,
+    "mtdna statistics": mtdna_statistics,
     "geneticbpe motifs": geneticbpe_motifs,
     "left out": left_out,
 }
