@@ -11,6 +11,7 @@ CuPy, Arrow or httpx. docs/python.md shows how to use it.
 from warptok import mtdna as mtdna
 from warptok.clients.async_client import AsyncClient as AsyncClient
 from warptok.clients.client import Client as Client
+from warptok.clients.grpc_client import GrpcClient as GrpcClient
 from warptok.errors import DeadlinePassed as DeadlinePassed
 from warptok.errors import DeviceUnavailable as DeviceUnavailable
 from warptok.errors import DigestDiffers as DigestDiffers

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.integer[Any]]
 Int64s = NDArray[np.int64]
-EXTRAS = {"torch": "embedding", "pyarrow": "arrow", "httpx": "client"}
+EXTRAS = {
+    "torch": "embedding",
+    "pyarrow": "arrow",
+    "httpx": "client",
+    "grpc": "grpc",
+    "grpc_status": "grpc",
+}
 """The extra that installs a library."""
 
 

@@ -43,7 +43,9 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
     where = _field(refusal.where)
     message = f"{where}: {refusal.message}" if where else refusal.message
     code = CODES.get(refusal.status, code_pb2.INTERNAL)
-    details = [_pack(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
+    info = error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN)
+    info.metadata["http_status"] = str(refusal.status)
+    details = [_pack(info)]
     places = [(_field(finding.where), finding.message) for finding in refusal.findings]
     if code == code_pb2.INVALID_ARGUMENT:
         places = places or [(where, refusal.message)]

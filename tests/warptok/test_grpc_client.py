@@ -1,0 +1,213 @@
+"""The client by gRPC: the answers of a tokenizer, errors by code, and retries."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import numpy as np
+import pytest
+
+import warptok
+from tests.clients.test_clients import grpc_address
+from tests.support.inputs.nasty_texts import TEXTS
+from tests.support.server_process import Server
+from tests.warptok.test_imports import CALLS
+from warptok.clients import grpc_client
+
+grpc = pytest.importorskip("grpc")
+ENDOFTEXT = "<|endoftext|>"
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> warptok.Tokenizer:
+    return warptok.load("gpt2", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def target(server: Server) -> str:
+    server.wait_ready()
+    return grpc_address(server)
+
+
+@pytest.fixture
+def client(target: str) -> Iterator[warptok.GrpcClient]:
+    with warptok.GrpcClient(target, "gpt2") as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_has_the_calls_of_a_tokenizer(name):
+    own = inspect.signature(getattr(warptok.GrpcClient, name))
+    assert own == inspect.signature(getattr(warptok.Tokenizer, name))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_length": 3, "truncation_side": "left"},
+        {"special": "plain", "add_special_tokens": False},
+        {"return_offsets": "utf16"},
+        {"max_length": [2, None, 1] * (len(TEXTS) // 3) + [None] * (len(TEXTS) % 3)},
+        {"dtype": "uint16"},
+        {"padding": 300, "pad_id": 7, "padding_side": "left", "return_offsets": "bytes"},
+    ],
+)
+def test_batches_are_those_of_a_tokenizer(client, gpt2, monkeypatch, options):
+    monkeypatch.setattr("warptok.clients.service_calls.PART_ROWS", 7)  # Several requests.
+    ours, theirs = gpt2.encode_batch(TEXTS, **options), client.encode_batch(TEXTS, **options)
+    assert type(theirs) is type(ours)
+    assert theirs.ids.dtype == ours.ids.dtype
+    assert theirs.ids.tolist() == ours.ids.tolist()
+    assert theirs.num_tokens.tolist() == ours.num_tokens.tolist()
+    assert theirs.truncated == ours.truncated
+    assert (theirs.engine, theirs.digest) == ("cpu", gpt2.digest)
+    assert 0 < theirs.kernel_time < 60 > ours.kernel_time > 0
+    if ours.offset_mapping is not None:
+        assert theirs.offset_mapping.tolist() == ours.offset_mapping.tolist()
+
+
+def test_calls_on_one_text_are_those_of_a_tokenizer(client, gpt2):
+    for text in (*TEXTS[:12], b"Hello", "中" * 5000):
+        assert client.encode(text) == gpt2.encode(text)
+        assert client.count(text) == gpt2.count(text)
+        for unit in ("codepoints", "utf16", "bytes"):
+            assert client.offsets(text, unit).tolist() == gpt2.offsets(text, unit).tolist()
+    assert client.encode(ENDOFTEXT, special="plain") == gpt2.encode(ENDOFTEXT, special="plain")
+    assert client.encode("a\ud83d", surrogates="replace") == gpt2.encode("a\ufffd")
+    assert client.encode(b"\xff", invalid_utf8="bytes") == [187]
+    assert client.count(b"\xff", invalid_utf8="bytes") == 1
+    layout = {"chunk_size": 4, "chunk_overlap": 1, "return_texts": True, "offset_unit": "utf16"}
+    ours, theirs = gpt2.chunks(TEXTS[3], **layout), client.chunks(TEXTS[3], **layout)
+    assert (theirs.texts, theirs.num_tokens) == (ours.texts, ours.num_tokens)
+    for name in ("ids", "offsets", "offset_mapping", "starts"):
+        assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+
+
+def test_counts_texts_and_windows_are_those_of_a_tokenizer(client, target, gpt2):
+    batch = gpt2.encode_batch(TEXTS)
+    assert client.count_batch(TEXTS).tolist() == batch.num_tokens.tolist()
+    lengths = [1, 2] * (len(TEXTS) // 2) + [1] * (len(TEXTS) % 2)
+    assert client.count_batch(TEXTS, max_length=lengths).max() == 2
+    assert client.decode_batch(batch) == TEXTS
+    assert client.decode(batch[3]) == TEXTS[3]
+    assert client.decode_bytes(gpt2.encode("北")[:1]) == "北".encode()[:2]
+    assert client.encode_batch([]).to_list() == []
+    assert "gpt2" in {each["name"] for each in client.vocabularies()}
+    tok = warptok.load("mtdna6", device="cpu")
+    sequence = "GATCACAGGTCTATCACCCT"
+    options = {"window": 8, "stride": 4, "circular": True, "add_cls": True, "junction": "prepend"}
+    levels = np.linspace(0, 1, len(sequence))
+    with warptok.GrpcClient(target, "mtdna6") as other:
+        ours = tok.windows(sequence, channel=levels, **options)
+        theirs = other.windows(sequence, channel=levels, **options)
+        for name in ("input_ids", "attention_mask", "position_ids", "channel", "starts"):
+            assert getattr(theirs, name).dtype == getattr(ours, name).dtype
+            assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+
+
+def test_refusals_are_typed_by_their_codes(target, client):
+    with (
+        warptok.GrpcClient(target, "gpt") as unknown,
+        pytest.raises(warptok.UnknownVocabulary, match="near names are gpt2") as refused,
+    ):
+        unknown.encode("a")
+    assert (refused.value.code, refused.value.status) == ("unknown_vocabulary", 404)
+    assert refused.value.request_id
+    with (
+        warptok.GrpcClient(target, "gpt2", if_digest="sha256:0") as other,
+        pytest.raises(warptok.DigestDiffers),
+    ):
+        other.encode("a")
+    with pytest.raises(warptok.RowRefused) as refused:
+        client.encode_batch(["fine", ENDOFTEXT], special="refuse")
+    assert (refused.value.code, refused.value.row) == ("special_token_refused", 1)
+    kept = client.encode_batch(["fine", ENDOFTEXT], special="refuse", errors="keep")
+    assert (kept.to_list(), [*kept.errors]) == ([[38125], []], [1])
+    for call in (client.encode, client.count):
+        with pytest.raises(warptok.RowRefused, match="not_utf8"):
+            call(b"\xff")
+    with pytest.raises(warptok.RowRefused, match="id_out_of_range"):
+        client.decode([99999])
+    with pytest.raises(warptok.InvalidRequest, match="give padding_side= and pad_id="):
+        client.encode_batch(["a"], padding="longest")
+    with pytest.raises(warptok.InvalidRequest, match=r"warptok\.Client has"):
+        client.encode_batch(["a"], return_tokens=True)
+    with pytest.raises(TypeError, match="did you mean max_length"):
+        client.encode("a", max_lenght=1)
+
+
+class Refusing:
+    """A server on a free port that ends calls with given statuses, and then answers."""
+
+    def __init__(self, refusals: list[Any]) -> None:
+        self.refusals, self.num_calls = refusals, 0
+        self.metadata: dict[str, Any] = {}
+        self.server = grpc.server(futures.ThreadPoolExecutor(1))
+        methods = {"Encode": grpc.unary_unary_rpc_method_handler(self.answer)}
+        handler = grpc.method_handlers_generic_handler("warptok.v1.Tokenizer", methods)
+        self.server.add_generic_rpc_handlers((handler,))
+        self.target = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def answer(self, request: bytes, context: Any) -> bytes:
+        from google.rpc import status_pb2
+        from grpc_status import rpc_status
+
+        self.num_calls += 1
+        self.metadata = dict(context.invocation_metadata())
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            if isinstance(refusal, status_pb2.Status):
+                context.abort_with_status(rpc_status.to_status(refusal))
+            context.abort(refusal, "it broke")
+        return b"\x0a\x04\x01\x00\x00\x00"  # ids = [1].
+
+
+def busy(retry_after: int | None) -> Any:
+    """The status of a service that is draining, as the service makes it."""
+    from service.apis.grpc.status import _status
+    from service.core.errors import Draining
+
+    error = Draining("it stops")
+    error.headers = () if retry_after is None else ((b"retry-after", b"%d" % retry_after),)
+    return _status(error, "id7")
+
+
+def test_a_busy_or_lost_service_is_called_again(monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(grpc_client.time, "sleep", waits.append)
+    server = Refusing([busy(2), grpc.StatusCode.UNAVAILABLE])
+    client = warptok.GrpcClient(server.target, "gpt2", api_key="wt-key")
+    assert client.encode("a") == [1]
+    assert server.metadata["authorization"] == "Bearer wt-key"
+    assert waits[0] == 2 and 0.2 <= waits[1] <= 0.3
+    server.server.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (lambda: busy(None), warptok.Unavailable),  # It does not say that another try helps.
+        (lambda: busy(3600), warptok.Unavailable),
+        (lambda: grpc.StatusCode.DEADLINE_EXCEEDED, warptok.DeadlinePassed),
+        (lambda: grpc.StatusCode.INTERNAL, warptok.ServiceFailed),
+    ],
+)
+def test_others_are_not_called_again(refusal, error):
+    server = Refusing([refusal(), refusal()])
+    with warptok.GrpcClient(server.target, "gpt2") as client, pytest.raises(error):
+        client.encode("a")
+    assert server.num_calls == 1
+    server.server.stop(None)
+
+
+def test_a_service_that_is_not_there():
+    with (
+        warptok.GrpcClient("127.0.0.1:1", "gpt2", retries=0) as client,
+        pytest.raises(warptok.Unavailable, match=r"127\.0\.0\.1:1 is not reached"),
+    ):
+        client.encode("a")
