@@ -35,6 +35,8 @@ BATCHES, LENGTHS = (256, 1024, 2048, 16384), (64, 256, 1024, 4096, 16384)
 SWEEP_LENGTH, SWEEP_BATCH = 512, 1024
 WIDTH = 128
 VOCABULARY = "hyenadna"
+DEVICE = "cuda"
+"""The device of torch; the tests have a CPU."""
 OURS_LIST, OURS_PINNED = "warptok GPU, list[str] to ids", "warptok GPU, pinned bytes to ids"
 OURS_STAGING, OURS_KERNELS = "warptok staging, list[str] to pinned bytes", "warptok GPU, kernels"
 STREAMS = {
@@ -90,9 +92,7 @@ def _device_runs(
     gpu: GpuWays, texts: list[str], expected: Any, stack: ExitStack
 ) -> dict[str, tuple[Run, int]]:
     """List our ways to ids on the device, and our kernels alone."""
-    import torch
-
-    layer, pinned = _layer("cuda"), _pinned(texts)
+    layer, pinned = _layer(), _pinned(texts)
     gpu.engine.load(load(VOCABULARY))
     runs: dict[str, tuple[Run, int]] = {}
     for name, given in ((OURS_LIST, texts), (OURS_PINNED, pinned)):
@@ -100,7 +100,7 @@ def _device_runs(
 
         def work(given: Any = given) -> None:
             layer.ids_from_strings(given)
-            torch.cuda.synchronize()
+            wait()
 
         runs[name] = clocked(work), expected.size
     runs[OURS_STAGING] = clocked(lambda: gpu.engine.join(Batch([*texts]))), expected.size
@@ -113,15 +113,23 @@ def _device_runs(
     return runs
 
 
-def _layer(device: str, **settings: Any) -> Any:
+def wait() -> None:
+    """Wait until the device has done its work."""
+    import torch
+
+    if DEVICE != "cpu":
+        torch.cuda.synchronize()
+
+
+def _layer(**settings: Any) -> Any:
     """Make DNATok's layer with a table of WIDTH numbers for each id."""
     import torch
 
     from gpu.embedding.layer import EmbeddingLayer
 
     num_ids = len(load(VOCABULARY))
-    table = torch.nn.Embedding(num_ids, WIDTH, device=device).requires_grad_(False)
-    return EmbeddingLayer(table, _discovery(), device=device, **settings)
+    table = torch.nn.Embedding(num_ids, WIDTH, device=DEVICE).requires_grad_(False)
+    return EmbeddingLayer(table, _discovery(), device=DEVICE, **settings)
 
 
 @functools.cache
@@ -132,10 +140,17 @@ def _discovery() -> Any:
 
 
 def _pinned(texts: list[str]) -> Any:
+    """Put the letters of rows into pinned memory."""
+    letters = np.frombuffer("".join(texts).encode(), np.uint8)
+    memory = _pinned_bytes(len(letters))
+    memory[:] = letters
+    return memory.reshape(len(texts), -1)
+
+
+def _pinned_bytes(size: int) -> Any:
     import torch
 
-    matrix = np.frombuffer("".join(texts).encode(), np.uint8).reshape(len(texts), -1)
-    return torch.from_numpy(matrix.copy()).pin_memory().numpy()
+    return torch.empty(size, dtype=torch.uint8, pin_memory=DEVICE != "cpu").numpy()
 
 
 def transfer_rows(session: Session) -> Rows:
@@ -148,8 +163,8 @@ def transfer_rows(session: Session) -> Rows:
         shape: Row = {"table": "transfer", "figure": figure}
         shape |= {"rows": num_rows, "letters": num_letters}
         sources = {
-            "HF native": torch.from_numpy(letters.encode(texts)),  # Pageable memory.
-            ENCODE_64: torch.from_numpy(letters.encode(texts)).pin_memory(),
+            "HF native": torch.from_numpy(letters.encode(texts)),
+            ENCODE_64: torch.from_numpy(letters.encode(texts)),
             STAGING_64: torch.from_numpy(letters.stage(texts, "int64", _pinned_bytes)),
             STAGING_32: torch.from_numpy(letters.stage(texts, "int32", _pinned_bytes)),
             "letters (warptok)": torch.from_numpy(_pinned(texts)),
@@ -159,20 +174,14 @@ def transfer_rows(session: Session) -> Rows:
             yield shape | {"way": name, "ids": num_rows * num_letters, "seconds": seconds}
 
 
-def _pinned_bytes(size: int) -> Any:
-    import torch
-
-    return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
-
-
 def _copy_run(source: Any) -> Run:
     import torch
 
-    target = torch.empty_like(source, device="cuda")
+    target = torch.empty_like(source, device=DEVICE)
 
     def copy() -> None:
         target.copy_(source, non_blocking=True)
-        torch.cuda.synchronize()
+        wait()
 
     return clocked(copy)
 
@@ -185,7 +194,7 @@ def stream_rows(session: Session) -> Rows:
         texts = rows_of(num_rows, num_letters)
         runs = {}
         for name, (path, dtype, is_pipelined) in STREAMS.items():
-            layer = _layer("cuda", staging_dtype=getattr(torch, dtype), pipelined=is_pipelined)
+            layer = _layer(staging_dtype=getattr(torch, dtype), pipelined=is_pipelined)
             _prove_stream(layer, texts, path)
             runs[name] = _stream_run(layer, texts, path)
         shape: Row = {"table": "stream", "figure": figure, "rows": num_rows, "letters": num_letters}
@@ -206,12 +215,11 @@ def _prove_stream(layer: Any, texts: list[str], path: str) -> None:
 
 
 def _stream_run(layer: Any, texts: list[str], path: str) -> Run:
-    import torch
 
     def work() -> None:
         for part in layer.embed_from_strings(texts, path):
             del part
-        torch.cuda.synchronize()
+        wait()
 
     return clocked(work)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers import dnatok
 from benchmarks.papers.dna_ways import HF_NATIVE, HF_RUST, PLAIN_PYTHON, host_ways, pad, rows_of
 from benchmarks.papers.session import Differs, Part, Row, Rows, Session
 from benchmarks.support.timing import Run, clocked
@@ -66,7 +67,7 @@ def _timed(
 
     from benchmarks.papers.dnatok_models import make_model
 
-    model = make_model(name, tokenizers.num_ids, "cuda")
+    model = make_model(name, tokenizers.num_ids, dnatok.DEVICE)
     expected = tokenizers.ours(texts)
     runs: dict[str, Run] = {}
 
@@ -75,7 +76,7 @@ def _timed(
             ids = ids_of(texts)
             if has_model:
                 model(ids)
-            torch.cuda.synchronize()
+            dnatok.wait()
 
         return clocked(work)
 
@@ -97,7 +98,7 @@ def _timed(
 def _to_device(encode: Callable[[Texts], Any]) -> Callable[[Texts], Any]:
     import torch
 
-    return lambda texts: torch.tensor(np.asarray(encode(texts)), device="cuda")
+    return lambda texts: torch.tensor(np.asarray(encode(texts)), device=dnatok.DEVICE)
 
 
 def _tokenizers(session: Session, name: str) -> Tokenizers:
@@ -135,8 +136,8 @@ def _layer(tokenizer: Any) -> Any:
     from gpu.embedding.layer import EmbeddingLayer
     from gpu.embedding.tokenizer_discovery import discover
 
-    table = torch.nn.Embedding(1 << 13, 8, device="cuda").requires_grad_(False)
-    return EmbeddingLayer(table, discover(tokenizer), device="cuda")
+    table = torch.nn.Embedding(1 << 13, 8, device=dnatok.DEVICE).requires_grad_(False)
+    return EmbeddingLayer(table, discover(tokenizer), device=dnatok.DEVICE)
 
 
 def _kmers(text: str, ids: dict[str, int]) -> list[int]:
@@ -166,7 +167,7 @@ def _byte_pairs(session: Session) -> Tokenizers:
         counts = np.diff(encoded.offsets)
         matrix = np.full((len(texts), int(counts.max())), pad_id, np.int64)
         matrix[np.arange(matrix.shape[1]) < counts[:, None]] = encoded.ids
-        return torch.from_numpy(matrix).to("cuda", non_blocking=True)
+        return torch.from_numpy(matrix).to(dnatok.DEVICE, non_blocking=True)
 
     return Tokenizers(len(vocabulary), {HF_RUST: hugging_face}, ours)
 

@@ -257,8 +257,8 @@ def dnatok_transfer(results: Results) -> str:
     return _dnatok(
         results.table("transfer", "transfer"),
         paper.DNATOK_TRANSFER,
-        "Millions of ids, or letters, a second over PCIe, median and quartiles. HF native is in "
-        "ordinary memory, the others in pinned memory.",
+        "Millions of ids, or letters, a second over PCIe, median and quartiles. HF native "
+        "and encode i64 are in ordinary memory, the others in pinned memory.",
     )
 
 

@@ -34,6 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blockbpe, "LENGTHS", (64,))
 
 
+@pytest.mark.slow
 def test_without_a_gpu_libraries_and_our_engine_are_timed(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
