@@ -5,7 +5,7 @@
 The attack comes from 127.0.0.1: heads that never end, bodies that come slowly, and answers that are
 hardly read. Every half second /readyz is read from the same address, on a new connection. Honest
 clients come from 127.0.0.2, as an address has a limit of its own, and send small texts, half of
-them on new connections; first without an attack.
+them on new connections; before each attack they do so without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from benchmarks.support.open_loop import quantiles
 from benchmarks.support.service_process import Running, service_process
 
 MODES = {
-    "none": [],
     "slow heads": ["-H", "-t", "POST"],
     "slow bodies": ["-B", "-t", "POST", "-s", "8192", "-f", "application/json"],
     "slow reading": ["-X", "-w", "1", "-y", "2", "-z", "1", "-n", "5", "-k", "3"],
@@ -96,12 +95,10 @@ async def measure(url: str, length_s: float) -> dict[str, Any]:
     }
 
 
-def attack(running: Running, mode: str, args: argparse.Namespace) -> subprocess.Popen[bytes] | None:
-    """Start slowhttptest in a mode; None: without an attack."""
-    if not (options := MODES[mode]):
-        return None
+def attack(running: Running, mode: str, args: argparse.Namespace) -> subprocess.Popen[bytes]:
+    """Start slowhttptest in a mode."""
     url = f"http://127.0.0.1:{running.port}{PATHS.get(mode, '/v1/encode')}"
-    command = ["slowhttptest", *options, "-c", str(args.connections), "-r", "1000", "-i", "10"]
+    command = ["slowhttptest", *MODES[mode], "-c", str(args.connections), "-r", "1000", "-i", "10"]
     command += ["-l", str(round(args.seconds) + 5), "-u", url]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -122,13 +119,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with service_process(Path(folder), settings) as running:
             for mode in MODES:
-                process = attack(running, mode, args)
                 url = f"http://127.0.0.1:{running.port}"
-                seconds = args.seconds if process else min(args.seconds, 60.0)
-                rows[mode] = asyncio.run(measure(url, seconds))
-                if process is not None:
-                    process.terminate()
-                    process.wait()
+                row = asyncio.run(measure(url, min(args.seconds, 60.0)))
+                rows[f"before {mode}"] = row
+                print(f"before {mode}: {json.dumps(row)}", flush=True)
+                process = attack(running, mode, args)
+                rows[mode] = asyncio.run(measure(url, args.seconds))
+                process.terminate()
+                process.wait()
                 counters = running.counters()
                 rows[mode]["closed"] = {
                     labels[0]: int(number)

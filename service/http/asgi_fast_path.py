@@ -104,6 +104,7 @@ class AsgiFastPath:
             status = 500
             raise
         finally:
+            call.receive = None  # It refers to the call.
             if call.refusal == BodyTimeout.code:
                 service.closed_connections.note("slow_body", call.address)
             # Requests of FastAPI's routes are counted by the route's template, not by the path.
@@ -145,6 +146,7 @@ class AsgiFastPath:
         try:
             check_access(self.service, scope)
         except ServiceError as error:
+            error.__traceback__ = None  # It refers to the scope, which may refer to the error.
             await make_error_response(scope["path"], error)(scope, receive, send)
             return "refused"
         operation = FAST_PATH_CALLS.get(scope["path"])

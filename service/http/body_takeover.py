@@ -27,7 +27,7 @@ from service.http.body_pace import BodyPace
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-PROTOCOL = "warptok.protocol"  # The extension of a request's scope that is uvicorn's protocol.
+PROTOCOL = "warptok.protocol"  # The extension of a scope: a weak reference to uvicorn's protocol.
 MIN_BYTES = 1 << 16  # For a shorter rest the takeover does not pay.
 DISCARDED = memoryview(bytearray(1 << 16))  # Holds what nobody reads, of all connections.
 DISCARD_S = 60.0  # The longest time for which a body is discarded.
@@ -35,8 +35,12 @@ TICK_BYTES = 1 << 18  # The most bytes at once; receiving all that had come took
 
 
 def find_protocol(scope: Scope) -> Any:
-    """Return uvicorn's protocol of a request's connection; None: another server has it."""
-    return scope.get("extensions", {}).get(PROTOCOL)
+    """Return uvicorn's protocol of a request's connection.
+
+    None: the connection has ended, or another server has it.
+    """
+    reference = scope.get("extensions", {}).get(PROTOCOL)
+    return None if reference is None else reference()
 
 
 class BodyReceiver(asyncio.BufferedProtocol):

@@ -19,6 +19,8 @@ ACCEPT_S = 0.05  # The seconds for handshakes that have begun when a port is abo
 MAX_ACCEPT_S = 0.5  # The most seconds for waiting connections where new ones cannot be kept away.
 POLL_S = 0.005
 SO_ATTACH_FILTER = 26  # The socket module has no name for it.
+TCP_NOTSENT_LOWAT = 25  # As well.
+MAX_UNSENT_BYTES = 131_072  # Of a connection, in the kernel; the transport keeps the rest.
 # A classic BPF program (code, jump if true, jump if false, operand): drop segments with SYN.
 DROP_SYN = (
     (0x30, 0, 0, 13),  # Load the flags of the TCP header.
@@ -122,6 +124,8 @@ def _bind(settings: Settings, address: _Address, *options: int) -> socket.socket
     bound = socket.socket(address.family, address.kind, address.protocol)
     for option in (socket.SO_REUSEADDR, *options):
         bound.setsockopt(socket.SOL_SOCKET, option, 1)
+    # The kernel takes 2.8 MB for a client that reads nothing, and 0.5 ms for each 400 kB.
+    bound.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES)
     if address.family == socket.AF_INET6:
         bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     try:

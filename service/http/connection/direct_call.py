@@ -172,6 +172,11 @@ class ResponseWriter:
         self._close_if_last = close_if_last
         self._on_complete = on_complete
 
+    def close(self) -> None:
+        """Let go of the functions, as the connection has ended."""
+        self._close_if_last = do_nothing
+        self._on_complete = do_nothing
+
     def answer(self, request: DirectCall, body: bytes) -> None:
         """Write an answer."""
         head = self._answer_head.get(self._server_state.default_headers)
@@ -203,6 +208,10 @@ class ResponseWriter:
             self._transport.close()
         self._on_complete()
         self.observer.finish(request.call, request.path, status)
+
+
+def do_nothing() -> None:
+    """Take the place of a function of a connection that has ended."""
 
 
 def format_head(status: int, fields: Fields) -> bytes:

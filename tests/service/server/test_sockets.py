@@ -13,7 +13,12 @@ import pytest
 import uvloop
 
 from service.core.settings import Settings
-from service.server.sockets import accept_waiting, bind_unix_socket, remove_unix_path
+from service.server.sockets import (
+    accept_waiting,
+    bind_sockets,
+    bind_unix_socket,
+    remove_unix_path,
+)
 from tests.support.waiting import GIVEN_UP_S, run
 
 
@@ -89,3 +94,15 @@ def test_a_unix_socket_on_which_nobody_listens_is_replaced(tmp_path):
         bind_unix_socket(settings)
     assert path.read_text() == "kept"
     assert bind_unix_socket(Settings()) is None
+
+
+def test_the_kernel_holds_little_of_an_answer_that_nobody_reads():
+    (listening,) = bind_sockets(Settings(port=0))
+    with listening, socket.socket() as client:
+        listening.listen()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        client.connect(listening.getsockname())
+        accepted, _ = listening.accept()
+        with accepted:
+            accepted.setblocking(False)
+            assert accepted.send(bytes(2_000_000)) < 300_000
