@@ -17,6 +17,7 @@ from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_i
 from service.corpus.job import Job
 from service.corpus.progress import Progress
 from service.corpus.run import Running, run_job
+from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.model.vocabulary import Vocabulary
@@ -56,6 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
+    most = FORMATS[arguments.format].max_shard_tokens
+    if arguments.shard_tokens > most:
+        raise ValueError(f"--format {arguments.format} has at most {most} ids in a shard")
     end_id = None
     if arguments.append_eod:
         end_id = _find_end(vocabulary, arguments.eod)
@@ -74,6 +78,7 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
         add_special_tokens=arguments.add_special_tokens,
         special=arguments.special,
         pack=arguments.pack,
+        shuffle=arguments.shuffle,
         max_document_bytes=arguments.max_document_bytes,
         is_digested=not arguments.no_digests,
         skips_unreadable=arguments.skip_unreadable,

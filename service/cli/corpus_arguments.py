@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-FORMATS = ("megatron",)
-READ_AS = ("jsonl", "text", "lines")
+FORMATS = ("megatron", "datatrove", "parquet", "arrow", "mds", "npy", "llm.c", "raw")
+READ_AS = ("jsonl", "text", "lines", "parquet", "arrow", "fasta", "fastq")
 PREFIX = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 MAX_INT64 = 2**63 - 1
 Number = Callable[[int, int], Callable[[str], int]]
@@ -105,9 +105,15 @@ def _add_shards(group: argparse._ArgumentGroup, number: Number) -> None:
         help="rows of N ids: documents follow one another, and are cut where a row ends",
     )
     group.add_argument(
+        "--shuffle",
+        type=number(0, MAX_INT64),
+        metavar="SEED",
+        help="put the rows of each shard in an order that the seed decides",
+    )
+    group.add_argument(
         "--no-digests",
         action="store_true",
-        help="no SHA-256 of inputs and shards, which take a fifth of the time",
+        help="no SHA-256 of inputs and shards",
     )
 
 

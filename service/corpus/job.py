@@ -65,6 +65,11 @@ class Job:
     is_digested: bool = True
     skips_unreadable: bool = False
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether rows have a loss mask."""
+        return bool(self.chat_template)
+
     def options(self) -> dict[str, Any]:
         """Return all but the files."""
         names = [field.name for field in dataclasses.fields(self) if field.name != "inputs"]

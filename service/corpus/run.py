@@ -28,6 +28,7 @@ from service.corpus.ordered import Stopped
 from service.corpus.part import PartResult, Workers, run_part
 from service.corpus.progress import Progress
 from service.corpus.verification import Verifier
+from service.corpus.writing import mds
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from service.runtime.atomic_files import Store
@@ -85,6 +86,8 @@ def run_job(
         encoder = DocumentEncoder(job, vocabulary, running.engine, id_dtype, verifier)
         results = _run_parts(job, folder, encoder, running)
         manifest = _describe(job, vocabulary, id_dtype, results)
+        if job.format == "mds":
+            _write_mds_index(job, folder, id_dtype, results)
         _write_manifest(folder, manifest)
         for number in range(len(results)):
             Store(folder).remove(checkpoint_name(number))
@@ -114,7 +117,10 @@ def _remove_all(folder: Path) -> None:
     described = [manifest, *folder.glob("part_*.checkpoint")]
     for path in described:
         if path.exists():
-            for shard in orjson.loads(path.read_bytes())["shards"]:
+            content = orjson.loads(path.read_bytes())
+            if content.get("format") == "mds":
+                names.add(mds.INDEX)
+            for shard in content["shards"]:
                 names.update(file["name"] for file in shard["files"])
     manifest.unlink(missing_ok=True)
     for name in names:
@@ -195,6 +201,15 @@ def _describe_inputs(job: Job, results: Sequence[PartResult]) -> list[dict[str, 
         result = digest.result() if job.is_digested else None
         described.append({**dataclasses.asdict(file), "digest": result})
     return described
+
+
+def _write_mds_index(
+    job: Job, folder: Path, id_dtype: type[np.integer[Any]], results: Sequence[PartResult]
+) -> None:
+    shards = [shard for result in results for shard in result.checkpoint.shards]
+    described = mds.describe_columns(id_dtype, job.has_mask)
+    files = [(shard.files[0], mds.count_samples(folder / shard.files[0].name)) for shard in shards]
+    mds.write_index(folder, described, files)
 
 
 def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:

@@ -12,7 +12,11 @@ from service.corpus.checkpoint import Checkpoint, Cursor, Shard
 from service.corpus.documents import Rows
 from service.corpus.job import Job
 from service.corpus.writing.formats import FORMATS
-from service.corpus.writing.shard_files import ShardWriter
+from service.corpus.writing.shard_files import ShardPlan, ShardWriter
+from service.corpus.writing.shuffled import ShuffledWriter
+
+MAX_SHARDS = 1 << 32
+SEED_STEP = 0x2545F4914F6CDD1D  # Odd, so that each shard of a seed has another one.
 
 
 class Shards:
@@ -86,8 +90,20 @@ class Shards:
         return f"{self._job.prefix}_{self._part:05d}_{number:05d}"
 
     def _open(self) -> ShardWriter:
-        make = FORMATS[self._job.format].make_writer
-        return make(self._folder, self.name, self._id_dtype, self._job.is_digested)
+        job = self._job
+        plan = ShardPlan(
+            self._folder,
+            self.name,
+            self._id_dtype,
+            job.is_digested,
+            has_mask=job.has_mask,
+            vocabulary=job.vocabulary,
+        )
+        writer = FORMATS[job.format].make_writer(plan)
+        if job.shuffle is None:
+            return writer
+        number = self._part * MAX_SHARDS + len(self._checkpoint.shards)
+        return ShuffledWriter(plan, writer, job.shuffle + number * SEED_STEP)
 
     def finish(self) -> None:
         """End the current shard, if there is one, and keep a checkpoint.

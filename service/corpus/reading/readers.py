@@ -7,6 +7,7 @@ from io import BufferedReader
 
 import numpy as np
 
+from service.core.extras import check_installed
 from service.corpus.documents import Documents, Reject
 from service.corpus.inputs import (
     DIGEST_BYTES,
@@ -20,6 +21,7 @@ from service.corpus.inputs import (
 from service.corpus.job import Job
 from service.corpus.reading.line_blocks import Limits, read_line_blocks
 from service.corpus.reading.lines import json_documents, line_documents
+from service.corpus.reading.sequences import read_sequences
 
 LoadDocuments = Callable[[], Documents]
 
@@ -43,8 +45,16 @@ def read_documents(
         yield from _read_lines(file, start, job, wait_for_turn)
     elif file.format == "text":
         yield from _read_text(file, start, job, wait_for_turn)
+    elif file.format in ("parquet", "arrow"):
+        check_installed("Parquet and Arrow", "arrow")
+        from service.corpus.reading import tables
+
+        read_table = tables.read_parquet if file.format == "parquet" else tables.read_arrow
+        yield from read_table(file, start, job)
     else:
-        raise NotImplementedError(file.format)
+        if file.format == "fastq":
+            check_installed("FASTQ files", "dna")
+        yield from read_sequences(file, start, job)
 
 
 def _read_lines(

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from service.corpus.writing import megatron
-from service.corpus.writing.shard_files import ShardWriter
+from service.corpus.writing import flat, mds, megatron
+from service.corpus.writing.shard_files import ShardPlan, ShardWriter
 
 MAX_UINT16_IDS = 1 << 16
 
 
-class MakeWriter(Protocol):
-    """Makes the writer of one shard."""
+def _parquet(plan: ShardPlan) -> ShardWriter:
+    from service.corpus.writing import tables
 
-    def __call__(
-        self, folder: Path, name: str, id_dtype: type[np.integer[Any]], is_digested: bool
-    ) -> ShardWriter:
-        """Open the files of a shard under temporary names."""
+    return tables.parquet_writer(plan)
+
+
+def _arrow(plan: ShardPlan) -> ShardWriter:
+    from service.corpus.writing import tables
+
+    return tables.arrow_writer(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +31,16 @@ class Format:
     """A format of shards.
 
     Attributes:
-        make_writer: makes the writer of a shard.
+        make_writer: makes the writer of a shard, which opens its files under temporary names.
         max_uint16_ids: the largest vocabulary whose ids are written as uint16, not int32.
         has_mask: whether it holds a loss mask.
-        suffix: the end of the name of a shard's main file.
+        max_shard_tokens: the most ids of a shard.
     """
 
-    make_writer: MakeWriter
+    make_writer: Callable[[ShardPlan], ShardWriter]
     max_uint16_ids: int = MAX_UINT16_IDS
     has_mask: bool = False
-    suffix: str = ""
+    max_shard_tokens: int = (1 << 63) - 1
 
     def id_dtype(self, num_ids: int) -> type[np.integer[Any]]:
         """Choose the type of the ids of a vocabulary."""
@@ -45,5 +48,12 @@ class Format:
 
 
 FORMATS = {
-    "megatron": Format(megatron.MegatronWriter, megatron.MAX_UINT16_IDS, suffix=".bin"),
+    "megatron": Format(megatron.MegatronWriter, megatron.MAX_UINT16_IDS),
+    "datatrove": Format(flat.DatatroveWriter, has_mask=True),
+    "parquet": Format(_parquet, 0, has_mask=True),
+    "arrow": Format(_arrow, 0, has_mask=True),
+    "mds": Format(mds.MdsWriter, has_mask=True),
+    "npy": Format(flat.NpyWriter),
+    "llm.c": Format(flat.LlmcWriter, max_shard_tokens=flat.MAX_LLMC_TOKENS),
+    "raw": Format(flat.RawWriter),
 }

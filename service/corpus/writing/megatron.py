@@ -11,13 +11,12 @@ Each document is one sequence; an empty one has none.
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from service.corpus.documents import Rows
-from service.corpus.writing.shard_files import PartialFile, Spool, WrittenFile, publish
+from service.corpus.writing.shard_files import ShardPlan, WrittenFile, publish
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEADER = struct.Struct("<QBQQ")
@@ -30,19 +29,14 @@ class MegatronWriter:
     """Writes one shard: NAME.bin and NAME.idx.
 
     Args:
-        folder: the folder of the shards.
-        name: the name of the shard.
-        id_dtype: uint16 or int32.
-        is_digested: whether the files have digests.
+        plan: what is known of the shard.
     """
 
-    def __init__(
-        self, folder: Path, name: str, id_dtype: type[np.integer[Any]], is_digested: bool
-    ) -> None:
-        self.id_dtype = id_dtype
-        self.bin = PartialFile(folder, f"{name}.bin", is_digested)
-        self.idx = PartialFile(folder, f"{name}.idx", is_digested)
-        self.lengths = Spool(folder / f"{name}.lengths", np.int32)
+    def __init__(self, plan: ShardPlan) -> None:
+        self.id_dtype = plan.id_dtype
+        self.bin = plan.open(".bin")
+        self.idx = plan.open(".idx")
+        self.lengths = plan.spool("lengths", np.int32)
         self.num_sequences = 0
 
     def write(self, rows: Rows) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -29,6 +31,35 @@ class WrittenFile(NamedTuple):
     name: str
     size: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """What a writer is told of its shard.
+
+    Attributes:
+        folder: the folder of the shards.
+        name: the begin of the names of its files.
+        id_dtype: the type of its ids, uint16 or int32.
+        is_digested: whether its files have digests.
+        has_mask: whether its rows have a loss mask.
+        vocabulary: the digest of the vocabulary.
+    """
+
+    folder: Path
+    name: str
+    id_dtype: type[np.integer[Any]]
+    is_digested: bool
+    has_mask: bool = False
+    vocabulary: str = ""
+
+    def open(self, suffix: str) -> PartialFile:
+        """Open a file of the shard."""
+        return PartialFile(self.folder, f"{self.name}{suffix}", self.is_digested)
+
+    def spool(self, name: str, dtype: type[np.integer[Any]]) -> Spool:
+        """Open a file of numbers that are needed until the shard is whole."""
+        return Spool(self.folder / f"{self.name}.{name}", dtype)
 
 
 class ShardWriter(Protocol):
@@ -78,6 +109,15 @@ class PartialFile:
         self.size += len(view)
         if self._digest is not None:
             self._digest.update(view)
+
+    def write_begin(self, data: bytes) -> None:
+        """Write over the first bytes; nothing is written behind them any more."""
+        self._file.seek(0)
+        self._file.write(data)
+        self._file.flush()
+        if self._digest is not None:
+            with open(self._partial, "rb") as file:
+                self._digest = hashlib.file_digest(file, "sha256")
 
     def complete(self) -> None:
         """Put all bytes on the disk."""
@@ -136,14 +176,35 @@ class Spool:
         self._file.write(np.ascontiguousarray(items, self._dtype).data)
         self.num_items += len(items)
 
-    def read(self) -> Any:
+    def read(self) -> Iterator[NDArray[Any]]:
         """Yield the numbers, some at a time."""
         self._file.flush()
         self._file.seek(0)
         while data := self._file.read(COPY_ITEMS * self._dtype.itemsize):
             yield np.frombuffer(data, self._dtype)
 
+    def mapped(self) -> MappedNumbers:
+        """Open the numbers for reading in any order."""
+        self._file.flush()
+        return MappedNumbers(self._file.fileno(), self._dtype, self.num_items)
+
     def remove(self) -> None:
         """Remove the numbers."""
         discard(self._file.close)
         self._path.unlink(missing_ok=True)
+
+
+class MappedNumbers:
+    """Numbers of a file, which are read where they are used.
+
+    Attributes:
+        items: the numbers.
+    """
+
+    def __init__(self, descriptor: int, dtype: np.dtype[Any], num_items: int) -> None:
+        self._map = mmap.mmap(descriptor, num_items * dtype.itemsize, access=mmap.ACCESS_READ)
+        self.items = np.frombuffer(self._map, dtype)
+
+    def forget(self) -> None:
+        """Give back the memory of what was read; it stays in the system's cache of files."""
+        self._map.madvise(mmap.MADV_DONTNEED)

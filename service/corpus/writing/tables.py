@@ -1,0 +1,105 @@
+"""Writes rows as Parquet or Arrow: a column input_ids, list<int32>, and loss_mask, list<uint8>."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from service.corpus.documents import Rows
+from service.corpus.writing.shard_files import PartialFile, ShardPlan, WrittenFile, publish
+
+GROUP_TOKENS = 1 << 20
+"""A group of rows ends with the row that brings it to so many ids, whatever pieces rows come in."""
+
+
+class _Sink:
+    """A file as pyarrow writes to it."""
+
+    def __init__(self, file: PartialFile) -> None:
+        self._file = file
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        self._file.write(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed when it is whole."""
+
+    def close(self) -> None:
+        """Do nothing: the file is closed when it is whole."""
+
+
+class TableWriter:
+    """Writes one shard: NAME.parquet, by zstd, or NAME.arrow.
+
+    Args:
+        plan: what is known of the shard.
+    """
+
+    def __init__(self, plan: ShardPlan, suffix: str) -> None:
+        fields = [pa.field("input_ids", pa.list_(pa.int32()), nullable=False)]
+        if plan.has_mask:
+            fields.append(pa.field("loss_mask", pa.list_(pa.uint8()), nullable=False))
+        self._schema = pa.schema(fields)
+        self._file = plan.open(suffix)
+        sink = pa.PythonFile(_Sink(self._file), mode="w")
+        self._writer: Any
+        if suffix == ".parquet":
+            self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd")
+        else:
+            self._writer = pa.ipc.new_file(sink, self._schema)
+        self._parts: list[Rows] = []
+        self._num_tokens = 0
+
+    def write(self, rows: Rows) -> None:
+        """Write rows behind those before."""
+        begin = 0
+        while begin < len(rows):
+            wanted = int(rows.offsets[begin]) + GROUP_TOKENS - self._num_tokens
+            end = min(len(rows), int(np.searchsorted(rows.offsets, wanted, side="left")))
+            end = max(end, begin + 1)
+            part = rows.part(begin, end)
+            self._parts.append(part)
+            self._num_tokens += len(part.ids)
+            if self._num_tokens >= GROUP_TOKENS:
+                self._write_group()
+            begin = end
+
+    def _write_group(self) -> None:
+        if not self._parts:
+            return
+        lengths = np.concatenate([np.diff(part.offsets) for part in self._parts])
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+        ids = np.concatenate([part.ids for part in self._parts]).astype(np.int32, copy=False)
+        arrays = [pa.ListArray.from_arrays(offsets, pa.array(ids))]
+        if len(self._schema) > 1:
+            mask = np.concatenate([part.mask for part in self._parts if part.mask is not None])
+            arrays.append(pa.ListArray.from_arrays(offsets, pa.array(mask)))
+        self._writer.write(pa.record_batch(arrays, schema=self._schema))
+        self._parts, self._num_tokens = [], 0
+
+    def finish(self) -> list[WrittenFile]:
+        """Write the last group, and give the file its name."""
+        self._write_group()
+        self._writer.close()
+        return publish(self._file)
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self._parts = []
+        self._file.abandon()
+
+
+def parquet_writer(plan: ShardPlan) -> TableWriter:
+    """Make the writer of a shard of Parquet."""
+    return TableWriter(plan, ".parquet")
+
+
+def arrow_writer(plan: ShardPlan) -> TableWriter:
+    """Make the writer of a shard of Arrow, in the file format."""
+    return TableWriter(plan, ".arrow")
