@@ -1,8 +1,6 @@
 """The C++ encoder of DNA letters against the reference and the library tokenizers.
 
-Under sanitizers: compile native/dna_bpe.cpp with `g++ -O1 -g -std=c++17 -fPIC -shared -pthread
--fsanitize=address,undefined -fno-sanitize-recover=undefined` in place of the extension, and run
-these tests with libasan, libubsan and libstdc++ in LD_PRELOAD and ASAN_OPTIONS=detect_leaks=0.
+A part of these tests runs under sanitizers, too (`tests/service/engines/cpu/test_sanitizers.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The C++ encoder of characters and k-mers against the reference.
 
-Under sanitizers: compile native/symbols.cpp with `g++ -O1 -g -std=c++17 -fPIC -shared -pthread
--fsanitize=address,undefined -fno-sanitize-recover=undefined` in place of the extension, and run
-these tests with libasan, libubsan and libstdc++ in LD_PRELOAD and ASAN_OPTIONS=detect_leaks=0; or
-with `-fsanitize=thread`, libtsan and TSAN_OPTIONS=report_signal_unsafe=0.
+A part of these tests runs under sanitizers, too (`tests/service/engines/cpu/test_sanitizers.py`).
 """
 
 from __future__ import annotations

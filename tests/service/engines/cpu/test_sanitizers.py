@@ -1,0 +1,74 @@
+"""The C++ extensions under the sanitizers of GCC, which also find faults that are planted.
+
+AddressSanitizer and UndefinedBehaviorSanitizer look at most tests of the encoders, ThreadSanitizer
+at those of several threads.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.sanitized_extensions import (
+    ADDRESS,
+    ENGINE,
+    SOURCES,
+    THREAD,
+    Sanitizer,
+    compile_extensions,
+    run_sanitized,
+)
+
+pytestmark = pytest.mark.slow
+TESTS = "tests/service/engines/cpu"
+TEXT = "service.engines.cpu.text._text_bpe"
+LONG_TESTS = "gena_lm or 100_megabases or library or more_pretokens or long_pretoken or masks"
+THREADED = "several_threads and not gena_lm"
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "chosen"),
+    [(ADDRESS, f"encoder and not ({LONG_TESTS})"), (THREAD, THREADED)],
+    ids=["address", "thread"],
+)
+def test_no_sanitizer_finds_a_fault(sanitizer: Sanitizer, chosen: str) -> None:
+    files = [f"{TESTS}/{name}/test_encoder.py" for name in ("text", "dna", "symbols")]
+    done = run_sanitized(sanitizer, compile_extensions(sanitizer), [*files, "-k", chosen])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sanitizer.report not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "file", "right", "wrong", "chosen"),
+    [
+        (
+            ADDRESS,
+            "text/native/batch.hpp",
+            "task.end - task.begin) + PieceEncoder::SLACK;",
+            "task.end - task.begin);",
+            "any_text and gpt2",
+        ),
+        (
+            THREAD,
+            "native/share_tasks.hpp",
+            "std::atomic<size_t> next{0};",
+            "size_t next = 0;",
+            THREADED,
+        ),
+    ],
+    ids=["address", "thread"],
+)
+def test_a_planted_fault_is_found(
+    tmp_path: Path, sanitizer: Sanitizer, file: str, right: str, wrong: str, chosen: str
+) -> None:
+    engine = tmp_path / "cpu"
+    shutil.copytree(ENGINE, engine, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    source = (engine / file).read_text()
+    assert source.count(right) == 1
+    (engine / file).write_text(source.replace(right, wrong))
+    extensions = compile_extensions(sanitizer, engine, {TEXT: SOURCES[TEXT]})
+    done = run_sanitized(sanitizer, extensions, [f"{TESTS}/text/test_encoder.py", "-k", chosen])
+    assert done.returncode != 0
+    assert sanitizer.report in done.stdout + done.stderr
