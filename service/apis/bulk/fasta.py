@@ -169,8 +169,8 @@ class _Records:
         begin = _end_of_preamble(first)
         format = FORMATS.get(first[begin : begin + 1])
         if format is None and first:
-            begin = first + bytes(self._body.read(9))
-            raise BadBody(_describe_unknown(begin, self._was_packed), "line 1")
+            more = bytes(self._body.read(9))
+            raise BadBody(_describe_unknown(first + more, self._was_packed), "line 1")
         if format == "fastq" and begin:
             raise BadBody("FASTQ begins with '@'", "line 1")
         if format == "fastq":

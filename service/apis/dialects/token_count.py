@@ -96,7 +96,7 @@ async def _read_texts(request: DialectRequest) -> CountedTexts:
     if "content" in fields:
         llama = parse_body(ContentBody, request)
         options = EncodeOptions(
-            add_special_tokens=llama.add_special,
+            add_special_tokens=bool(llama.add_special),
             special=llama.special,
         )
         entry = await request.find_entry(llama.model)
