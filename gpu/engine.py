@@ -52,6 +52,7 @@ from gpu.vocabulary.cache import Resident, VocabularyCache
 from gpu.vocabulary.device_tables import prepare
 from vocabularies.batch.batch import Batch, Encoded, Memory, RowError
 from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.batch.upper_case import make_upper_case
 from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
@@ -233,6 +234,7 @@ class GpuEngine:
             ValueError: the vocabulary's ids do not fit in the batch's `id_dtype`.
         """
         batch.check_id_dtype(len(vocabulary.tokens))
+        batch = make_upper_case(batch)
         pipeline, resources = self.pipeline, self.resources
         with (
             resources.residents.using(vocabulary) as resident,
@@ -270,6 +272,7 @@ class GpuEngine:
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """Count the ids of each row without returning them: int64[B], and the refused rows."""
+        batch = make_upper_case(batch)
         pipeline, resources = self.pipeline, self.resources
         with (
             resources.residents.using(vocabulary) as resident,

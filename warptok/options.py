@@ -39,6 +39,7 @@ class TextOptions(TypedDict, total=False):
         truncation_side: the side that is cut ("right").
         reverse_complement: DNA: encode the other strand (False).
         circular: k-mers: the sequence wraps; None: as the vocabulary says.
+        uppercase: make a to z upper case first, as of soft-masked genomes (False).
         invalid_utf8: bytes that are not UTF-8 are refused ("refuse"), or have the ids that tiktoken
             gives bytes ("bytes").
         surrogates: half a surrogate pair in a string is refused ("refuse"), or U+FFFD ("replace").
@@ -50,6 +51,7 @@ class TextOptions(TypedDict, total=False):
     truncation_side: Side
     reverse_complement: bool
     circular: bool | None
+    uppercase: bool
     invalid_utf8: Literal["refuse", "bytes"]
     surrogates: Literal["refuse", "replace"]
 
@@ -63,13 +65,14 @@ class BatchOptions(TypedDict, total=False):
     truncation_side: Side | Sequence[Side]
     reverse_complement: bool | Sequence[bool]
     circular: bool | Sequence[bool | None] | None
+    uppercase: bool | Sequence[bool]
     invalid_utf8: Literal["refuse", "bytes"]
     surrogates: Literal["refuse", "replace"]
 
 
 NAMES = tuple(TextOptions.__annotations__)
 WHOLE_BATCH = ("invalid_utf8", "surrogates")
-BOOLEANS = ("add_special_tokens", "reverse_complement", "circular")
+BOOLEANS = ("add_special_tokens", "reverse_complement", "circular", "uppercase")
 OF_THE_CALL = "call the tokenizer itself, as Hugging Face's: tok(texts, {name}=...)"
 INSTEAD: Mapping[str, str] = MappingProxyType(
     {

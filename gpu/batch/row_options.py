@@ -131,7 +131,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
 
     Raises:
         NotCovered: a row is circular or a reverse complement, which the family does not support,
-            or may have bytes that are not UTF-8.
+            may have bytes that are not UTF-8, or is to become upper case.
     """
     options, rows = batch.options, batch.num_rows
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
@@ -147,6 +147,8 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         distinct = [*numbers]
     if any(o.invalid_utf8 != "refuse" for o in distinct):
         raise NotCovered("texts that are not UTF-8 are encoded on the CPU")
+    if any(o.uppercase for o in distinct):  # Engines make it of texts on the host.
+        raise NotCovered("letters become upper case on the host")
     if not family.augments_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
             raise NotCovered("text has no other strand and is not circular")

@@ -17,6 +17,7 @@ import orjson
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from service.cli.unknown_ids import UnknownIds
 from service.cli.vocabulary_files import open_vocabulary
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
@@ -49,15 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
     vocabulary = open_vocabulary(
         arguments.vocabulary, pretokenizer=arguments.pretokenizer, special_tokens=special_tokens
     )
-    engine = CpuEngine()
-    write = _write_counts if counting else _write_ids
+    engine, unknown_ids = CpuEngine(), UnknownIds(vocabulary)
     num_refused = 0
     reading: Reading = arguments.reading or ("auto" if is_for_sequences(vocabulary) else "text")
     for records in batches(_progress(arguments, reading), BATCH_BYTES, BATCH_RECORDS):
-        errors = write(engine, vocabulary, records, arguments)
+        if counting:
+            errors = _write_counts(engine, vocabulary, records, arguments)
+        else:
+            errors = _write_ids(engine, vocabulary, records, arguments, unknown_ids)
         num_refused += len(errors)
         for row, error in sorted(errors.items()):
             print(_refusal(records[row], error), file=sys.stderr)
+    unknown_ids.warn(uppercase=arguments.uppercase)
     return 1 if num_refused else 0
 
 
@@ -103,6 +107,7 @@ def _options(arguments: argparse.Namespace) -> EncodeOptions:
         max_length=arguments.max_length,
         truncation_side=arguments.truncation_side,
         reverse_complement=arguments.reverse_complement,
+        uppercase=arguments.uppercase,
         circular=arguments.circular,
         spans=getattr(arguments, "offsets", None) is not None,
     )
@@ -126,10 +131,15 @@ def _write_counts(
 
 
 def _write_ids(
-    engine: Engine, vocabulary: Vocabulary, records: list[Record], arguments: argparse.Namespace
+    engine: Engine,
+    vocabulary: Vocabulary,
+    records: list[Record],
+    arguments: argparse.Namespace,
+    unknown_ids: UnknownIds,
 ) -> dict[int, RowError]:
     batch = Batch.from_bytes([record.data for record in records], _options(arguments))
     encoded = engine.encode(vocabulary, batch)
+    unknown_ids.add(batch, encoded)
     for row, record in enumerate(records):
         if arguments.json:
             _write_json(_answer(vocabulary, record, encoded, row, arguments))

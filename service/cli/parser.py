@@ -319,6 +319,9 @@ def _add_options(group: argparse._ArgumentGroup) -> None:
 def _add_strand_and_circle(group: argparse._ActionsContainer) -> None:
     group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
     group.add_argument(
+        "--uppercase", action="store_true", help="make the letters a to z upper case first"
+    )
+    group.add_argument(
         "--circular",
         action=argparse.BooleanOptionalAction,
         help="k-mers: the sequence wraps (default: as the vocabulary says)",

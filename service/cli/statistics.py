@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         add_special_tokens=False,
         special="plain",
         reverse_complement=arguments.reverse_complement,
+        uppercase=arguments.uppercase,
         circular=arguments.circular,
     )
     engine, counter = CpuEngine(), TokenCounter(vocabulary)

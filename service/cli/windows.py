@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from service.cli.unknown_ids import UnknownIds
 from service.cli.vocabulary_files import open_vocabulary
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.reader import read_batches
@@ -60,14 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
     options = EncodeOptions(
         add_special_tokens=False,
         reverse_complement=arguments.reverse_complement,
+        uppercase=arguments.uppercase,
         circular=layout.circular,
         spans=True,
     )
     num_refused = 0
-    engine = CpuEngine()
+    engine, unknown_ids = CpuEngine(), UnknownIds(vocabulary)
     for names, batch in read_batches(arguments.files, "sequences"):
         batch.options = options
         encoded = engine.encode(vocabulary, batch)
+        unknown_ids.add(batch, encoded)
         num_refused += len(encoded.errors)
         assert encoded.spans is not None
         for row, name in enumerate(names):
@@ -89,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if channel is not None:
         with _naming(arguments.channel):
             channel.check_used()
+    unknown_ids.warn(uppercase=arguments.uppercase)
     return 1 if num_refused else 0
 
 

@@ -25,6 +25,9 @@ class BoundedSender:
         idle_s: the most seconds in which the client may read nothing.
 
     The head of the answer is sent with its first byte, so that an earlier error is still a refusal.
+
+    Attributes:
+        headers: further headers of the answer; may change until the first `put`.
     """
 
     def __init__(self, send: Send, media_type: str, budget: StreamBudget, idle_s: float) -> None:
@@ -36,6 +39,7 @@ class BoundedSender:
         self._waiting: deque[memoryview] = deque()
         self._num_bytes = 0
         self._is_closed = False
+        self.headers: list[tuple[bytes, bytes]] = []
 
     async def put(self, *pieces: bytes | memoryview) -> None:
         """Add pieces of the answer; wait while too many bytes are unsent."""
@@ -73,7 +77,7 @@ class BoundedSender:
         has_begun = False
         while (piece := await self._next()) is not None:
             if not has_begun:
-                headers = [(b"content-type", self._media_type)]
+                headers = [(b"content-type", self._media_type), *self.headers]
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
                 has_begun = True
             try:

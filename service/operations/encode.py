@@ -38,6 +38,7 @@ from service.operations.rendering.json_stream import (
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.rendering.padding import pad_rows
 from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
+from service.operations.unknown_ids import find_share_of_result, find_unknown_share
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -52,6 +53,7 @@ OPTION_FIELDS = (
     "truncation_side",
     "reverse_complement",
     "circular",
+    "uppercase",
     "return_offsets",
 )
 MAX_IDS = 8_192  # About 50 KB and 0.02 ms; answers with more ids are written in pieces.
@@ -84,8 +86,10 @@ def write_short_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
     encoded = result.output
     json = _fixed_json(entry.name, entry.vocabulary.digest, encoded.engine)
     begin, end = result.offsets[result.begin : result.begin + 2]
-    ids = orjson.dumps(encoded.ids[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)
-    return b"".join((json.before_ids, ids, json.before_sizes, b"%d" % (end - begin), json.end))
+    ids = encoded.ids[begin:end]
+    written = orjson.dumps(ids, option=orjson.OPT_SERIALIZE_NUMPY)
+    last = _end_of_json(json, find_unknown_share(entry.vocabulary, ids))
+    return b"".join((json.before_ids, written, json.before_sizes, b"%d" % (end - begin), last))
 
 
 def write_short_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
@@ -95,7 +99,8 @@ def write_short_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes
     offsets = encoded.offsets[result.begin : result.end + 1]
     rows = rows_json(encoded.ids, offsets)
     sizes = orjson.dumps(offsets[1:] - offsets[:-1], option=orjson.OPT_SERIALIZE_NUMPY)
-    return b"".join((json.before_ids, rows, json.before_sizes, sizes, json.end))
+    last = _end_of_json(json, find_share_of_result(entry.vocabulary, result))
+    return b"".join((json.before_ids, rows, json.before_sizes, sizes, last))
 
 
 class _FixedJson(NamedTuple):
@@ -110,6 +115,13 @@ class _FixedJson(NamedTuple):
 def _fixed_json(name: str, digest: str, engine: str) -> _FixedJson:
     before_ids = b'{"vocabulary":%b,"digest":"%b","ids":' % (orjson.dumps(name), digest.encode())
     return _FixedJson(before_ids, b',"num_tokens":', b',"engine":"%b"}' % engine.encode())
+
+
+def _end_of_json(json: _FixedJson, unknown_share: float | None) -> bytes:
+    """Return the end of a short answer, with the share of unknown ids if that is large."""
+    if unknown_share is None:
+        return json.end
+    return b"".join((json.end[:-1], *write_unknown_share(unknown_share), b"}"))
 
 
 def _plan_text(
@@ -163,6 +175,7 @@ def _write_text(
     if (truncated := truncated_row(result, row)) is not None:
         yield b',"truncated":' + orjson.dumps(truncated)
     yield from _write_kernel_time(request, times)
+    yield from write_unknown_share(find_unknown_share(entry.vocabulary, ids))
     yield b"}"
 
 
@@ -317,7 +330,14 @@ def _write_batch(
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(make_row_faults(errors))
     yield from _write_kernel_time(request, times)
+    yield from write_unknown_share(find_share_of_result(entry.vocabulary, result))
     yield b"}"
+
+
+def write_unknown_share(share: float | None) -> Iterator[bytes]:
+    """Write the field `unknown_share` behind others; nothing if the share is small."""
+    if share is not None:
+        yield b',"unknown_share":' + orjson.dumps(share)
 
 
 def _write_batch_extras(

@@ -33,6 +33,7 @@ class BatchQuery(BaseModel):
     truncation_side: schemas.Side = Field("right", description=schemas.TRUNCATION)
     reverse_complement: bool = Field(False, description=schemas.REVERSE)
     circular: bool | None = Field(None, description=schemas.CIRCULAR)
+    uppercase: bool = Field(False, description=schemas.UPPERCASE)
     invalid_utf8: Literal["refuse", "bytes"] = Field("refuse", description=schemas.INVALID_UTF8)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=schemas.DTYPE)
     if_digest: str | None = Field(None, description=schemas.IF_DIGEST)
@@ -47,6 +48,7 @@ class BatchQuery(BaseModel):
             self.reverse_complement,
             self.circular,
             invalid_utf8=self.invalid_utf8,
+            uppercase=self.uppercase,
         )
         # The batcher recognizes the default options by identity.
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options

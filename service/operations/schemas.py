@@ -37,6 +37,14 @@ REVERSE = (
     "DNA: encode the other strand (A-T, C-G, IUPAC codes and case kept); refused with a vocabulary "
     "of text."
 )
+UPPERCASE = (
+    "Make the letters a to z upper case before they are encoded, as of soft-masked genomes, of "
+    "which many vocabularies know none; special-token text in the input, too."
+)
+UNKNOWN_SHARE = (
+    "Only of DNA, and only if at least a fifth of the ids that are no begin or end tokens are that "
+    "of the unknown token: their share."
+)
 CIRCULAR = "k-mer vocabularies: the sequence wraps; null: as the vocabulary says."
 JUNCTION = (
     "Where the k-mers over the junction of a circular sequence stand: 'append' puts them last, "
@@ -94,6 +102,7 @@ class EncodeRequest(Strict):
     return_tokens: bool = Field(False, description=TOKENS)
     reverse_complement: bool = Field(False, description=REVERSE)
     circular: bool | None = Field(None, description=CIRCULAR)
+    uppercase: bool = Field(False, description=UPPERCASE)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     surrogates: Surrogates = Field("refuse", description=SURROGATES)
     return_kernel_time: bool = Field(False, description=KERNEL_TIME)
@@ -109,6 +118,7 @@ class EncodeRequest(Strict):
             reverse_complement=self.reverse_complement,
             circular=self.circular,
             spans=self.return_offsets is not None,
+            uppercase=self.uppercase,
         )
 
 
@@ -123,6 +133,7 @@ class TextListRequest(Strict):
     truncation_side: Side | list[Side] = Field("right", description=TRUNCATION)
     reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
     circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
+    uppercase: bool | list[bool] = Field(False, description=UPPERCASE)
     surrogates: Surrogates = Field("refuse", description=SURROGATES)
     return_kernel_time: bool = Field(False, description=KERNEL_TIME)
     if_digest: str | None = Field(None, description=IF_DIGEST)
@@ -243,6 +254,7 @@ class WindowsRequest(Strict):
     )
     add_cls: bool = Field(False, description=ADD_CLS)
     reverse_complement: bool = Field(False, description=REVERSE)
+    uppercase: bool = Field(False, description=UPPERCASE)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
@@ -314,6 +326,7 @@ class EncodeResponse(BaseModel):
     tokens: list[str] = Field(default=[], description="Only when requested.")
     truncated: Truncated | None = Field(default=None, description="Only when ids were cut off.")
     kernel_time: float | None = Field(default=None, description="Only when requested.")
+    unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
 class EncodeBatchResponse(BaseModel):
@@ -330,6 +343,7 @@ class EncodeBatchResponse(BaseModel):
     truncated: list[Truncated | None] = Field(default=[], description="Only when a row was cut.")
     kernel_time: float | None = Field(default=None, description="Only when requested.")
     errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+    unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
 class CountResponse(BaseModel):
@@ -375,6 +389,7 @@ class WindowsResponse(BaseModel):
     starts: list[int] = Field(description="First token of each window.")
     num_tokens: int = Field(description="Tokens of the whole sequence.")
     engine: Literal["gpu", "cpu", "reference"]
+    unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
 class ChunksResponse(BaseModel):

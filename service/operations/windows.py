@@ -14,10 +14,12 @@ from service.batching.work import EncodeWork, Result
 from service.core.call import Call
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
+from service.operations.encode import write_unknown_share
 from service.operations.operation import Operation, Render, make_work
 from service.operations.rendering.json_stream import flat_json, head, matrix_json
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
+from service.operations.unknown_ids import find_share_of_result
 from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
@@ -39,6 +41,7 @@ def plan_windows(
         reverse_complement=request.reverse_complement,
         circular=layout.circular,
         spans=True,
+        uppercase=request.uppercase,
     )
     work = make_work(service, call, EncodeWork, entry, [request.sequence], options, "/sequence")
     return work, partial(_cut, request, layout, service.settings.max_window_ids)
@@ -138,4 +141,6 @@ def _write_windows(
     yield b',"starts":'
     yield from flat_json(windows.starts)
     num_tokens = result.offsets[result.begin + 1] - result.offsets[result.begin]
-    yield b',"num_tokens":%d,"engine":"%b"}' % (num_tokens, result.engine.encode())
+    yield b',"num_tokens":%d,"engine":"%b"' % (num_tokens, result.engine.encode())
+    yield from write_unknown_share(find_share_of_result(entry.vocabulary, result))
+    yield b"}"

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Options(_message.Message):
-    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time")
+    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time", "uppercase")
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class Options(_message.Message):
     IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     INVALID_UTF8_FIELD_NUMBER: _ClassVar[int]
     RETURN_KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
+    UPPERCASE_FIELD_NUMBER: _ClassVar[int]
     add_special_tokens: bool
     special: str
     max_length: int
@@ -30,7 +31,8 @@ class Options(_message.Message):
     if_digest: str
     invalid_utf8: str
     return_kernel_time: bool
-    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ...) -> None: ...
+    uppercase: bool
+    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ..., uppercase: _Optional[bool] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("vocabulary", "text", "options")
@@ -43,7 +45,7 @@ class EncodeRequest(_message.Message):
     def __init__(self, vocabulary: _Optional[str] = ..., text: _Optional[bytes] = ..., options: _Optional[_Union[Options, _Mapping]] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("ids", "num_tokens", "spans", "engine", "digest", "truncated", "kernel_time")
+    __slots__ = ("ids", "num_tokens", "spans", "engine", "digest", "truncated", "kernel_time", "unknown_share")
     IDS_FIELD_NUMBER: _ClassVar[int]
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +53,7 @@ class EncodeResponse(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_SHARE_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     num_tokens: int
     spans: bytes
@@ -58,7 +61,8 @@ class EncodeResponse(_message.Message):
     digest: str
     truncated: Truncated
     kernel_time: float
-    def __init__(self, ids: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Union[Truncated, _Mapping]] = ..., kernel_time: _Optional[float] = ...) -> None: ...
+    unknown_share: float
+    def __init__(self, ids: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Union[Truncated, _Mapping]] = ..., kernel_time: _Optional[float] = ..., unknown_share: _Optional[float] = ...) -> None: ...
 
 class Truncated(_message.Message):
     __slots__ = ("row", "num_tokens", "kept_begin", "kept_end")
@@ -97,7 +101,7 @@ class RowError(_message.Message):
     def __init__(self, row: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
 
 class EncodeBatchResponse(_message.Message):
-    __slots__ = ("ids", "offsets", "spans", "engine", "digest", "truncated", "errors", "kernel_time")
+    __slots__ = ("ids", "offsets", "spans", "engine", "digest", "truncated", "errors", "kernel_time", "unknown_share")
     IDS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +110,7 @@ class EncodeBatchResponse(_message.Message):
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_SHARE_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     offsets: bytes
     spans: bytes
@@ -114,7 +119,8 @@ class EncodeBatchResponse(_message.Message):
     truncated: _containers.RepeatedCompositeFieldContainer[Truncated]
     errors: _containers.RepeatedCompositeFieldContainer[RowError]
     kernel_time: float
-    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Iterable[_Union[Truncated, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ...) -> None: ...
+    unknown_share: float
+    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Iterable[_Union[Truncated, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ..., unknown_share: _Optional[float] = ...) -> None: ...
 
 class CountResponse(_message.Message):
     __slots__ = ("num_tokens", "engine", "digest", "errors", "kernel_time")
@@ -173,7 +179,7 @@ class DecodeBatchResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., engine: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ...) -> None: ...
 
 class WindowsRequest(_message.Message):
-    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction")
+    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction", "uppercase")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +189,7 @@ class WindowsRequest(_message.Message):
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ADD_CLS_FIELD_NUMBER: _ClassVar[int]
     JUNCTION_FIELD_NUMBER: _ClassVar[int]
+    UPPERCASE_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     sequence: bytes
     window: int
@@ -192,7 +199,8 @@ class WindowsRequest(_message.Message):
     channel: bytes
     add_cls: bool
     junction: str
-    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ...) -> None: ...
+    uppercase: bool
+    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ..., uppercase: _Optional[bool] = ...) -> None: ...
 
 class WindowsResponse(_message.Message):
     __slots__ = ("input_ids", "attention_mask", "position_ids", "channel", "num_windows", "width", "starts")

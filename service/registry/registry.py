@@ -184,6 +184,7 @@ class Registry:
         if residency.fallback_reason:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
         entry = LoadedVocabulary(known.name, vocabulary, residency)
+        _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
         with self._changing(known.name):
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry

@@ -38,6 +38,8 @@ OPTIONS = [
     EncodeOptions(circular=True, spans=True),
     EncodeOptions(circular=True, reverse_complement=True, spans=True, max_length=9),
     EncodeOptions(circular=False),
+    EncodeOptions(uppercase=True, spans=True),
+    EncodeOptions(uppercase=True, reverse_complement=True, special="refuse", max_length=6),
 ]
 
 

@@ -50,6 +50,7 @@ def test_options_have_the_words_of_the_service(gpt2, dnabert2, mtdna):
     assert dnabert2.encode("ACGTACGT", max_length=4) == [1, 5, 194, 2]
     assert dnabert2.encode("ACGTACGT", max_length=4, truncation_side="left") == [1, 6, 1049, 2]
     assert dnabert2.encode("AACG", reverse_complement=True) == dnabert2.encode("CGTT")
+    assert dnabert2.encode("aacg", uppercase=True) == dnabert2.encode("AACG")
     assert mtdna.count("ACGTACGTAC", circular=True) == 10
     assert mtdna.count("ACGTACGTAC", circular=False) == 5
     assert gpt2.encode(b"\xff\xfe", invalid_utf8="bytes") == [187, 186]
@@ -60,6 +61,8 @@ def test_options_of_a_batch_may_be_lists(dnabert2):
         ["AACG", "AACG"], reverse_complement=[True, False], max_length=[None, 3]
     )
     assert batch.to_list() == [dnabert2.encode("CGTT"), dnabert2.encode("AACG", max_length=3)]
+    batch = dnabert2.encode_batch(["aacg", "aacg"], uppercase=[True, False])
+    assert batch.to_list() == [dnabert2.encode("AACG"), dnabert2.encode("aacg")]
     with pytest.raises(warptok.InvalidRequest, match="1 values for 2 texts"):
         dnabert2.encode_batch(["A", "C"], max_length=[1])
     with pytest.raises(warptok.InvalidRequest, match="max_length has one value"):

@@ -83,6 +83,7 @@ class EncodeOptions:
         spans: report the bytes of the text that each id stands for.
         invalid_utf8: whether a text that is not UTF-8 is refused ("refuse"), or encoded by
             `vocabularies.reference.invalid_utf8` ("bytes").
+        uppercase: make the letters a to z upper case before anything else; special-token text, too.
 
     Raises:
         ValueError: max_length is below 0, or special, truncation_side or invalid_utf8 is another
@@ -97,6 +98,7 @@ class EncodeOptions:
     circular: bool | None = None
     spans: bool = False
     invalid_utf8: Literal["refuse", "bytes"] = "refuse"
+    uppercase: bool = False
 
     def __post_init__(self) -> None:
         if self.special not in SPECIAL:

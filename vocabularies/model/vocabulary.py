@@ -94,6 +94,12 @@ class Vocabulary(VocabularyFields):
         words = [t for i, t in enumerate(self.tokens) if t and len(t) > 1 and i not in special]
         return 2 * sum(not word.strip(NUCLEOTIDES) for word in words) >= len(words)
 
+    @cached_property
+    def unknown_id(self) -> int | None:
+        """The id of what a vocabulary of sequences does not know; None for text, or without one."""
+        unknown = self.roles.get("unk")
+        return unknown if unknown is not None and self.supports_reverse_complement else None
+
     def token_string(self, token_id: int) -> str:
         """Return a token as readable text; bytes that are not UTF-8 in the byte-level alphabet.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.upper_case import upper_case_text
 from vocabularies.model.types import Bpe, Characters, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
@@ -59,6 +60,8 @@ def encode(
     """
     if isinstance(vocabulary.model, Upstream):
         raise ValueError(f"only the library computes this vocabulary: {vocabulary.model.reason}")
+    if options.uppercase:
+        text = upper_case_text(text)
     if options.reverse_complement:
         content = _reverse_complement_content(vocabulary, text, options)
     else:

@@ -36,6 +36,7 @@ from service.http.streaming_response import StreamedResponse, run_part, stream_t
 from service.operations.encode import check_dtype
 from service.operations.operation import check_digest, check_rows, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
+from service.operations.unknown_ids import MAX_STREAM_IDS, find_share_of_result, make_warning
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -294,6 +295,10 @@ class ArrowStream(StreamedResponse):
                 if isinstance(batch, ServiceError):
                     raise batch
                 message = await self._write_batch(messages, batch)
+                if head:
+                    result = batch.result
+                    share = find_share_of_result(self.vocabulary, result, MAX_STREAM_IDS)
+                    sender.headers += make_warning(share)
                 await sender.put(head, *message)
                 head = b""
         except ServiceError as error:

@@ -37,7 +37,7 @@ from service.http.decompression import ENCODINGS
 from service.operations import schemas
 from service.operations.query_schemas import BatchQuery
 from service.operations.windows import refused_layouts
-from service.seqio.fasta import fasta_pieces
+from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.fastq import RecordTooLong
 from service.seqio.format_detection import (
     ARCHIVES,
@@ -132,13 +132,21 @@ class _Records:
         max_bytes: the most bytes of a record that cannot be split.
         splitter: splits long records; None: records stay whole.
         was_packed: whether the body is what was unpacked, so that nothing unpacks it again.
+        uppercase: whether letters of FASTA become upper case, as the splitter must see them.
     """
 
     def __init__(
-        self, body: Reader, max_bytes: int, splitter: Splitter | None, *, was_packed: bool
+        self,
+        body: Reader,
+        max_bytes: int,
+        splitter: Splitter | None,
+        *,
+        was_packed: bool,
+        uppercase: bool,
     ) -> None:
         self._body = body
         self._was_packed = was_packed
+        self._uppercase = uppercase
         self._max_bytes = max_bytes
         self._splitter = splitter
         self._batches: Iterator[TextBatch] | None = None
@@ -184,6 +192,8 @@ class _Records:
                 yield TextBatch(batch.texts, RecordNames(batch.names))
             return
         pieces = fasta_pieces(self._body.read, first)
+        if self._uppercase:
+            pieces = (piece if isinstance(piece, Name) else piece.upper() for piece in pieces)
         yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
 
 
@@ -283,7 +293,13 @@ class BulkFasta(ArrowStream):
             self._layout = self._make_layout(query.window)
             splitter = find_splitter(self.vocabulary, self.options())
         was_packed = form is not None or self.call.encoding is not None
-        records = _Records(form or body, settings.max_text_bytes, splitter, was_packed=was_packed)
+        records = _Records(
+            form or body,
+            settings.max_text_bytes,
+            splitter,
+            was_packed=was_packed,
+            uppercase=query.uppercase and splitter is not None,
+        )
         return records if form is None else _ChannelRecords(form, records)
 
     def _check_options(self, *, has_channel: bool) -> None:

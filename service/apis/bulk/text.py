@@ -29,6 +29,7 @@ from service.operations.encode import ENCODE, check_dtype, render_text, truncate
 from service.operations.operation import LARGE_BYTES, check_digest, find_entry, make_bulk_work
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
 from service.operations.schemas import EncodeRequest
+from service.operations.unknown_ids import MAX_STREAM_IDS, find_unknown_share, make_warning
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 
 if TYPE_CHECKING:
@@ -143,6 +144,9 @@ class BulkText(StreamedResponse):
             begin, end = truncated["kept"]
             value = b"num_tokens=%d, kept=%d-%d" % (truncated["num_tokens"], begin, end)
             headers.append((b"x-warptok-truncated", value))
+        longest = max(parts, key=len)
+        share = find_unknown_share(entry.vocabulary, longest[:MAX_STREAM_IDS])
+        headers += make_warning(share)
         await send_arrays(send, parts, headers, self.dtype)
 
     async def _send_json(

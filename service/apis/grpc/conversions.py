@@ -104,6 +104,7 @@ def read_options(options: pb.Options) -> EncodeOptions:
         circular=_optional_field(options, "circular"),
         spans=options.return_offsets,
         invalid_utf8=invalid,  # type: ignore[arg-type]
+        uppercase=options.uppercase,
     )
     return DEFAULT_OPTIONS if parsed == DEFAULT_OPTIONS else parsed
 

@@ -41,6 +41,7 @@ from service.operations.operation import (
     make_decode_work,
 )
 from service.operations.schemas import ChunksRequest, WindowsRequest
+from service.operations.unknown_ids import find_unknown_share
 from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
 from service.registry.entries import LoadedVocabulary
@@ -70,6 +71,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
         digest=entry.vocabulary.digest,
         truncated=truncated[0] if truncated else None,
         kernel_time=call.times.encode_s if request.options.return_kernel_time else 0.0,
+        unknown_share=find_unknown_share(entry.vocabulary, rows.ids) or 0.0,
     )
 
 
@@ -191,6 +193,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
             channel=_channel(request.channel, len(sequence)),
             add_cls=request.add_cls,
             reverse_complement=request.reverse_complement,
+            uppercase=request.uppercase,
             **given,
         )
     except ValidationError as error:
@@ -325,6 +328,7 @@ def _batch_response(
         truncated=truncated_messages(result),
         errors=error_messages(result.row_errors()),
         kernel_time=kernel_time,
+        unknown_share=find_unknown_share(entry.vocabulary, rows.ids) or 0.0,
     )
     number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
     return with_field(number, np.ascontiguousarray(rows.ids).data, message.SerializeToString())

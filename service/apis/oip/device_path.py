@@ -37,7 +37,7 @@ async def encode_shared(
     target = find_device_slice(oip.regions, "input_ids", output_parameters.get("input_ids", {}))
     if source is None or target is None or parameters.padding is not None:
         return None
-    if find_offset_unit(request, parameters) is not None:
+    if parameters.uppercase or find_offset_unit(request, parameters) is not None:
         return None
     dtype = np.dtype(DTYPES[parameters.dtype])
     offsets = row_offsets(request.inputs, source.byte_size)

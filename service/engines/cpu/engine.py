@@ -40,6 +40,7 @@ from vocabularies.batch.post_processing import (
     post_processed_lengths,
 )
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
+from vocabularies.batch.upper_case import make_upper_case
 from vocabularies.model.tables import ASCII, TokenTable, token_table
 from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
@@ -174,6 +175,7 @@ class CpuEngine(WithoutDevice):
             ValueError: the vocabulary's ids do not fit the batch's `id_dtype`.
         """
         batch.check_id_dtype(len(vocabulary))
+        batch = make_upper_case(batch)
         loaded = self._get_or_load(vocabulary)
         groups = list(batch.groups())
         if len(groups) == 1:
@@ -189,6 +191,7 @@ class CpuEngine(WithoutDevice):
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
         """Count the ids that `encode` would give each row."""
+        batch = make_upper_case(batch)
         loaded = self._get_or_load(vocabulary)
         engine = loaded.residency.engine
         counts = np.zeros(len(batch), np.int64)

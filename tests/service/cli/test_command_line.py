@@ -89,6 +89,23 @@ def test_options_reach_the_engine(capfdbinary: Capture) -> None:
     assert len(output(capfdbinary, *plain).split()) > 1
 
 
+def test_many_unknown_ids_are_a_warning(capfdbinary: Capture) -> None:
+    encode = ("encode", "-v", "dnabert2", "--text")
+    assert main([*encode, "acgtacgtNN"]) == 0
+    assert capfdbinary.readouterr().err.decode() == (
+        "warptok: 100% of the ids are [UNK]; there are lower-case letters, which --uppercase makes "
+        "upper case\n"
+    )
+    assert main([*encode, "NNNNNA"]) == 0
+    assert capfdbinary.readouterr().err == b"warptok: 83% of the ids are [UNK]\n"
+    assert main([*encode, "acgtacgt", "--uppercase"]) == 0
+    captured = capfdbinary.readouterr()
+    assert captured.err == b""
+    assert captured.out.decode() == output(capfdbinary, *encode, "ACGTACGT")
+    assert main(["encode", "-v", "gpt2", "--text", "acgt"]) == 0
+    assert capfdbinary.readouterr().err == b""
+
+
 @pytest.mark.parametrize("name", ["a.fa", "a.fa.gz"])
 def test_fasta_records_are_lines(capfdbinary: Capture, tmp_path: Path, name: str) -> None:
     path = tmp_path / name

@@ -14,7 +14,9 @@ from service.operations.rendering.json_stream import ragged_json
 
 BORDERS = [0, 9, 10, 99, 100, 999, 1000, 1001, 9_999, 10_000, 999_999, 1_000_000, -1]
 IDS = st.sampled_from(BORDERS) | st.integers(0, 50_256) | st.integers(-(2**31), 2**31 - 1)
-ENTRY = SimpleNamespace(name='a "name"', vocabulary=SimpleNamespace(digest="sha256:0"))
+ENTRY = SimpleNamespace(
+    name='a "name"', vocabulary=SimpleNamespace(digest="sha256:0", unknown_id=None)
+)
 
 
 @given(data=st.data(), rows=st.lists(st.lists(IDS, max_size=9), max_size=9))
