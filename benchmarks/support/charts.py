@@ -52,6 +52,30 @@ class Column:
 
 
 @dataclass(slots=True)
+class Piece:
+    """One piece of a stacked bar, with its colour by its name in `svg`."""
+
+    fill: str
+    value: float
+
+
+@dataclass(slots=True)
+class Stack:
+    """A stacked bar: pieces from the left to the right, and the words behind them."""
+
+    pieces: list[Piece]
+    words: str
+
+
+@dataclass(slots=True)
+class StackColumn:
+    """One group of stacked bars; None where a row has none."""
+
+    title: str
+    stacks: list[Stack | None]
+
+
+@dataclass(slots=True)
 class Series:
     """A line of a line chart.
 
@@ -147,6 +171,46 @@ def put_bars(
             page.line([(x, first_row - 2), (x, last)], "limit", "dashed")
             page.text(x, first_row - 7, column.limit_name, "limit small", "middle")
     page.bottom = last + 16
+
+
+def put_stacks(
+    page: Page,
+    labels: list[str],
+    columns: list[StackColumn],
+    legend: dict[str, str],
+    label_width: float,
+    value_width: float = 60,
+) -> None:
+    """Draw columns of stacked bars of one length, which share their rows, and what colours mean.
+
+    The legend has the meaning of each colour, by its name in `svg`.
+    """
+    top = page.bottom + 14
+    first_row = top + 14
+    width = (page.width - 2 * MARGIN - label_width - GAP * (len(columns) - 1)) / len(columns)
+    for number, label in enumerate(labels):
+        y = first_row + ROW_HEIGHT * number
+        page.text(MARGIN + label_width - 10, y + 15, label, "", "end")
+    for place, column in enumerate(columns):
+        left = MARGIN + label_width + place * (width + GAP)
+        page.text(left, top, column.title, "head")
+        for number, stack in enumerate(column.stacks):
+            y = first_row + ROW_HEIGHT * number + (ROW_HEIGHT - BAR_HEIGHT) / 2 - 1
+            if stack is None:
+                page.text(left + width, y + 12, "–", "muted", "end")
+                continue
+            x, scale = left, (width - value_width) / sum(piece.value for piece in stack.pieces)
+            for piece in stack.pieces:
+                page.bar(x, y, scale * piece.value, BAR_HEIGHT, piece.fill)
+                x += scale * piece.value
+            page.text(left + width, y + 12, stack.words, "", "end")
+    page.bottom = first_row + ROW_HEIGHT * len(labels) + 22
+    x = float(MARGIN)
+    for fill, words in legend.items():
+        page.bar(x, page.bottom - 11, 12, 12, fill)
+        page.text(x + 18, page.bottom, words, "small")
+        x += 34 + 7 * len(words)
+    page.bottom += 18
 
 
 def put_lines(

@@ -17,15 +17,20 @@ from benchmarks.support.charts import (
     Bar,
     Column,
     Panel,
+    Piece,
     Series,
+    Stack,
+    StackColumn,
     put_bars,
     put_lines,
     put_note,
     put_panels,
+    put_stacks,
     put_title,
     short,
 )
 from benchmarks.support.results import (
+    FOLDER,
     Measured,
     Row,
     card,
@@ -315,6 +320,57 @@ def gaps() -> str:
     )
 
 
+STAGES = {
+    "read": "others",
+    "join": "ours_too",
+    "copy in": "limit",
+    "encode": "ours",
+    "kernels": "ours",
+    "copy out": "limit",
+    "write": "others",
+}
+"""The colour of each stage of a batch, in their order."""
+STAGE_NAMES = {"gpt2": "GPT-2", "dnabert2": "DNABERT-2", "nt_v2": "NT v2", "hyenadna": "HyenaDNA"}
+
+
+def stages() -> str:
+    """Draw where the time of a batch goes, on the CPU and, where it was measured, on a GPU."""
+    names = ("engine/stages.json", "engine/stages_h200.json")
+    documents = [load(name) for name in names if (FOLDER / name).is_file()]
+    found = {"cpu": documents[0]["stages"], "gpu": documents[-1]["stages"]}
+    rows = [row for engine, each in found.items() for row in select(each, engine=engine)]
+    keys = dict.fromkeys((row["vocabulary"], row["engine"]) for row in rows)
+    labels = [f"{STAGE_NAMES[name]}, {engine.upper()}" for name, engine in keys]
+    columns = []
+    for num_rows in dict.fromkeys(row["rows"] for row in rows):
+        stacks: list[Stack | None] = []
+        for name, engine in keys:
+            row = only(rows, vocabulary=name, engine=engine, rows=num_rows)
+            medians = {stage: each["median_s"] for stage, each in row["stages"].items()}
+            pieces = [Piece(STAGES[stage], medians[stage]) for stage in STAGES if stage in medians]
+            stacks.append(Stack(pieces, _clock_short(sum(medians.values()))))
+        title = f"{num_rows:,} x {row['bytes'] // num_rows} bytes"
+        columns.append(StackColumn(title, stacks))
+    page = Page(WIDTH)
+    put_title(page, "Where the time of a batch goes", "From the JSON of texts to the JSON of ids.")
+    legend = {
+        "others": "read and write JSON",
+        "ours_too": "join the texts",
+        "limit": "copy over PCIe",
+        "ours": "compute the ids",
+    }
+    put_stacks(page, labels, columns, legend, 130)
+    put_note(page, "Stages are measured apart; beside a bar stands their sum.")
+    put_note(page, f"{'; '.join(map(_machine, documents))}. Every id was compared first.")
+    sentences = [
+        f"{column.title}, {label}: {stack.words}."
+        for column in columns
+        for label, stack in zip(labels, column.stacks, strict=True)
+        if stack is not None
+    ]
+    return page.to_svg("Where the time of a batch goes", " ".join(sentences))
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "throughput.svg": throughput,
     "dna.svg": dna,
@@ -322,6 +378,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "training.svg": training,
     "dashboard.svg": dashboard,
     "genetic_bpe_gaps.svg": gaps,
+    "stages.svg": stages,
 }
 
 
@@ -352,6 +409,11 @@ def _thousands(value: float) -> str:
 
 def _clock(value: float) -> str:
     return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _clock_short(value: float) -> str:
+    """Write seconds as three digits in the unit that suits them."""
+    return f"{short(1e6 * value)} µs" if value < 1e-3 else f"{short(1e3 * value)} ms"
 
 
 def _panel(row: Row) -> Panel:
