@@ -12,8 +12,9 @@ that it has. Parts of an earlier run that FILE holds stay there unless they are 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,10 +28,11 @@ from benchmarks.papers import (
     gputok,
     mtdna,
 )
-from benchmarks.papers.session import Part, Row, Session, run_part
+from benchmarks.papers.session import Differs, Part, Row, Session, run_part
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.results import FOLDER
 from gpu.errors import DeviceUnavailable
+from gpu.kernels.catalog import SOURCES
 
 PARTS: tuple[Part, ...] = (
     *gputok.PARTS,
@@ -44,7 +46,7 @@ PAPERS = ("dnatok", "gputok", "blockbpe", "mtdna", "geneticbpe")
 PACKAGES = ("numpy", "tiktoken", "tokenizers", "transformers", "torch", "warptok")
 CPU_FILE, GPU_FILE = FOLDER / "papers" / "cpu.json", FOLDER / "papers" / "h200.json"
 WORKSPACE_BYTES = 8 << 30
-SECONDS = 150.0
+SECONDS, SLICE_S = 130.0, 0.3
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -55,7 +57,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="the file of results")
     parser.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS])
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for all parts, about")
-    parser.add_argument("--slice-s", type=float, default=0.5, help="for a comparison, about")
+    parser.add_argument("--slice-s", type=float, default=SLICE_S, help="for a comparison, about")
     parser.add_argument("--without-gpu", action="store_true", help="do not look for one")
     arguments = parser.parse_args(argv)
     if unknown := {*arguments.papers} - {*PAPERS}:
@@ -70,7 +72,11 @@ def open_gpu(is_wanted: bool) -> GpuWays | None:
     try:
         from gpu.runtime.cuda_device import CudaDevice
 
-        return GpuWays(CudaDevice(), WORKSPACE_BYTES)
+        device, begin = CudaDevice(), perf_counter()
+        with contextlib.suppress(DeviceUnavailable):  # What it cannot run is not needed either.
+            device.prepare(name for name in SOURCES if name != "training")
+        print(f"{perf_counter() - begin:5.0f} s  kernels are compiled")
+        return GpuWays(device, WORKSPACE_BYTES)
     except DeviceUnavailable as error:
         print(f"no GPU: {error}")
         return None
@@ -86,8 +92,16 @@ def chosen_parts(papers: Sequence[str], names: Sequence[str] | None, has_gpu: bo
     return [part for part in of_papers if part.where in suited or (papers and has_gpu)]
 
 
-def measure(parts: Sequence[Part], session: Session, seconds: float) -> dict[str, Row]:
-    """Measure parts, each with its share of the seconds left; what fails has an error instead."""
+def measure(
+    parts: Sequence[Part],
+    session: Session,
+    seconds: float,
+    save: Callable[[dict[str, Row]], None] = lambda _: None,
+) -> dict[str, Row]:
+    """Measure parts, each with its share of the seconds left; wrong ids are an error instead.
+
+    Every part that has ended is saved with those before it.
+    """
     begin = perf_counter()
     found: dict[str, Row] = {}
     for number, part in enumerate(parts):
@@ -101,9 +115,9 @@ def measure(parts: Sequence[Part], session: Session, seconds: float) -> dict[str
             continue
         try:
             measured = run_part(part, session, allowed_s)
-        except Exception as error:  # The other parts go on; no row of this one is kept.
-            session.log(f"{part.name} failed: {error!r}")
-            found[part.name] = facts | {"error": repr(error), "rows": []}
+        except Differs as error:  # The other parts go on; no row of this one is kept.
+            session.log(f"{part.name}: wrong ids, so no figures: {error}")
+            found[part.name] = facts | {"error": str(error), "rows": []}
             continue
         found[part.name] = facts | {
             "seconds": measured.seconds,
@@ -111,6 +125,7 @@ def measure(parts: Sequence[Part], session: Session, seconds: float) -> dict[str
             "left_out": [*session.left_out],
             "rows": measured.rows,
         }
+        save(found)
     session.log(f"{perf_counter() - begin:5.0f} s  done")
     return found
 
@@ -143,9 +158,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     gpu = open_gpu(not arguments.without_gpu)
     session = Session(arguments.data, gpu, arguments.slice_s)
     parts = chosen_parts(arguments.papers, arguments.parts, gpu is not None)
-    without = [part for part in PARTS if part.where == "gpu" and gpu is None]
-    for part in without:
-        print(f"without a GPU: no {part.name} ({part.paper}, {part.tables})")
+    if gpu is None:
+        for part in PARTS:
+            if part.where == "gpu" and (not arguments.papers or part.paper in arguments.papers):
+                print(f"without a GPU: no {part.name} ({part.paper}, {part.tables})")
     words = [*arguments.papers, *(["--parts", *arguments.parts] if arguments.parts else [])]
     command = " ".join(["benchmarks.papers", *words, "--data FOLDER"])
     about: dict[str, Any] = machine(PACKAGES)
@@ -153,9 +169,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         about = device_facts(gpu.device.info) | about
     out = arguments.out or (CPU_FILE if gpu is None else GPU_FILE)
     earlier = json.loads(out.read_text()) if out.is_file() else {}
-    found = measure(parts, session, arguments.seconds)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(as_text(document_of(earlier, found, about, command)))
+
+    def save(found: dict[str, Row]) -> None:
+        out.write_text(as_text(document_of(earlier, found, about, command)))
+
+    save(measure(parts, session, arguments.seconds, save))
     print(f"written: {out}; `make docs` writes docs/papers.md")
 
 

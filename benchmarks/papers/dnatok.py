@@ -240,14 +240,14 @@ def needs_torch(rows: Callable[[Session], Rows]) -> Callable[[Session], Rows]:
 
 
 PARTS = (
-    Part("encode", "dnatok", "Table S1 (encode), Figures 1, 4, 6 and 9", "both", 60, encode_rows),
-    Part("transfer", "dnatok", "Table S1 (H2D), Figure 2", "gpu", 15, needs_torch(transfer_rows)),
+    Part("encode", "dnatok", "Table S1 (encode), Figures 1, 4, 6 and 9", "both", 40, encode_rows),
+    Part("transfer", "dnatok", "Table S1 (H2D), Figure 2", "gpu", 8, needs_torch(transfer_rows)),
     Part(
         "stream",
         "dnatok",
         "Tables S1 (E2E) and S2, Figures 3, 5, 7 and 8",
         "gpu",
-        30,
+        25,
         needs_torch(stream_rows),
     ),
 )

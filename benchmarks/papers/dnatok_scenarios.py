@@ -172,4 +172,4 @@ def _byte_pairs(session: Session) -> Tokenizers:
     return Tokenizers(len(vocabulary), {HF_RUST: hugging_face}, ours)
 
 
-PARTS = (Part("scenarios", "dnatok", "Figures 10 to 13", "gpu", 40, scenario_rows),)
+PARTS = (Part("scenarios", "dnatok", "Figures 10 to 13", "gpu", 35, scenario_rows),)

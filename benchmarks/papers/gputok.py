@@ -162,6 +162,6 @@ def _call_run(kernels: Any, kernel: str, text: str, is_pooled: bool) -> Run:
 
 
 PARTS = (
-    Part("sweep", "gputok", "Tables 1 and 2, Figures 1 to 4", "both", 45, sweep_rows),
+    Part("sweep", "gputok", "Tables 1 and 2, Figures 1 to 4", "both", 40, sweep_rows),
     Part("similarity", "gputok", "section 5.2 (ids)", "cpu", 60, similarity_rows),
 )

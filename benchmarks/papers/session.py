@@ -102,15 +102,25 @@ class Measured:
 
 
 def run_part(part: Part, session: Session, seconds: float) -> Measured:
-    """Measure a part until it ends or its time is over, whichever is first."""
+    """Measure a part until it ends or its time is over, or something breaks.
+
+    Raises:
+        Differs: ids differ, so no row is kept.
+    """
     begin = perf_counter()
     found: list[Row] = []
     rows = part.rows(session)
     is_complete = True
-    for row in rows:
-        found.append(row)
-        if perf_counter() - begin > seconds:
-            is_complete = False
-            session.leave_out(f"{part.name}: its time was over")
-            rows.close()
+    try:
+        for row in rows:
+            found.append(row)
+            if perf_counter() - begin > seconds:
+                is_complete = False
+                session.leave_out(f"{part.name}: its time was over")
+                rows.close()
+    except Differs:
+        raise
+    except Exception as error:
+        is_complete = False
+        session.leave_out(f"{part.name}, after {len(found)} rows: {error!r}")
     return Measured(found, perf_counter() - begin, is_complete)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.papers import __main__, blockbpe, dnatok, gputok
 from benchmarks.papers.dna_ways import host_ways, rows_of
-from benchmarks.papers.session import Part, Rows, Session, run_part
+from benchmarks.papers.session import Differs, Part, Rows, Session, run_part
 from benchmarks.papers.text_ways import TextWays
 from tests.benchmarks.papers.emulated_kernels import EmulatedBlockMerges
 from tests.support.emulation.device import EmulatedDevice
@@ -101,13 +101,24 @@ def test_the_command_keeps_earlier_parts_and_leaves_out_what_is_missing(tmp_path
     assert parts["windows"]["machine"]["cores"] > 0
 
 
-def test_a_part_that_fails_does_not_end_the_run(session: Session) -> None:
+def test_a_part_that_fails_keeps_its_rows_and_does_not_end_the_run(session: Session) -> None:
     def fails(_: Session) -> Rows:
+        yield {"row": 1}
         raise RuntimeError("no")
-        yield {}
 
     part = Part("fails", "gputok", "none", "cpu", 1, fails)
     found = __main__.measure([part], session, 1)
-    assert found["fails"]["error"] == "RuntimeError('no')"
-    kept = __main__.document_of({"parts": {"fails": {"rows": [1]}}}, found, {}, "command")
-    assert kept["parts"]["fails"]["rows"] == [1]
+    assert found["fails"]["rows"] == [{"row": 1}]
+    assert found["fails"]["left_out"] == ["fails, after 1 rows: RuntimeError('no')"]
+
+
+def test_a_part_with_wrong_ids_has_no_rows(session: Session) -> None:
+    def differs(_: Session) -> Rows:
+        yield {"row": 1}
+        raise Differs("other ids")
+
+    part = Part("differs", "gputok", "none", "cpu", 1, differs)
+    found = __main__.measure([part], session, 1)
+    assert found["differs"]["error"] == "other ids" and not found["differs"]["rows"]
+    kept = __main__.document_of({"parts": {"differs": {"rows": [1]}}}, found, {}, "command")
+    assert kept["parts"]["differs"]["rows"] == [1]
