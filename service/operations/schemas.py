@@ -142,7 +142,7 @@ class TextListRequest(Strict):
 class AugmentationOptions(Strict):
     """Random changes to sequences, which depend only on the seed and on each row's number."""
 
-    seed: int = Field(ge=0, lt=1 << 64, description="The same seed gives the same changes.")
+    seed: int = Field(ge=0, le=(1 << 64) - 1, description="The same seed gives the same changes.")
     crop_letters: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
         None, description="Crop longer sequences to so many letters; null: crop none."
     )
@@ -150,7 +150,10 @@ class AugmentationOptions(Strict):
         0.0, ge=0, le=1, description="The share of A, C, G and T that become another of them."
     )
     first_row: int = Field(
-        0, ge=0, lt=1 << 63, description="The number of the first sequence in the whole data set."
+        0,
+        ge=0,
+        le=(1 << 63) - 1,
+        description="The number of the first sequence in the whole data set.",
     )
 
 
