@@ -2,7 +2,7 @@
 # make test     run the quick tests on all cores; PYTEST_ARGS="-k batcher" runs some of them
 # make test-all   run every test, with all random examples; some need torch (extra: embedding)
 # make test-rest  run what make test leaves out: slow tests, all random examples, tests with torch
-# make search   run the property tests with other random examples than last time
+# make search   run the property tests with four times the random examples, other ones than last time
 # make clients  make environments for the tests with clients of other systems
 # make fuzz     send a million changed messages and uploads to every API; FUZZ_ARGS="--seed 2"
 # make schemathesis  send requests made from openapi.json to a service of its own; no answer may be

@@ -18,9 +18,10 @@ from tests.support.prepared_once import prepare_once
 from tests.support.server_process import Server, server_process
 
 # quick: every property test with an eighth of its examples, the same ones each time (make test);
-# full: all of them (make test-all); search: other ones than last time (make search).
+# full: all of them (make test-all); search: four times as many, other ones than last time (make
+# search).
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "full")
-QUICK_SHARE = 8
+SHARES = {"quick": 1 / 8, "full": 1, "search": 4}
 timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", timeless, derandomize=True)
 settings.register_profile("full", timeless, derandomize=True)
@@ -48,16 +49,14 @@ def gpu_required() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run an eighth of each property test's examples in the quick profile."""
-    if PROFILE != "quick":
-        return
+    """Run the profile's share of each property test's examples."""
     functions = {item.function for item in items if isinstance(item, pytest.Function)}
     for function in functions:
         # Where Hypothesis keeps what @settings says; it has no public way to change it afterwards.
         own = getattr(function, "_hypothesis_internal_use_settings", None)
         if own is not None:
-            few = max(1, own.max_examples // QUICK_SHARE)
-            function._hypothesis_internal_use_settings = settings(own, max_examples=few)
+            count = max(1, int(own.max_examples * SHARES[PROFILE]))
+            function._hypothesis_internal_use_settings = settings(own, max_examples=count)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -67,7 +67,7 @@ def engine(request, device):
     return engine_of(device, request.param)
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(cases(), OPTIONS, st.sampled_from([*CHUNKS]))
 def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chunks):
     vocabulary, texts = case

@@ -89,7 +89,7 @@ def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
     return vocabulary, draw(st.lists(text, max_size=4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case):
     vocabulary, texts = case

@@ -220,7 +220,7 @@ def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
     return vocabulary, rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases())
 def test_any_vocabulary_has_the_ids_of_the_reference(case):
     vocabulary, rows = case

@@ -185,7 +185,7 @@ def repeated(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
     return vocabulary, rows
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(repeated(), st.sampled_from([*CHUNKS]))
 def test_any_vocabulary_and_unit_has_the_ids_of_the_reference(case, chunks):
     vocabulary, rows = case

@@ -166,7 +166,7 @@ def test_random_rows(
         assert part.ids.numel() <= max_ids or part.end - part.begin == 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=16)
 @given(
     vocabulary=kmer_vocabularies() | character_vocabularies(),
     texts=st.lists(SEQUENCES, min_size=1, max_size=6),

@@ -103,7 +103,7 @@ def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, places: list[int
         assert not out[len(ids) :].any()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(VOCABULARIES, texts(), st.data())
 def test_any_runs_have_the_ids_of_the_reference(vocabulary, text, data):
     engine = engine_of("emulated")

@@ -51,7 +51,7 @@ def sizes_of_rows(draw) -> list[int]:
     return sizes[: max(1, rows)]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), sizes_of_rows())
 def test_any_rows_have_the_ids_of_the_reference(data, sizes):
     k = data.draw(st.integers(1, 8))

@@ -91,7 +91,7 @@ def check(made: GpuEngine, vocabulary: Vocabulary, texts: list[str]) -> None:
         assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(data=st.data(), seed=SEEDS)
 def test_pieces_of_all_lengths_have_the_ids_of_the_reference(data, seed):
     chance = random.Random(seed)
