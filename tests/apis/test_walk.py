@@ -34,8 +34,12 @@ class Files:
         self.is_armed = False
 
     def note(self, frame, event, _):
+        if (
+            not self.is_armed or event != "call"
+        ):  # Asked first: this runs for each call of the start.
+            return
         path = Path(frame.f_code.co_filename)
-        if not self.is_armed or event != "call" or not path.is_relative_to(ROOT):
+        if not path.is_relative_to(ROOT):
             return
         path = path.relative_to(ROOT)
         called_by_tests = Path(frame.f_back.f_code.co_filename).is_relative_to(ROOT / "tests")

@@ -198,7 +198,7 @@ def check_augmented(engine, name, texts, options, augmentation) -> None:
             assert got.row(row).tolist() == wanted.ids
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.sampled_from(
         ["mtdna6", "nt_v2", "caduceus", "dnabert1_3mer", "dnabert2", "gena_lm_t2t_32k"]

@@ -568,16 +568,18 @@ def test_a_wrong_option_is_named_as_it_was_given() -> None:
     assert "--port: " in line and "WARPTOK_MAX_TEXTS: " in line and "WARPTOK_PORT" not in line
 
 
-@pytest.mark.parametrize("frontends", ["0", "1"])
 @pytest.mark.parametrize(
-    "setting, value, words",
+    "setting, value, words, frontends",
     [
-        ("STORE_DIR", str(ROOT / "README.md"), "/README.md: "),
-        ("API_KEYS_FILE", "/nowhere", "/nowhere: No such file or directory"),
-        ("API_KEYS_FILE", str(ROOT / "README.md"), "README.md: no JSON: "),
-        ("HOST", "192.0.2.1", "Cannot assign requested address"),
-        ("GRPC_PORT", "taken", "another port: WARPTOK_GRPC_PORT"),
-        ("METRICS_PORT", "taken", "another port: WARPTOK_METRICS_PORT"),
+        ("STORE_DIR", str(ROOT / "README.md"), "/README.md: ", "0"),
+        ("STORE_DIR", str(ROOT / "README.md"), "/README.md: ", "1"),
+        ("API_KEYS_FILE", "/nowhere", "/nowhere: No such file or directory", "0"),
+        ("API_KEYS_FILE", str(ROOT / "README.md"), "README.md: no JSON: ", "1"),
+        ("HOST", "192.0.2.1", "Cannot assign requested address", "0"),
+        ("HOST", "192.0.2.1", "Cannot assign requested address", "1"),
+        ("GRPC_PORT", "taken", "another port: WARPTOK_GRPC_PORT", "0"),
+        ("GRPC_PORT", "taken", "another port: WARPTOK_GRPC_PORT", "1"),
+        ("METRICS_PORT", "taken", "another port: WARPTOK_METRICS_PORT", "1"),
     ],
 )
 @pytest.mark.slow

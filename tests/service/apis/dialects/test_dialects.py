@@ -469,35 +469,36 @@ def test_an_effort_of_reasoning_reaches_the_template_of_responses():
     run(scenario)
 
 
-@pytest.mark.parametrize(
-    ("path", "field", "value"),
-    [
-        ("/v1/responses/input_tokens", "conversation", "conv_1"),
-        ("/v1/responses/input_tokens", "conversation", {"id": "conv_1"}),
-        ("/v1/responses/input_tokens", "previous_response_id", "resp_1"),
-        ("/v1/responses/input_tokens", "prompt", {"id": "pmpt_1"}),
-        ("/v1/responses/input_tokens", "truncation", "sometimes"),
-        ("/v1/responses/input_tokens", "tools/0/type", [{"type": "web_search"}]),
-        ("/v1/responses/input_tokens", "input/0", [{"type": "item_reference", "id": "msg_1"}]),
-        ("/v1/messages/count_tokens", "mcp_servers", [{"url": "http://x", "name": "x"}]),
-        ("/v1/messages/count_tokens", "container", "container_1"),
-        ("/v1/messages/count_tokens", "context_management", {"edits": [{"type": "x"}]}),
-        (
-            "/v1/messages/count_tokens",
-            "tools/0/type",
-            [{"type": "web_search_20250305", "name": "web_search"}],
-        ),
-    ],
-)
+KEPT_ELSEWHERE = [
+    ("/v1/responses/input_tokens", "conversation", "conv_1"),
+    ("/v1/responses/input_tokens", "conversation", {"id": "conv_1"}),
+    ("/v1/responses/input_tokens", "previous_response_id", "resp_1"),
+    ("/v1/responses/input_tokens", "prompt", {"id": "pmpt_1"}),
+    ("/v1/responses/input_tokens", "truncation", "sometimes"),
+    ("/v1/responses/input_tokens", "tools/0/type", [{"type": "web_search"}]),
+    ("/v1/responses/input_tokens", "input/0", [{"type": "item_reference", "id": "msg_1"}]),
+    ("/v1/messages/count_tokens", "mcp_servers", [{"url": "http://x", "name": "x"}]),
+    ("/v1/messages/count_tokens", "container", "container_1"),
+    ("/v1/messages/count_tokens", "context_management", {"edits": [{"type": "x"}]}),
+    (
+        "/v1/messages/count_tokens",
+        "tools/0/type",
+        [{"type": "web_search_20250305", "name": "web_search"}],
+    ),
+]
+"""Paths of routes, and fields that name what the system behind them keeps."""
+
+
 @pytest.mark.slow
-def test_what_is_kept_elsewhere_is_refused_at_its_place(path, field, value):
+def test_what_is_kept_elsewhere_is_refused_at_its_place():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             await upload(client)
-            body = {"model": "chat", "messages": CHAT, "input": "Hello"}
-            answer = await post(client, path, **body | {field.partition("/")[0]: value})
-            assert answer.status_code == 400
-            assert f"/{field}: " in answer.json()["error"]["message"]
+            for path, field, value in KEPT_ELSEWHERE:
+                body = {"model": "chat", "messages": CHAT, "input": "Hello"}
+                answer = await post(client, path, **body | {field.partition("/")[0]: value})
+                assert answer.status_code == 400, field
+                assert f"/{field}: " in answer.json()["error"]["message"]
 
     run(scenario)
 
@@ -629,38 +630,39 @@ def test_values_that_are_nested_too_deeply_are_refused():
     run(scenario)
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({}, "unset unset None True"),
-        ({"reasoning_effort": None}, "unset unset None True"),
-        ({"reasoning_effort": "low"}, "low True None True"),
-        ({"reasoning_effort": "none"}, "none False None True"),
-        (
-            {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
-            "low False None True",
-        ),
-        (
-            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
-            "low True None True",
-        ),
-        ({"chat_template_kwargs": {"reasoning_effort": "high"}}, "high unset None True"),
-        ({"chat_template_kwargs": {"add_generation_prompt": False}}, "unset unset None True"),
-        ({"chat_template_kwargs": {"documents": [1]}}, "unset unset [1] True"),
-        ({"chat_template_kwargs": {"documents": [1]}, "documents": []}, "unset unset [] True"),
-    ],
-)
+WRITTEN_BY_OPTIONS = [
+    ({}, "unset unset None True"),
+    ({"reasoning_effort": None}, "unset unset None True"),
+    ({"reasoning_effort": "low"}, "low True None True"),
+    ({"reasoning_effort": "none"}, "none False None True"),
+    (
+        {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
+        "low False None True",
+    ),
+    (
+        {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
+        "low True None True",
+    ),
+    ({"chat_template_kwargs": {"reasoning_effort": "high"}}, "high unset None True"),
+    ({"chat_template_kwargs": {"add_generation_prompt": False}}, "unset unset None True"),
+    ({"chat_template_kwargs": {"documents": [1]}}, "unset unset [1] True"),
+    ({"chat_template_kwargs": {"documents": [1]}, "documents": []}, "unset unset [] True"),
+]
+"""Fields of a request, and what the template OPTIONS writes for them."""
+
+
 @pytest.mark.slow
-def test_the_template_gets_the_options_that_vllm_gives_it(fields, text):
+def test_the_template_gets_the_options_that_vllm_gives_it():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             await upload(client, OPTIONS)
-            expected = await ids_of(client, text)
-            answer = await post(client, "/tokenize", model="chat", messages=CHAT, **fields)
-            assert answer.json()["tokens"] == expected
-            url = "/v1/chat/completions/render"
-            answer = await post(client, url, model="chat", messages=CHAT, **fields)
-            assert answer.json()["token_ids"] == expected
+            for fields, text in WRITTEN_BY_OPTIONS:
+                expected = await ids_of(client, text)
+                body = {"model": "chat", "messages": CHAT} | fields
+                answer = await post(client, "/tokenize", **body)
+                assert answer.json()["tokens"] == expected, fields
+                answer = await post(client, "/v1/chat/completions/render", **body)
+                assert answer.json()["token_ids"] == expected, fields
 
     run(scenario)
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -209,17 +210,21 @@ def read_until_closed(client: socket.socket) -> float:
 @pytest.mark.slow
 def test_slow_clients_are_cut_off(running):
     counts = {name: count_closed(running, name) for name in ("silent", "slow_head", "slow_body")}
-    with socket.create_connection(("127.0.0.1", running.server.port), timeout=WAIT_S) as silent:
-        assert IDLE_S - 1 < read_until_closed(silent) < WAIT_S / 2
-    with connect(running) as client:
-        assert IDLE_S - 1 < read_until_closed(client) < WAIT_S / 2
-    with connect(running) as client:
-        client.sendall(b"GET /livez HTTP/1.1\r\nHost")
-        assert read_until_closed(client) < WAIT_S / 2
     head = b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with connect(running) as client:
-        client.sendall(head + b"Content-Length: 1000\r\n\r\n{")
-        assert client.recv(1000).startswith(b"HTTP/1.1 408")
+    address = ("127.0.0.1", running.server.port)
+    with (
+        ThreadPoolExecutor(3) as pool,
+        socket.create_connection(address, timeout=WAIT_S) as without_handshake,
+        connect(running) as silent,
+    ):
+        silent_s = [pool.submit(read_until_closed, each) for each in (without_handshake, silent)]
+        with connect(running) as slow_head, connect(running) as slow_body:
+            slow_head.sendall(b"GET /livez HTTP/1.1\r\nHost")
+            head_s = pool.submit(read_until_closed, slow_head)
+            slow_body.sendall(head + b"Content-Length: 1000\r\n\r\n{")
+            assert slow_body.recv(1000).startswith(b"HTTP/1.1 408")
+            assert head_s.result() < WAIT_S / 2
+        assert all(IDLE_S - 1 < each.result() < WAIT_S / 2 for each in silent_s)
     for name, added in (("silent", 2), ("slow_head", 1), ("slow_body", 1)):
         assert count_closed(running, name) == counts[name] + added
 
