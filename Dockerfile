@@ -23,7 +23,8 @@ COPY service service
 COPY warptok warptok
 # Where the extensions do not compile the package is made without them, and is slower: not here.
 RUN /tools/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" = 7
+    && test "$(python -m zipfile --list /wheels/warptok-*.whl | grep --count '[.]so ')" \
+        = "$(grep --count 'tool.setuptools.ext-modules' pyproject.toml)"
 COPY deploy/image deploy/image
 RUN mkdir /empty
 
