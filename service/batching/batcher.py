@@ -41,6 +41,7 @@ from typing import NoReturn
 
 from service.batching.runner import BatchResults, BatchRunner, record_batch, run_works
 from service.batching.work import (
+    ENDED,
     AnyResult,
     AnyWork,
     ClientGone,
@@ -355,6 +356,12 @@ class Batcher:
         except asyncio.CancelledError:
             if work.is_gone:
                 raise ClientGone from None
+            raise
+        except BaseException:
+            # The traceback refers to the work item, which shall not refer to the error: the circle
+            # would keep the text until the garbage collector runs.
+            work.future = ENDED
+            del future
             raise
         finally:
             work.unwatch()

@@ -46,6 +46,26 @@ class Completion(Protocol[Value]):
         """Complete it with an error."""
 
 
+class Ended:
+    """A `Completion` that is done, in place of a future whose error has been raised."""
+
+    def done(self) -> bool:
+        """Return True."""
+        return True
+
+    def cancel(self) -> None:
+        """Change nothing."""
+
+    def set_result(self, result: object, /) -> None:
+        """Change nothing."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Change nothing."""
+
+
+ENDED = Ended()
+
+
 class ClientGone(Exception):
     """The client closed the connection; nobody waits for an answer."""
 

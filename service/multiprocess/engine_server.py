@@ -69,6 +69,7 @@ class EngineServer:
         self.all_disconnected.set()
         self._waiting_bytes: dict[Link, int] = {}
         self._used: dict[Link, list[str]] = {}
+        self._names: dict[str, str] = {}  # By digest; an old name is looked for again.
         self._unnamed: dict[str, Vocabulary] = {}
         self._configs: dict[str, _NumberedConfig] = {}
         self._sent: dict[Link, _ListState] = {}
@@ -126,6 +127,8 @@ class EngineServer:
             self.service.batcher.submit(work)
         except Exception as error:
             completion.set_exception(error)
+            # Its frames have the texts, in memory that the front end gets back only afterwards.
+            error.__traceback__ = None
 
     def _make_work(self, message: Message) -> AnyWork:
         """Make the work item of a batch; raise ServiceError if its vocabulary is not known."""
@@ -154,14 +157,23 @@ class EngineServer:
         Raises:
             ServiceError: with the code UNKNOWN_DIGEST; the front end has to send the vocabulary.
         """
-        for entry in self.service.registry.entries.values():
-            if entry.vocabulary.digest == digest:
-                return entry.vocabulary
-        if (vocabulary := self._unnamed.get(digest)) is not None:
-            return vocabulary
-        refusal = NotReady("no vocabulary has this digest here")
-        refusal.code = UNKNOWN_DIGEST
-        raise refusal
+        found = self._find_named(digest) or self._unnamed.get(digest)
+        if found is None:
+            self._names = {
+                entry.vocabulary.digest: name
+                for name, entry in list(self.service.registry.entries.items())
+            }
+            found = self._find_named(digest)
+        if found is None:
+            raise _make_unknown_digest()
+        return found
+
+    def _find_named(self, digest: str) -> Vocabulary | None:
+        """Find a vocabulary by the name that had its digest when it was last looked for."""
+        entry = self.service.registry.entries.get(self._names.get(digest, ""))
+        if entry is None or entry.vocabulary.digest != digest:
+            return None
+        return entry.vocabulary
 
     async def _load_vocabulary(self, link: Link, message: Message) -> Message:
         """Load a vocabulary that a front end sends because it has no name here any more."""
@@ -360,6 +372,13 @@ def _select(named: Mapping[str, T], names: list[str] | None) -> dict[str, T]:
         return dict(named)
     found = ((name, named.get(name)) for name in names)
     return {name: value for name, value in found if value is not None}
+
+
+def _make_unknown_digest() -> NotReady:
+    """Make the refusal of a digest; a variable where it is raised would be a circle."""
+    refusal = NotReady("no vocabulary has this digest here")
+    refusal.code = UNKNOWN_DIGEST
+    return refusal
 
 
 def _log_failure(call: asyncio.Future[Message]) -> None:

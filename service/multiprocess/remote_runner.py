@@ -147,9 +147,10 @@ class RemoteRunner:
             batch.sending = asyncio.ensure_future(self._send_vocabulary(batch))
             return
         self._pending.discard(batch)
+        if isinstance(answer, BaseException):
+            batch.finish(answer)
+            return
         try:
-            if isinstance(answer, BaseException):
-                raise answer
             results = _read_results(batch.works, answer)
         except BaseException as error:
             batch.finish(error)

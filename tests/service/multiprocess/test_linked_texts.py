@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
+import pytest
 
 from gpu.errors import OutOfMemory
+from service.batching.work import CountWork, EncodeWork
+from service.core.errors import DeadlinePassed, NotReady, QueueFull
 from service.engines.hybrid.engine import HybridEngine
 from service.multiprocess import engine_server
 from service.multiprocess.front_end import FrontEnd
+from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES
-from tests.support.fake_engine import FakeEngine
+from service.multiprocess.remote_runner import PendingBatch
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.gpus.fake_gpu import FakeGpu
 from tests.support.linked_processes import V, client_of, linked_service
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
+
+FIELDS = {"/v1/encode": ("vocabulary", "text"), "/tokenize": ("model", "prompt")}
 
 
 def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
@@ -42,6 +51,52 @@ def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
             assert front.engine.memory.num_mapped
             assert engine_server.memory.num_mapped
             await until(lambda: not any(link._loans for link in links))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_large_texts_that_the_engine_process_refuses_are_let_go_of(tmp_path, monkeypatch, path):
+    """Without the collector, which hardly ever runs."""
+
+    async def scenario():
+        async with linked_service(tmp_path, FakeEngine()) as (engine_server, (front, _)):
+            links = [front.engine.link, *engine_server.links]
+            await until(lambda: all(link._is_mapped for link in links))
+            admission = engine_server.service.batcher.admission
+            name, field = FIELDS[path]
+            body = {name: V, field: "x" * MIN_SHARED_BYTES}
+            async with client_of(front) as client:
+                await client.post(path, json=body)
+                gc.collect()
+                gc.disable()
+                for error in (QueueFull("full"), DeadlinePassed("late")):
+                    with monkeypatch.context() as patch:
+                        patch.setattr(admission, "enter", Mock(side_effect=[error]))
+                        answer = await client.post(path, json=body)
+                    assert answer.status_code >= 429, answer.text
+                    del answer, error, patch
+            await until(lambda: not any(link._loans for link in links))
+            kinds = EncodeWork, CountWork, PendingBatch, Message
+            assert not [each for each in gc.get_objects() if isinstance(each, kinds)]
+
+    try:
+        run(scenario)
+    finally:
+        gc.enable()
+
+
+def test_a_digest_is_found_again_when_its_name_goes(tmp_path):
+    async def scenario():
+        async with linked_service(tmp_path, FakeEngine()) as (engine_server, _):
+            entries = engine_server.service.registry.entries
+            vocabulary = entries[V].vocabulary
+            assert engine_server._find_vocabulary(vocabulary.digest) is vocabulary
+            entries["another"] = replace(entries.pop(V), name="another")
+            assert engine_server._find_vocabulary(vocabulary.digest) is vocabulary
+            entries[V] = replace(entries.pop("another"), vocabulary=byte_vocabulary(300))
+            with pytest.raises(NotReady):
+                engine_server._find_vocabulary(vocabulary.digest)
 
     run(scenario)
 
