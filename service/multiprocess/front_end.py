@@ -48,6 +48,7 @@ REPORT_PERIOD_S = 0.25
 MAX_SILENCE_S = 5.0  # After this time without a message the engine process counts as not ready.
 GATHER_TIMEOUT_S = 2.0
 FIRST_LIST_S = 10.0  # The most seconds until the port accepts, if the engine process is not up.
+FIRST_LIST_POLL_S = 0.02
 
 
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
@@ -124,10 +125,17 @@ class FrontEnd:
         self.engine.start()
         async with running(self.service, [self._keep_reporting()], [self.templates.close]):
             # The port accepts nothing before: until then every name is refused with 503.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.replica.has_list.wait(), FIRST_LIST_S)
+            await self._wait_for_first_list()
             yield
         self.encoders.close()
+
+    async def _wait_for_first_list(self) -> None:
+        """Return when the names are known, a signal stops the service, or FIRST_LIST_S are over."""
+        deadline = monotonic() + FIRST_LIST_S
+        while not self.service.draining and not self.replica.has_list.is_set():
+            if monotonic() >= deadline:
+                return
+            await asyncio.sleep(FIRST_LIST_POLL_S)
 
     def _handle(self, link: Link, message: Message, reply: Reply) -> None:
         """Handle a message of the engine process."""

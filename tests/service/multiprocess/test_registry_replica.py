@@ -127,6 +127,19 @@ def test_a_front_end_answers_when_it_knows_the_names(tmp_path, monkeypatch):
     run(scenario)
 
 
+def test_a_front_end_that_is_stopped_does_not_wait_for_the_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(front_end, "FIRST_LIST_S", 600.0)
+
+    async def scenario():
+        settings = Settings(frontends=1, preload="none")
+        alone = FrontEnd(settings, tmp_path / "nobody.sock", "front-0")
+        alone.service.draining = True  # What a signal sets.
+        async with alone._running():
+            assert not alone.replica.has_list.is_set()
+
+    run(scenario)
+
+
 def test_a_vocabulary_that_could_not_be_read_is_read_with_the_next_list():
     vocabulary = byte_vocabulary(300)
     refusals = [NotReady("means another vocabulary by now")]
