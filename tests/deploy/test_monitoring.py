@@ -154,6 +154,7 @@ def test_the_runbook_names_panels_and_settings_that_there_are() -> None:
         assert title in PANELS or title == "This is a bug", title
 
 
+@pytest.mark.slow
 def test_alerts_fire_when_they_should_and_only_then() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:

@@ -28,7 +28,7 @@ COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 LEFT_OUT = "# On a GPU"
 TORCH = "import torch"
-SLOW = ("training.md", "vocabularies.md")
+SLOW = ("training.md", "vocabularies.md", "dna.md")
 FILES = {
     "mature.fa": "dna/mirgenedb_2.1_ALL-mat.fa",
     "genome.fa.gz": "dna/human_GRCh37_chr22_20-21M.fa.gz",

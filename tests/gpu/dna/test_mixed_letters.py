@@ -63,6 +63,7 @@ def test_many_mixed_letters_with_runs_between(outcomes, share):
     assert all(outcomes)
 
 
+@pytest.mark.slow
 def test_rows_end_near_mixed_letters(outcomes):
     rows = [f"{bases(n, n)}{'N' * (n % 4)}{bases(n + 1, n % 13)}" for n in range(150)]
     check(engine_of("emulated"), load(GENA), rows)

@@ -126,6 +126,7 @@ def test_short_rows_of_a_unit_with_other_letters_in_front(engine, unit):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("unit", ["A", "CA", "TTAGGG"])
+@pytest.mark.slow
 def test_a_run_is_repaired_side_by_side(name, unit):
     """Wherever it begins."""
     for first in range(1, 40, 6):

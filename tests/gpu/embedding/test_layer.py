@@ -477,6 +477,7 @@ def test_the_limits_are_checked() -> None:
         discover(load("ntv3"), token_len=0)
 
 
+@pytest.mark.slow
 def test_the_benchmark_proves_and_times_every_path(tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     benchmark.main(["--quick", "--device", "cpu", "--rounds", "1", "--out", str(out)])

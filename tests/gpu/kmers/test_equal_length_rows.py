@@ -121,6 +121,7 @@ def test_even_rows_of_known_vocabularies(device, name, letters, sizes):
         [12] * 2000,
     ],
 )
+@pytest.mark.slow
 def test_rows_that_k_mers_fill(remainder, letters, sizes):
     chance = np.random.default_rng(len(sizes))
     text = "".join(chance.choice([*LETTERS[letters]], sum(sizes)))
@@ -217,6 +218,7 @@ def test_a_rule_counts_ids_one_by_one(k, stride, keeps, length):
 
 @pytest.mark.parametrize("length", [0, 150, 700])
 @pytest.mark.parametrize("k", [3, 6])
+@pytest.mark.slow
 def test_tiles_of_another_case_have_unknown_ids(k, length):
     """From any letter on, with one of the four among them or none, up to the text's end."""
     size = 4 * TILE + 77

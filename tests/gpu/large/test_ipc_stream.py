@@ -118,6 +118,7 @@ def rows_of(memory, texts: list[str | bytes], **changes) -> SharedRows:
         ("hyenadna", SEQUENCES, 4),
     ],
 )
+@pytest.mark.slow
 def test_the_ids_are_the_references(
     engine, memory, monkeypatch, name, texts, id_bytes, chunk_bytes
 ):

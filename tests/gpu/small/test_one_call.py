@@ -163,6 +163,7 @@ def test_bases_that_do_not_begin_where_16_bytes_do_go_the_usual_way(engine, usua
     assert len(usual) == 1
 
 
+@pytest.mark.slow
 def test_the_kernel_of_bases_is_skipped_for_a_while_after_a_fallback(usual, monkeypatch):
     launches = note_launches(monkeypatch)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 30)
@@ -198,6 +199,7 @@ def test_pinned_text_to_pinned_ids_is_one_call(engine, usual, begin, size, dtype
     assert by_engine == ["encode_grid"] * ((size > CLUSTER_BYTES) + (in_place and begin))
 
 
+@pytest.mark.slow
 def test_fallback_kernels_are_queued_behind_the_next_grid_at_once(usual, monkeypatch):
     launches, planned, run_grid = note_launches(monkeypatch), list[int](), SmallCall.run_grid
 

@@ -29,6 +29,7 @@ STEPS = 3
 """To begin, to ask whether a pair of the late rank is loud, and to merge all; the last one ends."""
 
 
+@pytest.mark.slow
 def test_a_late_rank_is_one_round():
     """Pairs that stay as they are, and some that grow on either side."""
     vocabulary = vocabulary_of(LATE)
@@ -76,6 +77,7 @@ def test_a_piece_that_is_merged_as_a_whole_has_late_ranks_too(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [3000, 10_000])
+@pytest.mark.slow
 def test_long_whole_pieces_whose_pairs_are_loud_are_not_covered(number):
     """One thread merges such pairs, so that it may have few bytes to go through."""
     units = [b"ab", b"cd", b"ef"]

@@ -196,6 +196,7 @@ def test_a_new_pair_of_lower_rank_is_merged_before_the_rest_of_a_run():
             check(made, vocabulary_of(merges), texts)
 
 
+@pytest.mark.slow
 def test_more_pieces_of_every_length_than_there_are_warps():
     chance = random.Random(1)
     merges = [(b"a", b"b"), (b"ab", b"a"), (b"b", b"b"), (b"aba", b"bb"), (b"a", b"a")]

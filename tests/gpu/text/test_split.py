@@ -243,6 +243,7 @@ def test_a_window_that_begins_wrong_is_not_followed(seed, number, size):
 
 @pytest.mark.parametrize("length", [60, 150, 300, 800])
 @pytest.mark.parametrize("letters", [" \n\t", "-=_*#.", "etaoin"])
+@pytest.mark.slow
 def test_runs_of_published_vocabularies_have_the_ids_of_the_reference(letters, length):
     chance = random.Random(length)
     runs = (chance.choice(letters) * chance.randint(length // 2, 2 * length) for _ in range(60))

@@ -153,6 +153,7 @@ def test_loud_pairs_grow_across_parts(blocks):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
+@pytest.mark.slow
 def test_so_have_pieces_of_published_vocabularies(name):
     """Of all ranks at once: a round merges pairs of many."""
     chance = random.Random(8)

@@ -184,6 +184,7 @@ def test_only_caches_without_a_bound_keep_what_they_have_frozen_as_they_are(monk
     assert (bounded.cache_info().currsize, unbounded.cache_info().currsize) == (0, 1)
 
 
+@pytest.mark.slow
 def test_memory_is_measured_without_uploads_and_their_next_use_loads_them():
     class Held:
         registry = Registry(SizedEngine(), Settings(default_vocabulary="hyenadna"))

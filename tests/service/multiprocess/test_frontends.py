@@ -219,6 +219,7 @@ def test_a_killed_front_end_is_missed_and_started_again(server):
     assert post(server, "/v1/encode", HELLO).json()["ids"] == HELLO_IDS
 
 
+@pytest.mark.slow
 def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(server):
     content = download(server, "gpt2", "tokenizer.json")
     httpx.put(server.url + "/v1/vocabularies/kept", content=content, timeout=WAIT_S)

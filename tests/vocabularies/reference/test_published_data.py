@@ -30,6 +30,7 @@ TOKENIZER_JSON = {
     "gena_lm_t2t_32k": "dna_vocab/gena_lm_t2t_32k/tokenizer.json",
     "gpn": "dna_vocab/gpn/tokenizer.json",
 }
+LARGE = ("llama3", "qwen3_hf", "deepseek_v3")  # Their files take seconds to read.
 TIKTOKEN = ("gpt2", "cl100k_base", "o200k_base")
 SMALL_TEXTS = ("text/blns.txt", "text/grapheme_break_test.txt", "text/udhr_17_languages.txt")
 SMALL_SEQUENCES = (
@@ -137,7 +138,13 @@ def test_texts_have_the_ids_and_offsets_of_tokenizers(name):
         _check_like_library(vocabulary, theirs, text)
 
 
-@pytest.mark.parametrize("name", TOKENIZER_JSON)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+        for name in TOKENIZER_JSON
+    ],
+)
 @settings(max_examples=60)
 @given(
     text=st.text()

@@ -107,6 +107,7 @@ WHOLE_WORDS = white_space_vocabulary(single_word=True)
 LONG = "x <m> y\n" * (text_encoder.MAX_REFERENCE_BYTES // 7)
 
 
+@pytest.mark.slow
 def test_a_long_row_that_is_left_is_encoded_by_a_compared_library():
     encoder = encoder_of(WHOLE_WORDS)
     encoder.other.tokenizers.clear()
@@ -117,6 +118,7 @@ def test_a_long_row_that_is_left_is_encoded_by_a_compared_library():
     assert content.ids.tolist() == right.ids.tolist()
 
 
+@pytest.mark.slow
 def test_a_library_that_differs_is_not_used(monkeypatch, caplog):
     def differs(self, batch, plain, with_spans):
         content = ReferenceEncoder(self.vocabulary).encode(batch, EncodeOptions())
