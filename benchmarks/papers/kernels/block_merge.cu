@@ -1,4 +1,4 @@
-/* papers/kernels/block_merge.cu: BPE merges without a regular expression, one text to a block, as BlockBPE and GPUTok publish.
+/* papers/kernels/block_merge.cu: BPE merges without a regular expression, a text to a block, as BlockBPE and GPUTok do.
  *
  * Launch: a block of 256, 512 or 1,024 threads for each text of at most `capacity` bytes. Shared memory: two buffers
  * of `capacity` ids, from which a pass writes to the other; merge_local_minima has a third, of ranks. Merges of text

@@ -16,7 +16,7 @@ from benchmarks.support.charts import short
 from benchmarks.support.results import select
 
 VERIFIED, BETTER, NOT = "verified", "better", "not reproduced"
-NOT_MEASURED = "not measured"
+NOT_MEASURED, LESS = "not measured", "less"
 LONGEST = 131_072
 OURS, OPTIMIZED, BASELINE = "warptok GPU", "GPUTok optimized", "GPUTok baseline"
 BLOCKS = (256, 512, 1024)
@@ -108,7 +108,7 @@ def _gputok_speed(found: Found) -> Iterator[Claim]:
             continue
         here = f"GPUTok's kernel {times(theirs)}, warptok {times(ours)}"
         yield Claim(
-            words, here, f"{chosen(theirs >= ratio)}; warptok: {BETTER if ours > ratio else NOT}"
+            words, here, f"{chosen(theirs >= ratio)}; warptok: {BETTER if ours > ratio else LESS}"
         )
     words = "faster than tiktoken from about 2,000 tokens on"
     theirs_from, ours_from = _first_faster(found, OPTIMIZED), _first_faster(found, OURS)
@@ -237,7 +237,7 @@ def _block_throughput(grid: Found) -> Iterator[Claim]:
             f"warptok {times(min(ours))} to {times(max(ours))}, median {times(median(ours))}"
         )
         verdict = chosen(min(theirs) > 1 and max(theirs) >= said)
-        yield Claim(words, here, f"{verdict}; warptok: {BETTER if min(ours) > said else NOT}")
+        yield Claim(words, here, f"{verdict}; warptok: {BETTER if min(ours) > said else LESS}")
 
 
 def _blocks() -> tuple[str, ...]:
