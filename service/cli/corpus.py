@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -16,10 +17,14 @@ from service.cli.vocabulary_files import open_vocabulary
 from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
 from service.corpus.job import Job
 from service.corpus.progress import Progress
+from service.corpus.reading.chats import ChatRenderer
 from service.corpus.run import Running, run_job
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from service.engines.cpu.engine import CpuEngine
+from service.registry.model_folder import MAX_TEMPLATE_BYTES
+from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
+from service.runtime.malloc import keep_large_blocks
 from vocabularies.model.vocabulary import Vocabulary
 
 MEGA = 1e6
@@ -43,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress(
         sum(file.size for file in job.inputs), None if arguments.quiet else sys.stderr
     )
+    keep_large_blocks()  # Each block takes memory of the same sizes again.
     engine = _open_engine(arguments.engine)
     running = Running(engine, num_threads, progress, arguments.verify)
     try:
@@ -57,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
+    _check_rows(arguments)
+    template, tokens = _read_template(arguments)
     most = FORMATS[arguments.format].max_shard_tokens
     if arguments.shard_tokens > most:
         raise ValueError(f"--format {arguments.format} has at most {most} ids in a shard")
@@ -72,17 +80,65 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
         prefix=arguments.prefix,
         shard_tokens=arguments.shard_tokens,
         num_parts=arguments.parts,
-        key=arguments.key,
+        key=arguments.key or ("messages" if arguments.chats else "text"),
         begin_id=None if arguments.begin is None else _find_token(vocabulary, arguments.begin),
         end_id=end_id,
         add_special_tokens=arguments.add_special_tokens,
         special=arguments.special,
         pack=arguments.pack,
         shuffle=arguments.shuffle,
+        window=arguments.window,
+        stride=arguments.stride,
+        reverse_complement=arguments.reverse_complement,
+        chat_template=template,
+        chat_tokens=tokens,
+        has_mask=arguments.loss_mask,
         max_document_bytes=arguments.max_document_bytes,
         is_digested=not arguments.no_digests,
         skips_unreadable=arguments.skip_unreadable,
     )
+
+
+def _check_rows(arguments: argparse.Namespace) -> None:
+    """Check options that go together, or do not.
+
+    Raises:
+        ValueError: they contradict each other.
+    """
+    if arguments.window is not None and (arguments.pack is not None or arguments.verify):
+        raise ValueError("--window goes neither with --pack nor with --verify")
+    if arguments.stride is not None and arguments.window is None:
+        raise ValueError("--stride needs --window")
+    if arguments.loss_mask:
+        if not arguments.chats or arguments.window is not None:
+            raise ValueError("--loss-mask needs --chats, and does not go with --window")
+        if not FORMATS[arguments.format].has_mask:
+            with_mask = ", ".join(name for name, format in FORMATS.items() if format.has_mask)
+            raise ValueError(f"--format {arguments.format} has no mask; these have: {with_mask}")
+    if arguments.chat_template is not None and not arguments.chats:
+        raise ValueError("--chat-template needs --chats")
+
+
+def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """Read the chat template and the named tokens of a vocabulary's folder; "" without --chats.
+
+    Raises:
+        ValueError: there is no template, or it is invalid.
+        OSError: a file cannot be read.
+    """
+    if not arguments.chats:
+        return "", {}
+    folder = Path(arguments.vocabulary)
+    found = [folder / name for name in CONFIG_FILES if (folder / name).is_file()]
+    files = {path.name: path.read_bytes() for path in found}
+    config = TokenizerConfig.of_files(files, MAX_TEMPLATE_BYTES) or TokenizerConfig({})
+    template = config.template(has_tools=False)
+    if arguments.chat_template is not None:
+        template = arguments.chat_template.read_text(encoding="utf-8")
+    if not template:
+        raise ValueError(f"{arguments.vocabulary} has no chat template; --chat-template names one")
+    ChatRenderer(template, {}, arguments.loss_mask)
+    return template, config.special_tokens()
 
 
 def _find_inputs(
@@ -134,8 +190,24 @@ def _find_token(vocabulary: Vocabulary, token: str) -> int:
 
 
 def _open_engine(name: str) -> Codec:
-    """Open the engine; the threads of the job call it, so that it needs none of its own."""
-    return CpuEngine(num_threads=1)
+    """Open the engine; the threads of the job call it, so that it needs none of its own.
+
+    Raises:
+        ValueError: a GPU was named, and there is none.
+    """
+    cpu = CpuEngine(num_threads=1)
+    if name == "cpu":
+        return cpu
+    from gpu.runtime.cuda_device import num_devices
+
+    count = num_devices()
+    if count:
+        from service.corpus.gpus import open_gpus
+
+        return open_gpus(cpu, count)
+    if name == "gpu":
+        raise ValueError("--engine gpu: there is no GPU that CUDA can use")
+    return cpu
 
 
 def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: Progress) -> None:

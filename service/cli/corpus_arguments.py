@@ -27,6 +27,7 @@ def add_corpus(parser: argparse.ArgumentParser, number: Number) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the shards' folder")
     _add_reading(parser.add_argument_group("what documents are"), number)
     _add_ids(parser.add_argument_group("what their ids are"))
+    _add_rows(parser.add_argument_group("what rows are (default: documents)"), number)
     _add_shards(parser.add_argument_group("what shards are"), number)
     _add_running(parser.add_argument_group("how it runs; the bytes stay the same"), number)
 
@@ -38,8 +39,15 @@ def _add_reading(group: argparse._ArgumentGroup, number: Number) -> None:
         help="the format of all files (default: by the ends of their names; .txt is text, of which "
         "a file is a document; of lines each is one)",
     )
+    group.add_argument("--key", metavar="NAME", help="key or column of the text (default: text)")
     group.add_argument(
-        "--key", default="text", metavar="NAME", help="key or column of the text (default: text)"
+        "--chats",
+        action="store_true",
+        help="of JSONL: --key (default: messages) has a list of messages, and the chat template in "
+        "the vocabulary's folder makes a text of it",
+    )
+    group.add_argument(
+        "--chat-template", type=Path, metavar="FILE", help="with --chats: another template"
     )
     group.add_argument(
         "--max-document-bytes",
@@ -76,6 +84,39 @@ def _add_ids(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_rows(group: argparse._ArgumentGroup, number: Number) -> None:
+    group.add_argument(
+        "--pack",
+        type=number(1, 1 << 24),
+        metavar="N",
+        help="rows of N ids: documents follow one another, and are cut where a row ends",
+    )
+    group.add_argument(
+        "--window",
+        type=number(1, 1 << 20),
+        metavar="N",
+        help="a row for each window of N ids of a document, such as a sequence of DNA",
+    )
+    group.add_argument(
+        "--stride",
+        type=number(1, 1 << 20),
+        metavar="N",
+        help="ids from the start of a window to the next (default: N of --window)",
+    )
+    group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
+    group.add_argument(
+        "--loss-mask",
+        action="store_true",
+        help="with --chats: say for each id whether it is the assistant's",
+    )
+    group.add_argument(
+        "--shuffle",
+        type=number(0, MAX_INT64),
+        metavar="SEED",
+        help="put the rows of each shard in an order that the seed decides",
+    )
+
+
 def _add_shards(group: argparse._ArgumentGroup, number: Number) -> None:
     group.add_argument(
         "--format", choices=FORMATS, default="megatron", help="default: megatron, .bin and .idx"
@@ -97,18 +138,6 @@ def _add_shards(group: argparse._ArgumentGroup, number: Number) -> None:
     )
     group.add_argument(
         "--prefix", type=_prefix, default="shard", metavar="NAME", help="begin of shards' names"
-    )
-    group.add_argument(
-        "--pack",
-        type=number(1, 1 << 24),
-        metavar="N",
-        help="rows of N ids: documents follow one another, and are cut where a row ends",
-    )
-    group.add_argument(
-        "--shuffle",
-        type=number(0, MAX_INT64),
-        metavar="SEED",
-        help="put the rows of each shard in an order that the seed decides",
     )
     group.add_argument(
         "--no-digests",

@@ -11,7 +11,8 @@ from service.corpus.documents import Documents, Int64s, Reject, Rows
 from service.corpus.job import Job
 from service.corpus.verification import Verifier
 from service.engines.base import Codec
-from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
+from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.vocabulary import Vocabulary
 
 try:
@@ -70,7 +71,9 @@ class DocumentEncoder:
             special=job.special,  # type: ignore[arg-type]
             reverse_complement=job.reverse_complement,
             circular=job.circular,
+            spans=job.has_mask,
         )
+        self.window, self.stride = job.window, job.stride
         self.begin_id = NONE if job.begin_id is None else job.begin_id
         self.end_id = NONE if job.end_id is None else job.end_id
 
@@ -94,8 +97,12 @@ class DocumentEncoder:
             kept[[*encoded.errors]] = False
             places, numbers = places[kept], numbers[kept]
             offsets = offsets[np.concatenate([[True], kept])]  # A refused row has no ids.
-        ids, offsets = frame_rows(encoded.ids, offsets, self.begin_id, self.end_id, self.id_dtype)
-        rows = make_rows(ids, offsets, places, documents.end, input_number)
+        rows = make_rows(encoded.ids, offsets, places, documents.end, input_number)
+        if documents.masks is not None and self.options.spans:
+            rows.mask = _mask_of(documents.masks, documents.offsets, encoded)
+        if self.window is not None:
+            rows = cut_windows(rows, places, self.window, self.stride or self.window)
+        self._frame(rows)
         self.verifier.check(documents, numbers, rows, input_number)
         return EncodedDocuments(
             rows,
@@ -105,6 +112,48 @@ class DocumentEncoder:
             len(documents.data),
             documents.digests,
         )
+
+    def _frame(self, rows: Rows) -> None:
+        """Put the ids of the job around the rows; a model learns the one behind."""
+        begin, end, offsets = self.begin_id, self.end_id, rows.offsets
+        rows.ids, rows.offsets = frame_rows(rows.ids, offsets, begin, end, self.id_dtype)
+        if rows.mask is not None:
+            begin, end = (0 if begin >= 0 else NONE), (1 if end >= 0 else NONE)
+            mask = rows.mask.astype(np.int32)
+            rows.mask = frame_rows(mask, offsets, begin, end, np.uint16)[0].astype(np.uint8)
+
+
+def _mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDArray[np.uint8]:
+    """Return for each id whether its first byte is learned."""
+    if encoded.spans is None or not len(masks):
+        return np.zeros(len(encoded.ids), np.uint8)
+    begins = np.repeat(offsets[:-1], np.diff(encoded.offsets)) + encoded.spans[:, 0]
+    learned: NDArray[np.uint8] = masks[np.minimum(begins, len(masks) - 1)]
+    return learned
+
+
+def cut_windows(rows: Rows, places: Int64s, window: int, stride: int) -> Rows:
+    """Cut rows, which are documents at places, into overlapping windows; empty ones have none.
+
+    The last window of a document may be shorter, as for POST /v1/windows without its padding.
+    """
+    lengths = np.diff(rows.offsets)
+    counts = -(-lengths // stride)
+    documents = np.repeat(np.arange(len(lengths)), counts)
+    firsts = np.cumsum(counts) - counts
+    numbers = np.arange(len(documents)) - firsts[documents]
+    starts = numbers * stride
+    sizes = np.minimum(window, lengths[documents] - starts)
+    is_last = numbers == counts[documents] - 1
+    index = ragged_indices(rows.offsets[documents] + starts, sizes)
+    return Rows(
+        rows.ids[index],
+        offsets_from_lengths(sizes),
+        rows.next_inputs[documents],
+        np.where(is_last, rows.next_places[documents], places[documents]),
+        np.where(is_last, 0, numbers + 1),
+        np.concatenate([[0], np.cumsum(is_last)]),
+    )
 
 
 def make_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -38,6 +38,8 @@ class Job:
         reverse_complement: whether the other strand is encoded.
         circular: whether sequences wrap; None: as the vocabulary says.
         chat_template: the template that makes texts of chats; "" if there are none.
+        chat_tokens: the named tokens that the template reads.
+        has_mask: whether rows have a mask of what a model learns of chats.
         max_document_bytes: longer documents are rejected.
         is_digested: whether inputs and shards get digests.
         skips_unreadable: whether files that cannot be read are left out.
@@ -61,18 +63,15 @@ class Job:
     reverse_complement: bool = False
     circular: bool | None = None
     chat_template: str = ""
+    chat_tokens: dict[str, str] = field(default_factory=dict)
+    has_mask: bool = False
     max_document_bytes: int = MAX_DOCUMENT_BYTES
     is_digested: bool = True
     skips_unreadable: bool = False
 
-    @property
-    def has_mask(self) -> bool:
-        """Whether rows have a loss mask."""
-        return bool(self.chat_template)
-
     def options(self) -> dict[str, Any]:
         """Return all but the files."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "inputs"]
+        names = [each.name for each in dataclasses.fields(self) if each.name != "inputs"]
         return {name: getattr(self, name) for name in names}
 
     def fingerprint(self) -> str:

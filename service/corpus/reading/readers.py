@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BufferedReader
 
 import numpy as np
@@ -61,8 +62,16 @@ def _read_lines(
     file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
 ) -> Iterator[LoadDocuments]:
     limits = Limits(job.max_document_bytes, job.is_digested, wait_for_turn)
+    render = None
+    if job.chat_template:
+        from service.corpus.reading.chats import ChatRenderer, chat_documents
+
+        renderer = ChatRenderer(job.chat_template, job.chat_tokens, job.has_mask)
+        render = partial(chat_documents, key=job.key, renderer=renderer)
     for load in read_line_blocks(file, start, limits):
-        if file.format == "jsonl":
+        if render is not None:
+            yield lambda load=load: render(load())  # type: ignore[misc]
+        elif file.format == "jsonl":
             yield lambda load=load: json_documents(load(), job.key)  # type: ignore[misc]
         else:
             yield lambda load=load: line_documents(load())  # type: ignore[misc]

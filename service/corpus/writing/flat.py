@@ -55,7 +55,7 @@ class LlmcWriter(RawWriter):
 
     def __init__(self, plan: ShardPlan) -> None:
         super().__init__(plan)
-        self.ids.write(bytes(4 * LLMC_HEADER_INTS))
+        self.ids.reserve(4 * LLMC_HEADER_INTS)
 
     def finish(self) -> list[WrittenFile]:
         """Write the header, and give the file its name.
@@ -82,9 +82,8 @@ class NpyWriter(RawWriter):
         super().__init__(plan)
         self.offsets = plan.open(".offsets.npy")
         self.num_offsets = 1
-        self.ids.write(bytes(NPY_HEADER_BYTES))
-        self.offsets.write(bytes(NPY_HEADER_BYTES))
-        self.offsets.write(np.zeros(1, np.int64))
+        self.ids.reserve(NPY_HEADER_BYTES)
+        self.offsets.reserve(NPY_HEADER_BYTES + 8)  # The first offset is 0.
 
     def write(self, rows: Rows) -> None:
         """Write rows behind those before."""

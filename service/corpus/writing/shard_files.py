@@ -95,6 +95,7 @@ class PartialFile:
     def __init__(self, folder: Path, name: str, is_digested: bool) -> None:
         self.name = name
         self.size = 0
+        self._has_room = False
         self._path = folder / name
         self._partial = partial_path(self._path)
         self._digest = hashlib.sha256() if is_digested else None
@@ -107,11 +108,17 @@ class PartialFile:
         view = (memoryview(data) if isinstance(data, bytes) else data.data).cast("B")
         self._file.write(view)
         self.size += len(view)
-        if self._digest is not None:
+        if self._digest is not None and not self._has_room:
             self._digest.update(view)
 
+    def reserve(self, num_bytes: int) -> None:
+        """Leave room at the begin, of zeros until `write_begin` fills it."""
+        self._file.seek(num_bytes)
+        self.size = num_bytes
+        self._has_room = True
+
     def write_begin(self, data: bytes) -> None:
-        """Write over the first bytes; nothing is written behind them any more."""
+        """Fill the room at the begin; nothing is written any more."""
         self._file.seek(0)
         self._file.write(data)
         self._file.flush()

@@ -277,3 +277,35 @@ def test_files_are_dealt_to_parts_of_neighbours(tmp_path: Path) -> None:
         assert [number for part in parts for number in part] == [0, 1, 2, 3, 4]
         assert len(parts) == min(num_parts, 5)
         assert all(len(part) for part in parts)
+
+
+def test_windows_of_sequences(tmp_path: Path, interrupt_after: Any) -> None:
+    vocabulary = builtin.load("hyenadna")
+    source = np.random.default_rng(1)
+    records = ["".join(source.choice(list("ACGT"), 1 + i * 7 % 90)) for i in range(40)]
+    path = tmp_path / "a.fa"
+    path.write_text("".join(f">{i}\n{record}\n" for i, record in enumerate(records)))
+    encoded = ENGINE.encode(vocabulary, Batch(records, options=EncodeOptions(False)))
+    expected = []
+    for row in range(len(records)):
+        ids = encoded.row(row).tolist()
+        expected += [[7, *ids[start : start + 16]] for start in range(0, len(ids), 10)]
+    found, _ = find_inputs([str(path)], None)
+    options: dict[str, Any] = {"format": "npy", "window": 16, "stride": 10, "begin_id": 7}
+    job = Job(tuple(found), vocabulary.digest, shard_tokens=40, **options)
+    running = Running(ENGINE, 2, Progress(1, None))
+    manifest = run_job(job, vocabulary, tmp_path / "whole", running)
+    rows = []
+    for shard in manifest["shards"]:
+        ids = np.load(tmp_path / "whole" / shard["files"][0]["name"])
+        offsets = np.load(tmp_path / "whole" / shard["files"][1]["name"])
+        rows += [row.tolist() for row in np.split(ids, offsets[1:-1])]
+    assert rows == expected
+    assert manifest["documents"] == len(records)
+    for count in (3, 7, 12, 5, 30):
+        interrupt_after(count)
+        with pytest.raises(Interrupted):
+            run_job(job, vocabulary, tmp_path / "cut", running)
+    interrupt_after(1 << 30)
+    run_job(job, vocabulary, tmp_path / "cut", running)
+    assert folder_bytes(tmp_path / "cut") == folder_bytes(tmp_path / "whole")

@@ -1,0 +1,92 @@
+"""Opens all GPUs for a job: each encodes whole blocks, the one with the least to do the next."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.runtime.cuda_device import CudaDevice
+from service.engines.base import Codec, Counted, Decoded, EngineStatus
+from service.engines.hybrid.engine import HybridEngine
+from service.engines.hybrid.opening import open_engine
+from service.engines.hybrid.residency import OpenedGpu
+from vocabularies.batch.batch import Batch, Encoded
+from vocabularies.model.vocabulary import Vocabulary
+
+MEMORY_SHARE = 0.5  # Of a GPU's free memory, as the service's default.
+
+
+class Gpus:
+    """Several engines as one; threads may call it at once.
+
+    Args:
+        engines: an engine for each GPU, with the CPU engine beside it.
+    """
+
+    name = "gpu"
+
+    def __init__(self, engines: list[HybridEngine]) -> None:
+        self.engines = engines
+        self._num_bytes = [0] * len(engines)
+        self._lock = threading.Lock()
+
+    def status(self) -> EngineStatus:
+        """Report the state of the first one."""
+        return self.engines[0].status()
+
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Allocate memory from which the first one reads fastest."""
+        return self.engines[0].host_memory(num_bytes)
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """Encode each row on the GPU that has the fewest bytes before it."""
+        size = batch.size
+        with self._lock:
+            number = min(range(len(self.engines)), key=self._num_bytes.__getitem__)
+            self._num_bytes[number] += size
+        try:
+            return self.engines[number].encode(vocabulary, batch)
+        finally:
+            with self._lock:
+                self._num_bytes[number] -= size
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
+        """Count the ids that `encode` would give each row."""
+        return self.engines[0].count(vocabulary, batch)
+
+    def decode(
+        self,
+        vocabulary: Vocabulary,
+        ids: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        skip_special_tokens: bool,
+    ) -> Decoded:
+        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
+        return self.engines[0].decode(vocabulary, ids, offsets, skip_special_tokens)
+
+    def close(self) -> None:
+        """Release all memory and threads."""
+        for engine in self.engines:
+            engine.close()
+
+
+def open_gpus(cpu: Codec, count: int) -> Gpus:
+    """Open so many GPUs; what their kernels do not compute goes to the CPU engine.
+
+    Raises:
+        DeviceUnavailable: a GPU cannot be used.
+    """
+    engines = [_open(cpu, number) for number in range(count)]
+    for engine in engines:
+        engine.vocabularies.wait_until_open()
+        engine.settle()
+    return Gpus(engines)
+
+
+def _open(cpu: Codec, number: int) -> HybridEngine:
+    def open_one() -> OpenedGpu:
+        return open_engine(CudaDevice(number), number, MEMORY_SHARE)
+
+    return HybridEngine(cpu, open_one, None)  # type: ignore[arg-type]
