@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from gpu.embedding.inputs import as_batch
 from gpu.embedding.kernel_lookup import KernelLookUp, make_kernel_look_up
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM
-from gpu.embedding.pinned_text import TextMemory, copy_pool
+from gpu.embedding.pinned_text import TextMemory, copy_pool, record_event
 from gpu.embedding.row_layout import RowLayout
 from gpu.embedding.run_lookup import RunLookUp
 from gpu.embedding.tokenizer_discovery import Discovery
@@ -199,7 +199,8 @@ class SequenceIds:
     def finish(self, looked_up: PendingIds) -> FinishedIds:
         """Wait until it is known whether all bytes have codes, and encode the rows that need it.
 
-        The current stream must wait for `looked_up.done` before it reads the ids.
+        The current stream must wait for `looked_up.done` before it reads the ids. Rows that are
+        looked up or encoded here are written on the current stream.
 
         Raises:
             SequenceRefused: the upstream tokenizer refuses a row.
@@ -221,7 +222,14 @@ class SequenceIds:
         upstream = np.union1d(unknown[~by_runs], pieces)
         if len(upstream):
             new.append(self._encode(batch, upstream))
-        return self._replace_rows(ids, counts, new) if new else FinishedIds(ids, counts, NO_ROWS)
+        if not new:
+            return FinishedIds(ids, counts, NO_ROWS)
+        if looked_up.is_on_side_stream:
+            # The looked-up ids are read here, and their memory is given back before that is done.
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_event(looked_up.done)
+            cast("Any", ids).record_stream(stream)
+        return self._replace_rows(ids, counts, new)
 
     def _find_unknown_rows(self, looked_up: PendingIds) -> NDArray[np.int64]:
         """Wait for a look-up where it may meet bytes without codes; find their rows, int64[r]."""
@@ -244,7 +252,7 @@ class SequenceIds:
         """Find which of some rows, none of them empty, the tables have ids for, bool[r]."""
         rule = self.discovery.rule
         assert rule is not None
-        part = batch.select(rows.tolist(), DEFAULT_OPTIONS)
+        part = select_rows(batch, rows)
         covered: NDArray[np.bool_] = np.logical_and.reduceat(
             rule.covers[part.data], part.offsets[:-1]
         )
@@ -260,7 +268,7 @@ class SequenceIds:
     def _encode_runs(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
         """Look up rows with letters that begin the words anew."""
         assert self._run_look_up is not None
-        part = batch.select(rows.tolist(), DEFAULT_OPTIONS)
+        part = select_rows(batch, rows)
         looked_up = self._run_look_up(part.data, part.offsets)
         return _NewRows(rows, looked_up.ids, looked_up.counts, is_framed=False)
 
@@ -268,12 +276,14 @@ class SequenceIds:
         """Encode rows by the upstream tokenizer."""
         assert self._upstream is not None, "without an upstream tokenizer the tables know all bytes"
         try:
-            encoded = self._upstream(batch.select(rows.tolist(), DEFAULT_OPTIONS))
+            encoded = self._upstream(select_rows(batch, rows))
         except SequenceRefused as refused:
             raise SequenceRefused(int(rows[refused.row]), refused.problem) from refused
         self._check_largest(int(encoded.ids.max(initial=0)))
-        ids = to_device(encoded.ids, self.device).to(self.dtype)
-        return _NewRows(rows, ids, np.diff(encoded.offsets), is_framed=True)
+        ids = to_device(encoded.ids, self.device)
+        if self.texts is not None:  # An engine lends its pinned memory while the array lives.
+            self.texts.hold(encoded.ids.view(np.uint8), record_event(self.device))
+        return _NewRows(rows, ids.to(self.dtype), np.diff(encoded.offsets), is_framed=True)
 
     def _replace_rows(
         self, ids: Tensor, counts: NDArray[np.int64], new: list[_NewRows]
@@ -316,3 +326,10 @@ class SequenceIds:
             is_behind = number >= len(frame.prefix)
             columns = begins + number + (counts if is_behind else 0)
             answer[d_rows, to_device(columns, self.device)] = token_id
+
+
+def select_rows(batch: Batch, rows: NDArray[np.int64]) -> Batch:
+    """Make a batch of some rows, in order; nothing is copied where these are all."""
+    if len(rows) == len(batch):
+        return batch
+    return batch.select(rows.tolist(), DEFAULT_OPTIONS)

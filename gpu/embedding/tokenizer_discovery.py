@@ -155,7 +155,7 @@ def discover(
     encoders = _choose_encoders(tokenizer, engine)
     finding = _find_rule(tokenizer, encoders.content)
     reason = "; ".join(filter(None, (finding.reason, encoders.note)))
-    if finding.rule is None:
+    if finding.rule is None and not encoders.by_engine:
         name = type(tokenizer).__name__
         _log.warning("ids come from the upstream tokenizer (%s), slowly: %s", name, reason)
     unknown_id = _encode_singles(encoders.content, ["N"])[0]
