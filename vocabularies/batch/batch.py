@@ -199,8 +199,11 @@ class Batch:
         if isinstance(rows, range) and rows == range(self.num_rows):
             return self.with_options(options)
         if self._texts is not None:
-            return Batch([self._texts[row] for row in rows], options=options)
-        return Batch.from_bytes([self.row_bytes(row) for row in rows], options)
+            part = Batch([self._texts[row] for row in rows], options=options)
+        else:
+            part = Batch.from_bytes([self.row_bytes(row) for row in rows], options)
+        part.should_continue = self.should_continue
+        return part
 
     def with_options(self, options: EncodeOptions | Sequence[EncodeOptions]) -> Batch:
         """Make a batch of the same rows with other options; nothing is copied."""

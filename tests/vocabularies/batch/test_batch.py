@@ -124,3 +124,4 @@ def test_a_duplicate_is_joined_on_its_own_and_no_size_joins_texts():
     assert Batch.from_bytes([b"abc"]).size == 3
     batch.should_continue = lambda: False
     assert not batch.duplicate().should_continue()
+    assert not batch.select([0], EncodeOptions()).should_continue()

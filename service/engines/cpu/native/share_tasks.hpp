@@ -34,13 +34,13 @@ class ThreadPool {
     }
 
     // Calls work() in this thread and in up to `num_helpers` others, and returns when all calls have returned.
-    // `work` throws nothing.
-    template <typename Work>
-    void run(size_t num_helpers, Work& work) {
+    // Calls ask() now and then while it waits for the others. `work` throws nothing.
+    template <typename Work, typename Ask>
+    void run(size_t num_helpers, Work& work, Ask ask) {
         Job job{[](void* context) { (*static_cast<Work*>(context))(); }, &work, num_helpers};
         offer(job);
         work();
-        finish(job);
+        finish(job, ask);
     }
 
    private:
@@ -52,6 +52,7 @@ class ThreadPool {
         Job* next = nullptr;
     };
     static constexpr auto SPIN = std::chrono::microseconds(20);   // A thread that sleeps takes as long to be back.
+    static constexpr auto ASKING = std::chrono::milliseconds(50);
 
     static ThreadPool*& pool() {
         static ThreadPool* pool = nullptr;
@@ -99,7 +100,8 @@ class ThreadPool {
         }
     }
 
-    void finish(Job& job) {
+    template <typename Ask>
+    void finish(Job& job, Ask ask) {
         std::unique_lock<std::mutex> lock(mutex_);
         for (Job** each = &jobs_; *each; each = &(*each)->next) {
             if (*each != &job) continue;
@@ -112,7 +114,11 @@ class ThreadPool {
         while (job.num_running && std::chrono::steady_clock::now() < end) {
         }
         lock.lock();
-        has_ended_.wait(lock, [&] { return job.num_running == 0; });
+        while (!has_ended_.wait_for(lock, ASKING, [&] { return job.num_running == 0; })) {
+            lock.unlock();
+            ask();
+            lock.lock();
+        }
     }
 
     std::mutex mutex_;
@@ -136,12 +142,18 @@ inline Shares make_shares(int64_t num_bytes, int most, int64_t thread_bytes, int
     return {num_threads, std::min(task_bytes, even)};
 }
 
+// The result of a call that is always needed; see still_needed.hpp.
+struct AlwaysNeeded {
+    void check() {}
+    void ask() {}
+};
+
 // Runs `work(state, task)` for each task by up to `num_threads` threads, the caller's included.
 //
 // `make_state()` makes what a thread needs for all of its tasks. An exception of one thread is thrown when all have
-// ended; the others do the remaining tasks first.
-template <typename MakeState, typename Work>
-void share_tasks(size_t num_tasks, int num_threads, MakeState make_state, Work work) {
+// ended; the others do the remaining tasks first, while the result is needed.
+template <typename MakeState, typename Work, typename Needed = AlwaysNeeded>
+void share_tasks(size_t num_tasks, int num_threads, MakeState make_state, Work work, Needed&& needed = {}) {
     std::atomic<size_t> next{0};
     std::exception_ptr error;
     std::mutex mutex;
@@ -149,14 +161,17 @@ void share_tasks(size_t num_tasks, int num_threads, MakeState make_state, Work w
         size_t task = next++;
         if (task >= num_tasks) return;
         try {
-            for (auto state = make_state(); task < num_tasks; task = next++) work(state, task);
+            for (auto state = make_state(); task < num_tasks; task = next++) {
+                needed.check();
+                work(state, task);
+            }
         } catch (...) {
             std::lock_guard<std::mutex> lock(mutex);
             error = std::current_exception();
         }
     };
     auto num_helpers = std::min(static_cast<size_t>(std::max(num_threads, 1)), num_tasks);
-    if (num_helpers > 1) ThreadPool::instance().run(num_helpers - 1, run);
+    if (num_helpers > 1) ThreadPool::instance().run(num_helpers - 1, run, [&] { needed.ask(); });
     else run();
     if (error) std::rethrow_exception(error);
 }

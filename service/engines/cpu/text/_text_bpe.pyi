@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 def make(
@@ -25,5 +26,6 @@ def encode(
     task_bytes: int,
     id_offsets: Any,
     reasons: Any,
+    should_continue: Callable[[], bool],
     /,
-) -> tuple[bytearray, int]: ...
+) -> tuple[bytearray, int] | None: ...

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
 from gpu.host.cores import limit_threads
+from service.engines.base import Abandoned
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.dna.encoder import NAME
 from service.engines.encoder import EncodeRows, ReferenceEncoder, take_rows
@@ -80,10 +81,14 @@ class TextEncoder(TokenizersEncoder):
     def _encode_most(
         self, batch: Batch, plain: bool, is_composed: bool
     ) -> tuple[Content, NDArray[np.int64]]:
-        """Encode rows by the extension; also return the rows that it left, which have no ids."""
+        """Encode rows by the extension; also return the rows that it left, which have no ids.
+
+        Raises:
+            Abandoned: no request waits for the batch any more.
+        """
         offsets = np.empty(len(batch) + 1, np.int64)
         reasons = np.empty(len(batch), np.uint8)
-        ids, num_left = native.encode(
+        encoded = native.encode(
             self.native,
             batch.data,
             batch.offsets,
@@ -94,7 +99,11 @@ class TextEncoder(TokenizersEncoder):
             self.task_bytes,
             offsets,
             reasons,
+            batch.should_continue,
         )
+        if encoded is None:
+            raise Abandoned
+        ids, num_left = encoded
         left = np.flatnonzero(reasons) if num_left else NO_ROWS
         return Content(np.frombuffer(ids, np.int32), offsets), left
 
@@ -108,7 +117,9 @@ class TextEncoder(TokenizersEncoder):
         composed = self.composer.compose(batch.select(left.tolist(), options), plain)
         if composed:
             rows = left[[*composed]]
-            again, still_left = self._encode_most(Batch([*composed.values()]), plain, True)
+            composed_batch = Batch([*composed.values()])
+            composed_batch.should_continue = batch.should_continue
+            again, still_left = self._encode_most(composed_batch, plain, True)
             done = np.delete(np.arange(len(rows)), still_left)
             parts.append((rows[done], take_rows(again, done)))
             left = np.setdiff1d(left, rows[done])

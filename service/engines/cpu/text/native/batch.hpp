@@ -84,10 +84,11 @@ class BatchEncoder {
         make_tasks();
     }
 
-    void encode() {
+    // Throws Abandoned if the ids are not `needed` any more.
+    void encode(StillNeeded& needed) {
         share_tasks(
             tasks_.size(), shares_.num_threads, [&] { return vocabulary_.borrow(); },
-            [&](Vocabulary::Borrowed& worker, size_t task) { encode_task(*worker, tasks_[task]); });
+            [&](Vocabulary::Borrowed& worker, size_t task) { encode_task(*worker, tasks_[task], needed); }, needed);
         drop_left_rows();
         for (Task& task : tasks_) {
             task.first_id = num_ids_;
@@ -133,7 +134,7 @@ class BatchEncoder {
         return end;
     }
 
-    void encode_task(Vocabulary::Worker& worker, Task& task) {
+    void encode_task(Vocabulary::Worker& worker, Task& task, StillNeeded& needed) {
         auto room = static_cast<size_t>(task.end - task.begin) + PieceEncoder::SLACK;
         if (worker.ids.size() < room) worker.ids.resize(room);
         int32_t* out = worker.ids.data();
@@ -142,7 +143,7 @@ class BatchEncoder {
                                    data_ + (task.is_part ? task.end : offsets_[row + 1]), data_ + offsets_[num_rows_],
                                    is_valid_, is_composed_};
             int32_t* begin = out;
-            Reason reason = worker.encoder.encode(text, is_plain_, out);
+            Reason reason = worker.encoder.encode(text, is_plain_, out, needed);
             if (reason) out = begin;
             note(row, task.is_part, out - begin, reason);
         }

@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "../../native/still_needed.hpp"
+
 namespace text {
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;
@@ -199,7 +201,9 @@ class MinimumTree {
 // Merges a long pretoken by a tree of the ranks of its pairs, in time n log n.
 class LongMerger {
    public:
-    int32_t* merge(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
+    // `needed` may be null.
+    int32_t* merge(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out,
+                   StillNeeded* needed) {
         if (size > UINT32_MAX / 2) throw std::length_error("a pretoken is too long");
         const auto count = static_cast<uint32_t>(size);
         symbols_.assign(bytes, bytes + size);
@@ -212,14 +216,18 @@ class LongMerger {
         }
         for (uint32_t i = 0; i + 1 < count; i++) ranks_.leaves()[i] = rank_of(pairs.of_bytes(bytes[i], bytes[i + 1]));
         ranks_.build();
-        size_t place;
-        for (int32_t rank; (rank = ranks_.find_first(place)) != MinimumTree::NONE;)
+        size_t place, num_merges = 0;
+        for (int32_t rank; (rank = ranks_.find_first(place)) != MinimumTree::NONE;) {
             merge_at(pairs, static_cast<uint32_t>(place), rank, count);
+            if (needed && ++num_merges % MERGES_A_CHECK == 0) needed->check();
+        }
         for (uint32_t i = 0; i < count; i = after_[i]) *out++ = ids[symbols_[i]];
         return out;
     }
 
    private:
+    static constexpr size_t MERGES_A_CHECK = 1 << 12;
+
     static int32_t rank_of(uint32_t rank) { return static_cast<int32_t>(std::min<uint32_t>(rank, INT32_MAX)); }
 
     void merge_at(const PairRanks& pairs, uint32_t place, int32_t rank, uint32_t count) {

@@ -261,7 +261,7 @@ struct Model {
             }
             if (ids.size() < size) ids.resize(size);
             int32_t* end = size <= MAX_SHORT ? merge_short(pairs, at, size, symbol_ids.data(), ids.data())
-                                             : merger.merge(pairs, at, size, symbol_ids.data(), ids.data());
+                                             : merger.merge(pairs, at, size, symbol_ids.data(), ids.data(), nullptr);
             if (end == ids.data() + 1) found.add(at, size, ids[0]);
         }
         return found;
@@ -354,6 +354,12 @@ class PieceEncoder {
     static constexpr size_t SLACK = 16;
 
     explicit PieceEncoder(Model& model) : model_(model) {}
+
+    // Forgets pretokens of a text that was abandoned; long pretokens of the next one are, if it is not `needed`.
+    void begin(StillNeeded* needed) {
+        num_pending_ = 0;
+        needed_ = needed;
+    }
 
     // Takes the next pretoken, whose first 16 bytes are readable, and fetches its bucket to the processor's cache.
     void add(const uint8_t* at, size_t size) {
@@ -449,13 +455,14 @@ class PieceEncoder {
 
     int32_t* merge(const uint8_t* at, size_t size, int32_t* out) {
         if (size <= MAX_SHORT) return merge_short_(model_.pairs, at, size, model_.symbol_ids.data(), out);
-        return merger_.merge(model_.pairs, at, size, model_.symbol_ids.data(), out);
+        return merger_.merge(model_.pairs, at, size, model_.symbol_ids.data(), out, needed_);
     }
 
     Model& model_;
     const MergeShort merge_short_ = choose_merge_short();
     ShortCache short_;
     LongMerger merger_;
+    StillNeeded* needed_ = nullptr;
     size_t num_pending_ = 0;
     Pending pending_[MAX_PENDING];
 };

@@ -8,6 +8,7 @@
 namespace text {
 
 constexpr int64_t READABLE = WINDOW + 16;   // Bytes that are read from where a window begins.
+constexpr size_t WRITES_A_CHECK = 1 << 8;   // Of some hundred bytes each.
 
 // Why a row is left to another encoder; service/engines/cpu/text/encoder.py reads it.
 enum Reason : uint8_t { NONE, LEFT };
@@ -43,8 +44,11 @@ class TextEncoder {
 
     // Writes the ids of a text, and moves `out` behind them. There is memory for an id for each byte, and for
     // PieceEncoder::SLACK more.
-    Reason encode(const Text& text, bool is_plain, int32_t*& out) {
+    // Throws Abandoned if they are not `needed` any more.
+    Reason encode(const Text& text, bool is_plain, int32_t*& out, StillNeeded& needed) {
         readable_end_ = text.readable_end;
+        needed_ = &needed;
+        pieces_.begin(&needed);
         if (!text.is_valid && !is_utf8(text.begin, text.end)) return LEFT;
         if (!text.is_composed && rules_.composed && !rules_.composed->leaves(text.begin, text.end)) return LEFT;
         const uint8_t* at = text.begin;
@@ -88,7 +92,9 @@ class TextEncoder {
         while (at < end) {
             if (readable_end_ - at < READABLE) return encode_tail(at, end, out);
             at = add_window(at, end);
-            if (pieces_.is_full()) out = pieces_.write(out);
+            if (!pieces_.is_full()) continue;
+            out = pieces_.write(out);
+            if (++num_writes_ % WRITES_A_CHECK == 0) needed_->check();
         }
         return pieces_.write(out);
     }
@@ -101,6 +107,7 @@ class TextEncoder {
             if (at < match.begin) out = encode_piece(at, match.begin, out);
             if (match.begin < match.end) out = encode_piece(match.begin, match.end, out);
             at = match.end;
+            if (++num_writes_ % WRITES_A_CHECK == 0) needed_->check();
         }
         return out;
     }
@@ -156,6 +163,8 @@ class TextEncoder {
     const Pretokenizer& pretokenizer_;
     PieceEncoder pieces_;
     const uint8_t* readable_end_ = nullptr;
+    StillNeeded* needed_ = nullptr;
+    size_t num_writes_ = 0;
 };
 
 }  // namespace text

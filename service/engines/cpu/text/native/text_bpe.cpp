@@ -1,8 +1,9 @@
 // Byte-level BPE of text for the CPU engine; service/engines/cpu/text/encoder.py calls it.
 //
 //     make(rule, automaton, classes, composed, tokens, pairs, symbol_ids, special, parts, may_cut, seed) -> a vocabulary
-//     encode(vocabulary, data, offsets, is_valid, is_plain, threads, task_bytes, id_offsets, reasons)
-//         -> the ids, and the number of rows that are left
+//     encode(vocabulary, data, offsets, is_valid, is_composed, is_plain, threads, task_bytes, id_offsets, reasons,
+//            should_continue)
+//         -> the ids, and the number of rows that are left; None once should_continue() is false
 //
 // `encode` releases Python's lock, but for a few bytes. id_offsets int64[B + 1] and reasons uint8[B] get where each row's ids begin, and why
 // it has none.
@@ -170,12 +171,13 @@ bool are_rows(const View& data, const View& offsets) {
 }
 
 PyObject* encode(PyObject*, PyObject* arguments) {
-    PyObject *capsule, *data_array, *offset_array, *id_offset_array, *reason_array;
+    PyObject *capsule, *data_array, *offset_array, *id_offset_array, *reason_array, *should_continue;
     int is_valid, is_composed, is_plain, num_threads;
     Py_ssize_t task_bytes;
     View data, offsets, id_offsets, reasons;
-    if (!PyArg_ParseTuple(arguments, "OOOpppinOO", &capsule, &data_array, &offset_array, &is_valid, &is_composed,
-                          &is_plain, &num_threads, &task_bytes, &id_offset_array, &reason_array)) {
+    if (!PyArg_ParseTuple(arguments, "OOOpppinOOO", &capsule, &data_array, &offset_array, &is_valid, &is_composed,
+                          &is_plain, &num_threads, &task_bytes, &id_offset_array, &reason_array,
+                          &should_continue)) {
         return nullptr;
     }
     auto* owner = static_cast<Owner*>(PyCapsule_GetPointer(capsule, VOCABULARY));
@@ -192,13 +194,20 @@ PyObject* encode(PyObject*, PyObject* arguments) {
     auto* rows = offsets.elements<const int64_t>();
     const int64_t num_bytes = rows[num_rows] - rows[0];
     std::unique_ptr<text::BatchEncoder> batch;
+    StillNeeded needed(should_continue);
+    bool is_abandoned = false;
     bool is_done = run(num_bytes, [&] {
         batch = std::make_unique<text::BatchEncoder>(
             *owner->vocabulary, data.elements<const uint8_t>(), rows, static_cast<int64_t>(num_rows), is_valid != 0,
             is_composed != 0, is_plain != 0, num_threads, task_bytes, begins + 1, reasons.elements<uint8_t>());
-        batch->encode();
+        try {
+            batch->encode(needed);
+        } catch (const Abandoned&) {
+            is_abandoned = true;
+        }
     });
-    if (!is_done) return nullptr;
+    if (!is_done || PyErr_Occurred()) return nullptr;
+    if (is_abandoned) Py_RETURN_NONE;
     begins[0] = 0;
     for (size_t row = 0; row < num_rows; row++) begins[row + 1] += begins[row];
     PyObject* ids = PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(batch->num_ids() * sizeof(int32_t)));
@@ -216,7 +225,7 @@ PyMethodDef methods[] = {
      "Make the tables."},
     {"encode", encode, METH_VARARGS,
      "encode(vocabulary, data, offsets, is_valid, is_composed, is_plain, threads, task_bytes, id_offsets, reasons, "
-     "/): "
+     "should_continue, /): "
      "Encode the rows of a batch."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -1,0 +1,45 @@
+// Asks Python now and then whether the result of a call is still needed.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+// Is thrown in a thread that works for a result that nobody needs.
+struct Abandoned {};
+
+// Is made by the thread that calls an extension; only this thread asks, others learn from it.
+class StillNeeded {
+   public:
+    // `should_continue` is a callable object that says whether the result is needed.
+    explicit StillNeeded(PyObject* should_continue) : should_continue_(should_continue) {}
+
+    // Throws Abandoned if the result is not needed any more. Costs some tens of nanoseconds.
+    void check() {
+        if (std::this_thread::get_id() == caller_) ask();
+        if (is_abandoned_.load(std::memory_order_relaxed)) throw Abandoned();
+    }
+
+    // Asks, if it was long ago; for the caller, with or without Python's lock. An exception stays Python's error.
+    void ask() {
+        auto now = std::chrono::steady_clock::now();
+        if (is_abandoned_ || now < next_) return;
+        PyGILState_STATE state = PyGILState_Ensure();
+        PyObject* answer = PyObject_CallNoArgs(should_continue_);
+        is_abandoned_ = !answer || PyObject_IsTrue(answer) != 1;
+        Py_XDECREF(answer);
+        PyGILState_Release(state);
+        next_ = std::chrono::steady_clock::now() + INTERVAL;
+    }
+
+   private:
+    static constexpr auto INTERVAL = std::chrono::milliseconds(50);   // Python's lock may take some of them.
+
+    PyObject* const should_continue_;
+    const std::thread::id caller_ = std::this_thread::get_id();
+    std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now() + INTERVAL;
+    std::atomic<bool> is_abandoned_{false};
+};
