@@ -31,7 +31,7 @@ from time import perf_counter
 from typing import Any
 
 from typing_extensions import override
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.core.call import SCOPE_KEY, Call, read_call, read_timeout
 from service.core.context_vars import CLIENT
@@ -156,6 +156,7 @@ class FastPathProtocol(HttpToolsProtocol):
         fed_at: the loop's time at which the last part of that body came.
         between_messages: the last request that began has ended.
         waiting_since: the loop's time at the end of the last answer, or at the connection's start.
+        running: the last request that uvicorn has begun to answer; behind it others may wait.
     """
 
     writer: ResponseWriter
@@ -189,6 +190,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.fed_at = 0.0
         self.between_messages = False
         self.waiting_since = 0.0
+        self.running: RequestResponseCycle | None = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -216,6 +218,10 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.limits.remove(self)
+        # uvicorn tells only the last request that has come.
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.message_event.set()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         # Without these references to itself it is freed at once, and not by the collector, which
@@ -226,6 +232,11 @@ class FastPathProtocol(HttpToolsProtocol):
         for cycle, _ in self.pipeline:  # They are never run.
             cycle.on_response = do_nothing
         self.pipeline.clear()
+
+    @override
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def abort(self) -> None:
         """Close the connection without sending what was not sent."""

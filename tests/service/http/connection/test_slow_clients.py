@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+import uvloop
 
 from service.core.call import Call
 from service.core.settings import Settings
@@ -24,6 +25,7 @@ from tests.service.http.connection.test_protocol import (
     warm,
 )
 from tests.support.fake_engine import FakeEngine
+from tests.support.waiting import GIVEN_UP_S, until
 
 SHORT: dict[str, Any] = {
     "head_timeout_s": 0.4,
@@ -190,6 +192,24 @@ def test_slow_read(closes):
             writer.close()
 
     run(scenario)
+
+
+def test_several_requests_of_a_client_that_does_not_read_cause_no_error(caplog):
+    async def scenario():
+        async with listening(FakeEngine(), **SHORT) as (app, port):
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(client, ("127.0.0.1", port))
+                sent = HEAD.replace(b"/livez", b"/openapi.json") + b"\r\n"
+                await loop.sock_sendall(client, 30 * sent)
+                await until(lambda: closed_by_reason(app.service) == {"slow_read": 1})
+                await asyncio.sleep(DRIP_S)
+
+    caplog.set_level(logging.ERROR)
+    uvloop.run(asyncio.wait_for(scenario(), GIVEN_UP_S))
+    assert not caplog.records
 
 
 def test_the_credit_of_a_body_shrinks_with_waits_and_grows_with_bytes():
