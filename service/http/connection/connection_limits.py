@@ -7,7 +7,8 @@
                      surplus: probes and metrics are answered, everything else is refused with 503
 
 A connection is silent until the head of its first request has come. There are a few surplus
-connections, and a new one closes the oldest. Files are kept back for them (runtime/file_limits).
+connections, and a new one closes the oldest, of the silent ones if there are any, so that others
+get their refusal. Files are kept back for them (runtime/file_limits).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class ConnectionLimits:
         self._ordinary: set[Closable] = set()
         self._silent: dict[Closable, None] = {}  # In their order; a part of the ordinary ones.
         self._surplus: dict[Closable, None] = {}  # In their order.
+        self._silent_surplus: dict[Closable, None] = {}  # In their order; a part of them.
         self._by_group: dict[str, int] = {}
 
     @property
@@ -74,8 +76,9 @@ class ConnectionLimits:
             self._silent[connection] = None
             return ""
         if len(self._surplus) >= RESERVED_CONNECTIONS:
-            self._close_oldest(self._surplus, "no_room")
+            self._close_oldest(self._silent_surplus or self._surplus, "no_room")
         self._surplus[connection] = None
+        self._silent_surplus[connection] = None
         return exceeded
 
     def _find_exceeded(self, address: str) -> str:
@@ -102,6 +105,7 @@ class ConnectionLimits:
     def note_head(self, connection: Closable) -> None:
         """Note that a connection has sent the head of a request."""
         self._silent.pop(connection, None)
+        self._silent_surplus.pop(connection, None)
 
     def remove(self, connection: Closable) -> None:
         """Remove a connection that has ended."""
@@ -117,3 +121,4 @@ class ConnectionLimits:
         self._ordinary.discard(connection)
         self._silent.pop(connection, None)
         self._surplus.pop(connection, None)
+        self._silent_surplus.pop(connection, None)

@@ -70,6 +70,10 @@ async def scenario_of_limits() -> None:
         assert not surplus.is_aborted
         assert state.add(f"10.0.3.{i}")[1] == "max_connections"
     assert surplus.is_aborted
+    first, second, *_ = state.connections[-RESERVED_CONNECTIONS:]
+    state.limits.note_head(first)
+    state.add("10.0.4.1")
+    assert (first.is_aborted, second.is_aborted) == (False, True)
     assert state.limits.num_open == 4 + RESERVED_CONNECTIONS
     assert not any(each.is_aborted for each in others)
     for each in state.connections:
