@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -241,7 +242,14 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
         print(f"{manifest['rejects']:,} records rejected: {arguments.out}/rejects_*.jsonl")
 
 
-def _peak_memory() -> int:
-    import resource
+def _peak_memory() -> int | None:
+    """Return the most resident memory so far; None: the system does not say it.
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    The maximum of getrusage would be that of the process which started this one, if it is larger.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    return int(found[1]) * 1024 if found else None

@@ -168,12 +168,17 @@ class _PlainBlock:
                 return memory, None
             searched = num_read
             self.limits.wait_for_turn()
-            grown = np.empty(2 * len(memory), np.uint8)
-            grown[:num_read] = memory
-            memory = grown
+            memory = _grow(memory, num_read)
             before = min(self.number, 1)
             place = self.number * BLOCK_BYTES - before + num_read
             num_read += _read_at(descriptor, memory[num_read:], place)
+
+
+def _grow(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Return twice the memory, with the first `size` bytes."""
+    grown = np.empty(2 * len(memory), np.uint8)
+    grown[:size] = memory[:size]
+    return grown
 
 
 def _read_at(descriptor: int, memory: NDArray[np.uint8], place: int) -> int:
@@ -222,7 +227,9 @@ def _stream_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBloc
             place = block.end
             block.num_bytes, num_packed = packed.num_bytes - num_packed, packed.num_bytes
             block.digests = packed.take_digests(is_end)
-            yield lambda block=block: block  # type: ignore[misc]
+            given = [block]
+            del block  # So that only who loads the block has it.
+            yield given.pop
             if is_end:
                 return
 
@@ -264,9 +271,10 @@ def _next_block(
     memory[: len(rest)] = rest
     size = len(rest)
     while True:
-        searched = size
-        size = _fill(stream, memory, size)
-        if size < len(memory):
+        # No more than a block at a time: what is read behind the line is copied to the next block.
+        searched, wanted = size, min(len(memory), size + BLOCK_BYTES)
+        size = _fill(stream, memory[:wanted], size)
+        if size < wanted:
             return LineBlock(memory[:size], begin, begin + size, 0), memory[:0], True
         keep = _behind_last_newline(memory[searched:size])
         if keep:
@@ -275,8 +283,9 @@ def _next_block(
         if size > limits.max_bytes:
             del memory
             return _skip_long_line(stream, begin, size, limits.max_bytes)
-        limits.wait_for_turn()
-        memory = np.concatenate([memory, np.empty_like(memory)])
+        if size == len(memory):
+            limits.wait_for_turn()
+            memory = _grow(memory, size)
 
 
 def _skip_long_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -100,3 +101,20 @@ def test_a_killed_process_goes_on(tmp_path: Path) -> None:
     assert num_killed
     subprocess.run([*command, "--out", str(tmp_path / "cut")], cwd=ROOT, check=True)
     assert folder_bytes(tmp_path / "cut") == folder_bytes(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_documents_of_200_mb_stay_below_a_gigabyte(tmp_path: Path, name: str) -> None:
+    text = "\n".join(make_texts(2000, most_words=200)) + "\n"
+    document = json.dumps({"text": text * (200_000_000 // len(text.encode()))}).encode()
+    path = tmp_path / name
+    with gzip.open(path, "wb", 1) if name.endswith(".gz") else open(path, "wb") as file:
+        for line in (b'{"text": "first"}', document, document, b'{"text": "last"}'):
+            file.write(line + b"\n")
+    command = [sys.executable, "-m", "service", "corpus", str(path), "-v", "gpt2", "--json"]
+    command += ["--threads", "2", "--quiet", "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    figures = json.loads(done.stdout)
+    assert figures["documents"] == 4
+    assert figures["peak_memory_bytes"] < 1 << 30
