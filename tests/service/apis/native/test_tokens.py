@@ -12,6 +12,7 @@ import pytest
 from service.apis.bulk import text as bulk_text
 from service.batching.runner import run_works
 from service.batching.work import EncodeWork
+from service.core.call import Times
 from service.engines.cpu.engine import CpuEngine
 from service.http import asgi_fast_path
 from service.http.asgi_fast_path import FAST_PATH_CALLS
@@ -342,7 +343,10 @@ def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
     beside = run_works(engine, [plain, cut]).results[0]
     assert encode_answers.is_short(request, alone)
     assert not encode_answers.is_short(request, beside)
-    answers = [encode_answers._render_texts(None, entry, request, 0, r) for r in (alone, beside)]
+    answers = [
+        encode_answers._render_texts(None, Times(), entry, request, 0, result)
+        for result in (alone, beside)
+    ]
     assert b"".join(answers[0]) == b"".join(answers[1])
 
 
