@@ -134,7 +134,7 @@ def _find_named(
         raise UnknownVocabulary(message)
     files = {path.name: path.read_bytes()}
     vocabulary = read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
-    _warn(name, describe_ignored(files))
+    _warn(name, describe_ignored(files, vocabulary))
     return Found(vocabulary, Defaults(name))
 
 
@@ -180,7 +180,7 @@ def _read_huggingface(source: Any, backend: Any) -> Found:
     files = {"tokenizer.json": backend.to_str().encode()}
     vocabulary = read_vocabulary(files)
     if backend is source:
-        _warn("tokenizers.Tokenizer", describe_ignored(files))
+        _warn("tokenizers.Tokenizer", describe_ignored(files, vocabulary))
         return Found(vocabulary, Defaults("tokenizers.Tokenizer"))
     roles = {}
     for role in ROLES:

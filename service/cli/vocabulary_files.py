@@ -52,7 +52,7 @@ def open_vocabulary(
         raise NoSuchVocabulary(_unknown(source))
     files = {file.name: file.read_bytes() for file in paths}
     vocabulary = read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
-    for note in describe_ignored(files):
+    for note in describe_ignored(files, vocabulary):
         print(f"warptok: {source}: {note}", file=sys.stderr)
     return vocabulary
 

@@ -111,7 +111,7 @@ class VocabularyManager:
             config.refuse_other_ids(vocabulary)
             if "merges.txt" in files:
                 config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
-        notes = await asyncio.to_thread(formats.describe_ignored, files, upload.format)
+        notes = await asyncio.to_thread(formats.describe_ignored, files, vocabulary, upload.format)
         entry, created = await self.register(name, vocabulary, replace, config, notes)
         for alias in upload.aliases:
             await self.put_alias(alias, entry.name, replace=replace)

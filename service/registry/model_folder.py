@@ -159,7 +159,7 @@ def read_folder(
     length = max_length or _find_length(folder, values.get(LENGTH))
     if length is not None:
         values[LENGTH] = length
-    return Model(vocabulary, TokenizerConfig(values), describe_ignored(files))
+    return Model(vocabulary, TokenizerConfig(values), describe_ignored(files, vocabulary))
 
 
 def _list_templates(template: Any) -> list[Any]:

@@ -93,16 +93,22 @@ def read_vocabulary(
     return _read(kind, named, pretokenizer, special_tokens, id_offset or None)
 
 
-def describe_ignored(files: Mapping[str, bytes], format: str = "auto") -> tuple[str, ...]:
+def describe_ignored(
+    files: Mapping[str, bytes], vocabulary: Vocabulary, format: str = "auto"
+) -> tuple[str, ...]:
     """Describe what the files of a vocabulary say of ids and `read_vocabulary` does not follow.
 
     Args:
         files: files that `read_vocabulary` reads.
+        vocabulary: what it reads of them.
         format: as for `read_vocabulary`.
     """
     named = _base_names(files)
     kind = _detect(named) if format == "auto" else format
-    return describe_unfollowed(*named.values()) if kind == "tokenizer.json" else ()
+    if kind != "tokenizer.json":
+        return ()
+    (data,) = named.values()  # `read_vocabulary` reads no such file with others.
+    return describe_unfollowed(data, vocabulary)
 
 
 def _base_names(files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from tests.support.inputs.tokenizer_documents import ABC, added, document, encoded
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import read_vocabulary
+from vocabularies.formats import describe_ignored, read_vocabulary
 from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer
 
@@ -196,7 +196,7 @@ def test_broken_json_is_refused_with_its_place(data, where, message):
             document(
                 WORDS, [], added_tokens=[{"id": 3}, added("x", 9), added("a", 1), added("", 3)]
             ),
-            [f"added_tokens[{i}]" for i in range(4)],
+            ["added_tokens[0]", "added_tokens[3]"],  # Others have the library's ids.
         ),
         (
             document(WORDS, [], added_tokens=[added("<x>", 3), added("<x>", 3)]),
@@ -313,13 +313,19 @@ def test_wordpiece_looks_into_words_of_a_thousand_letters_at_most():
             assert [where for where, _ in findings(files)] == ["model.max_input_chars_per_word"]
 
 
-def test_an_added_token_that_the_library_numbers_otherwise_is_refused():
-    content = document(WORDS, [], added_tokens=[added("<x>", 7)])
+def test_an_added_token_has_the_id_that_the_library_gives_it():
+    tokens = [added("<x>", 7), added("a", 500), added("<y>", 4), added("<z>", 5)]
+    content = document(WORDS, [], added_tokens=tokens)
+    files = {"tokenizer.json": encoded(content)}
     library = Tokenizer.from_str(json.dumps(content))
+    vocabulary = read_vocabulary(files)
+    assert {token.content: token.id for token in vocabulary.special_tokens} == {
+        token["content"]: library.token_to_id(token["content"]) for token in tokens
+    }
     assert library.encode("<x>").ids == [3]  # Whatever the file says.
-    [(where, message)] = findings({"tokenizer.json": encoded(content)})
-    assert where == "added_tokens[0]"
-    assert "says id 7" in message and "gives it 3" in message
+    (note,) = describe_ignored(files, vocabulary)
+    assert note.endswith("them: '<x>' 3 instead of 7, 'a' 0 instead of 500")
+    content["added_tokens"] = [added("<x>", 7)]
     content["model"]["vocab"] = WORDS | {"<x>": 7}
     vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
     assert vocabulary.token_string(7) == "<x>"

@@ -46,26 +46,48 @@ _UNFOLLOWED = {
 }
 # Not followed by a number, as many vocabularies have these words as tokens.
 _MAY_HAVE_UNFOLLOWED = re.compile(rb'"(?:truncation|padding)"\s*+:\s*+(?!null|[0-9])')
+_ADDED_TOKENS = re.compile(rb'"added_tokens"\s*+:\s*+\[(?=\s*+\{)')
+_MAX_RENUMBERED = 20  # Added tokens that a note names.
 _MAX_SHOWN = 200  # Characters of a block that are repeated.
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
 
-def describe_unfollowed(data: bytes) -> tuple[str, ...]:
-    """Describe the blocks of a tokenizer.json that change a library's ids, but not those here.
+def describe_unfollowed(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Describe what a tokenizer.json says of ids and the vocabulary does not follow.
 
     Args:
         data: a file that `read_tokenizer_json` reads.
+        vocabulary: what it reads of the file.
     """
+    notes = _describe_renumbered(data, vocabulary)
     if not _MAY_HAVE_UNFOLLOWED.search(data):
-        return ()
+        return notes
     document = parse_json(data)
-    notes = []
     for name, instead in _UNFOLLOWED.items():
         if isinstance(document, dict) and (block := document.get(name)):
             shown = json.dumps(block, ensure_ascii=False)
             shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
-            notes.append(f"{name} of the file is not followed, {instead}: {shown}")
-    return tuple(notes)
+            notes += (f"{name} of the file is not followed, {instead}: {shown}",)
+    return notes
+
+
+def _describe_renumbered(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Describe the added tokens whose ids are other ones than the file says."""
+    if not (found := _ADDED_TOKENS.search(data)):
+        return ()
+    # Only the list is parsed, as parsing the whole file holds up other threads.
+    entries, _ = json.JSONDecoder().raw_decode(data[found.end() - 1 :].decode())
+    ids = {token.content: token.id for token in vocabulary.special_tokens}
+    changed = [
+        f"{entry['content']!r} {ids[entry['content']]} instead of {entry['id']}"
+        for entry in entries
+        if ids.get(entry["content"], entry["id"]) != entry["id"]
+    ]
+    if not changed:
+        return ()
+    more = f" and {len(changed) - _MAX_RENUMBERED} more" if len(changed) > _MAX_RENUMBERED else ""
+    listed = ", ".join(changed[:_MAX_RENUMBERED])
+    return (f"added tokens have the ids that the library tokenizers gives them: {listed}{more}",)
 
 
 def read_tokenizer_json(data: bytes) -> Vocabulary:
@@ -222,9 +244,9 @@ def _list_ids(vocab: Any) -> dict[str, int]:
 def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> list[SpecialToken]:
     """Read the added tokens, each with the id that the library gives it.
 
-    The library ignores the file's ids of tokens that are not in model.vocab: it numbers them from
-    the number of entries on. A file with other ids is refused, and so is one whose list has holes,
-    so that two tokens would share an id.
+    The library ignores the file's ids: a token of model.vocab has its id there, and others are
+    numbered from the number of entries on, which `describe_unfollowed` tells. A file whose list has
+    holes, so that two tokens would share an id, is refused.
     """
     if not isinstance(entries, list):
         raise VocabularyError.at("added_tokens", "must be a list")
@@ -242,16 +264,12 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> li
         expected = vocab.get(token.content, following)
         if token.content in given:
             findings.append(Finding(where, f"{token.content!r} stands there twice"))
-        elif expected != token.id:
-            message = f"{token.content!r} says id {token.id}, the tokenizers library gives it"
-            message = f"{message} {expected}: put it into model.vocab with its id"
-            findings.append(Finding(where, message))
-        elif (other := owner.get(token.id, token.content)) != token.content:
-            message = f"id {token.id} is that of {other!r} in model.vocab, too"
+        elif (other := owner.get(expected, token.content)) != token.content:
+            message = f"id {expected} is that of {other!r} in model.vocab, too"
             findings.append(Finding(where, f"{message}: put {token.content!r} there with its own"))
         given.add(token.content)
-        following = max(following, token.id + 1)
-        tokens.append(token)
+        following = max(following, expected + 1)
+        tokens.append(replace(token, id=expected))
     if findings:
         raise VocabularyError(findings[:100])
     return tokens

@@ -39,6 +39,19 @@ NO_PLACES = RowError(
     "no_offsets", "the library tokenizers places ids behind the end of this text; it has ids alone"
 )
 
+NO_UNKNOWN = RowError(
+    "no_unknown_token",
+    "the vocabulary has no token for a character of the text, and no unknown token for it",
+)
+# What the library says of such a text, by the models Unigram, WordPiece and WordLevel, and BPE.
+UNKNOWN_FAILURES = ("`unk_id` is missing", "Missing [UNK] token", "Unk token")
+
+
+def is_unknown_failure(error: BaseException) -> bool:
+    """Return whether the library fails because a vocabulary has no unknown token."""
+    text = str(error)
+    return isinstance(error, Exception) and any(words in text for words in UNKNOWN_FAILURES)
+
 
 def is_byte_level(vocabulary: Vocabulary) -> bool:
     """Return whether the model is a BPE over bytes."""
@@ -122,7 +135,13 @@ class TokenizersEncoder:
             LibraryFailed: it panics on a text, or fails on a text whose ids it alone defines.
         """
         texts, errors = batch.texts()
-        encodings = self._encodings(list(texts), plain, with_spans)
+        try:
+            encodings = self._encodings(list(texts), plain, with_spans)
+        except LibraryFailed as failure:
+            if failure.__cause__ is None or not is_unknown_failure(failure.__cause__):
+                raise
+            encodings, unknown = self._encode_known(list(texts), plain, with_spans)
+            errors = unknown | errors
         rows = [encoding.ids for encoding in encodings]
         offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1]))
@@ -150,6 +169,23 @@ class TokenizersEncoder:
                 message = f"{self.name}, the reference here, fails on this text"
                 raise LibraryFailed(message) from error
             raise
+
+    def _encode_known(
+        self, texts: list[str], plain: bool, with_spans: bool
+    ) -> tuple[list[Encoding], dict[int, RowError]]:
+        """Encode texts one by one; one that needs an unknown token is refused, as if it were ""."""
+        (nothing,) = self._encodings([""], plain, with_spans)
+        encodings: list[Encoding] = []
+        errors: dict[int, RowError] = {}
+        for row, text in enumerate(texts):
+            try:
+                encodings += self._encodings([text], plain, with_spans)
+            except LibraryFailed as failure:
+                if failure.__cause__ is None or not is_unknown_failure(failure.__cause__):
+                    raise
+                encodings.append(nothing)
+                errors[row] = NO_UNKNOWN
+        return encodings, errors
 
     def _refuse_special_tokens(self, content: Content, batch: Batch) -> Content:
         """Refuse the rows that contain a special token; each error has the place of its byte."""

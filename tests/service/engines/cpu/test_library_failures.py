@@ -7,13 +7,15 @@ normalizer leaves nothing of texts without "€", and "€" itself is in no text
 from __future__ import annotations
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.cpu.engine import CpuEngine
 from tests.service.apis.native.test_vocabularies import run
 from tests.support.inputs.tokenizer_documents import BYTES, added, document, encoded
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
+from vocabularies.formats import read_vocabulary
 
 WITHOUT_EUROS = {"type": "Replace", "pattern": {"Regex": "\\A[^€]*\\z"}, "content": ""}
 ACCENTS = {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": True}
@@ -134,3 +136,43 @@ def test_a_file_on_which_the_library_panics_is_a_wrong_file():
     content = document({"a": 0, "b": 1}, [], normalizer=steps, added_tokens=[token])
     with pytest.raises(VocabularyError, match="does not read it: index out of bounds"):
         read_tokenizer(encoded(content).decode())
+
+
+def without_unknown(kind: str) -> Tokenizer:
+    """A tokenizer that the library trains by its defaults, without an unknown token."""
+    model, trainer = {
+        "Unigram": (models.Unigram(), trainers.UnigramTrainer(vocab_size=60, show_progress=False)),
+        "WordPiece": (
+            models.WordPiece(unk_token="[UNK]"),
+            trainers.WordPieceTrainer(vocab_size=60, show_progress=False, special_tokens=[]),
+        ),
+        "WordLevel": (
+            models.WordLevel(unk_token="[UNK]"),
+            trainers.WordLevelTrainer(show_progress=False, special_tokens=[]),
+        ),
+    }[kind]
+    made = Tokenizer(model)
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 50, trainer)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["Unigram", "WordPiece", "WordLevel"])
+def test_a_vocabulary_without_an_unknown_token_refuses_the_rows_that_need_one(kind: str) -> None:
+    """It was refused as a whole at its upload, though the library reads it and people use it."""
+    library = without_unknown(kind)
+    vocabulary = read_vocabulary({"tokenizer.json": library.to_str().encode()})
+    engine = CpuEngine()
+    assert engine.load(vocabulary).self_test.num_different == 0
+    texts = ["the fox", "Z \u2603", "quick dog", "the Z"]
+    for spans in (False, True):
+        options = EncodeOptions(spans=spans)
+        encoded = engine.encode(vocabulary, Batch(texts, options=options))
+        assert {row: error.code for row, error in encoded.errors.items()} == {
+            1: "no_unknown_token",
+            3: "no_unknown_token",
+        }
+        assert [encoded.row(row).tolist() for row in (0, 2)] == [
+            library.encode(texts[row]).ids for row in (0, 2)
+        ]
+        assert not len(encoded.row(1))

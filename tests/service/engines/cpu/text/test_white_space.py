@@ -213,4 +213,4 @@ def test_a_model_is_read_by_tokenizers_once_for_both_ways_to_see_special_tokens(
 def test_a_token_named_padding_does_not_have_its_file_parsed_again(monkeypatch):
     monkeypatch.setattr(reader, "parse_json", lambda data: pytest.fail("parsed again"))
     content = b'{"truncation": null, "padding":null, "model": {"vocab": {"padding": 7}}}'
-    assert describe_ignored({"tokenizer.json": content}) == ()
+    assert describe_ignored({"tokenizer.json": content}, builtin.load("gpt2")) == ()
