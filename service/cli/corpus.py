@@ -75,7 +75,9 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
     elif arguments.eod is not None:
         raise ValueError("--eod needs --append-eod")
     return Job(
-        inputs=_find_inputs(arguments.inputs, arguments.read_as, arguments.skip_unreadable),
+        inputs=_find_inputs(
+            arguments.inputs, arguments.out, arguments.read_as, arguments.skip_unreadable
+        ),
         vocabulary=vocabulary.digest,
         format=arguments.format,
         prefix=arguments.prefix,
@@ -143,15 +145,16 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
 
 
 def _find_inputs(
-    paths: Sequence[str], read_as: str | None, skips_unreadable: bool
+    paths: Sequence[str], out: Path | str, read_as: str | None, skips_unreadable: bool
 ) -> tuple[Input, ...]:
-    """Look up the files of all paths.
+    """Look up the files of all paths, except for those in the folder of the shards.
 
     Raises:
         UnreadableInput: some cannot be read, and are not skipped; the message has all of them.
         ValueError: a file is named twice.
     """
-    expanded = expand(paths, read_as)
+    out = os.path.join(os.path.realpath(out), "")  # May lie in a folder of inputs.
+    expanded = [path for path in expand(paths, read_as) if not _lies_in(path, out)]
     seen: dict[str, str] = {}
     for path in expanded:
         real = path if SCHEME.match(path) else os.path.realpath(path)
@@ -163,6 +166,10 @@ def _find_inputs(
         hint = "; --skip-unreadable leaves such files out"
         raise UnreadableInput("\nwarptok: ".join(faults) + hint)
     return tuple(inputs)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return not SCHEME.match(path) and os.path.realpath(path).startswith(folder)
 
 
 def _find_end(vocabulary: Vocabulary, token: str | None) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +183,17 @@ def _describe(
         "shards": [describe_shard(shard) for shard in shards],
         "versions": {
             "warptok": package_version(),
-            **{name: version(name) for name in LIBRARIES},
+            **{name: found for name in LIBRARIES if (found := _find_version(name))},
         },
     }
+
+
+def _find_version(package: str) -> str:
+    """Return the version of a package; "" if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def _describe_inputs(job: Job, results: Sequence[PartResult]) -> list[dict[str, Any]]:

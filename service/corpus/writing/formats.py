@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from service.core.extras import check_installed
 from service.corpus.writing import flat, mds, megatron
 from service.corpus.writing.shard_files import ShardPlan, ShardWriter
 
@@ -15,12 +16,14 @@ MAX_UINT16_IDS = 1 << 16
 
 
 def _parquet(plan: ShardPlan) -> ShardWriter:
+    check_installed("Parquet and Arrow", "arrow")
     from service.corpus.writing import tables
 
     return tables.parquet_writer(plan)
 
 
 def _arrow(plan: ShardPlan) -> ShardWriter:
+    check_installed("Parquet and Arrow", "arrow")
     from service.corpus.writing import tables
 
     return tables.arrow_writer(plan)

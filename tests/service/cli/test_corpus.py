@@ -39,6 +39,9 @@ def test_a_folder_of_files(tmp_path: Path, capsys: Capture) -> None:
         capsys, str(tmp_path / "in"), "--out", str(out), "-v", "gpt2", "--append-eod"
     )
     assert (code, figures["documents"], figures["shards"]) == (0, 3, 1)
+    inner = str(tmp_path / "in" / "out")
+    command = [str(tmp_path / "in"), "--out", inner, "-v", "gpt2", "--format", "parquet"]
+    assert [run(capsys, *command)[1]["documents"] for _ in range(2)] == [3, 3]
     ids = np.fromfile(out / "shard_00000_00000.bin", np.uint16).tolist()
     tokens = [builtin.load("gpt2").tokens[token_id] or b"" for token_id in ids]
     end = b"<|endoftext|>"
