@@ -26,16 +26,22 @@ TESTS = "tests/service/engines/cpu"
 TEXT = "service.engines.cpu.text._text_bpe"
 LONG_TESTS = "gena_lm or 100_megabases or library or more_pretokens or long_pretoken or masks"
 THREADED = "several_threads and not gena_lm"
+ABANDONED = f"{TESTS}/text/test_abandoned.py"
 
 
 @pytest.mark.parametrize(
     ("sanitizer", "chosen"),
-    [(ADDRESS, f"encoder and not ({LONG_TESTS})"), (THREAD, THREADED)],
+    [
+        (ADDRESS, f"abandoned or encoder and not ({LONG_TESTS})"),
+        (THREAD, f"abandoned or {THREADED}"),
+    ],
     ids=["address", "thread"],
 )
 def test_no_sanitizer_finds_a_fault(sanitizer: Sanitizer, chosen: str) -> None:
     files = [f"{TESTS}/{name}/test_encoder.py" for name in ("text", "dna", "symbols")]
-    done = run_sanitized(sanitizer, compile_extensions(sanitizer), [*files, "-k", chosen])
+    done = run_sanitized(
+        sanitizer, compile_extensions(sanitizer), [*files, ABANDONED, "-k", chosen]
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert sanitizer.report not in done.stdout + done.stderr
 
