@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gpu.embedding.row_layout import SIDES, PaddingSide
 from gpu.embedding.upstream_tokenizer import MAX_ID, find_attribute, find_number
-from vocabularies.builtin import BUILTINS, load
+from vocabularies.builtin import BUILTINS, describe, load
 from vocabularies.formats import read_vocabulary
 from vocabularies.formats.folders import NoTokenizer, find_tokenizer_files
 from vocabularies.model.vocabulary import Vocabulary
@@ -131,8 +131,9 @@ def _read_folder(folder: Path) -> Named | None:
 
 
 def _suggest(num_ids: int | None) -> str:
-    """Name the built-in vocabularies with so many ids, in words."""
-    same = [name for name in BUILTINS if num_ids is not None and len(load(name)) == num_ids]
+    """Name the built-in vocabularies of DNA with so many ids, in words."""
+    of_dna = [name for name in BUILTINS if describe(name).family.startswith("DNA")]
+    same = [name for name in of_dna if num_ids is not None and len(load(name)) == num_ids]
     calls = " or ".join(f"load({name!r})" for name in same)
     return f"; {calls} has as many ids as it embeds, {num_ids}" if same else ""
 

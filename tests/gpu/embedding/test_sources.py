@@ -49,7 +49,9 @@ class Counted(CpuEngine):
         return super().encode(vocabulary, batch)
 
 
-@pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k"])
+@pytest.mark.parametrize(
+    "name", ["dnabert2", pytest.param("gena_lm_t2t_32k", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("is_wrapped", [False, True])
 def test_an_engine_encodes_for_the_bpe_of_hugging_face(name: str, is_wrapped: bool) -> None:
     engine, tokenizer = Counted(), write_tokenizer(name)
@@ -73,6 +75,7 @@ def test_an_engine_encodes_for_the_bpe_of_hugging_face(name: str, is_wrapped: bo
     assert engine.num_rows == before + 2 * len(TEXTS)
 
 
+@pytest.mark.slow
 def test_an_engine_that_cannot_be_used_is_said(caplog: pytest.LogCaptureFixture) -> None:
     class Plain:
         def encode(self, text: str) -> list[int]:
@@ -136,6 +139,7 @@ def test_n_makes_its_word_unknown_where_the_tokenizer_does_so(stride: int) -> No
         assert found is not None and found.tolist() == Plain().encode(text)
 
 
+@pytest.mark.slow
 def test_begin_and_end_tokens_are_found_by_encoding() -> None:
     tokenizer = write_tokenizer("gpn")
     assert discover(tokenizer).frame == Frame()
