@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 LAG_PERIOD_S = 0.25
 GIVE_BACK_PERIOD_S = 15.0
 IDLE_PERIOD_S = 0.1
+MAX_BUSY_S = 60.0
 NUM_LOADERS = 2
 YOUNG = 1  # The generation of the garbage collector up to which collecting takes little time.
 GC_THRESHOLDS = (50_000, 50, 50)
@@ -120,13 +121,17 @@ async def watch_loop_and_files(service: Service) -> None:
 async def trim_memory(service: Service) -> None:
     """Return free memory to the system after requests, when the queue is empty, until cancelled.
 
+    Where the queue is never empty, as on a machine that is too slow for its load, it does so as
+    well, every MAX_BUSY_S.
+
     Objects that refer to each other may hold a text of 100 MB and its ids, and the collector hardly
     ever runs by itself. Those of the last requests are all in its young generations.
     """
     before = service.metrics.counts()["warptok_work_accepted_total"]
     while True:
         await asyncio.sleep(GIVE_BACK_PERIOD_S)
-        while service.batcher.queue_rows:
+        begin = perf_counter()
+        while service.batcher.queue_rows and perf_counter() < begin + MAX_BUSY_S:
             await asyncio.sleep(IDLE_PERIOD_S)
         accepted = service.metrics.counts()["warptok_work_accepted_total"]
         if accepted != before:

@@ -172,6 +172,26 @@ def test_free_memory_is_given_back_after_work_and_when_nothing_waits(monkeypatch
     run(scenario)
 
 
+def test_free_memory_is_given_back_while_the_queue_is_never_empty(monkeypatch):
+    given: list[bool] = []
+    monkeypatch.setattr(malloc, "give_back", lambda: given.append(True))
+    monkeypatch.setattr(lifespan, "GIVE_BACK_PERIOD_S", 0.01)
+    monkeypatch.setattr(lifespan, "MAX_BUSY_S", 0.01)
+
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, inline_batch_bytes=0) as (client, service):
+            engine.gate.clear()
+            body = {"vocabulary": "evo_bytes", "text": "AC"}
+            asking = asyncio.ensure_future(client.post("/v1/encode", json=body))
+            await until(lambda: given)
+            assert service.batcher.queue_rows == 1
+            engine.gate.set()
+            assert (await asking).status_code == 200
+
+    run(scenario)
+
+
 def test_texts_that_refer_to_themselves_are_freed_after_work(monkeypatch, no_collector):
     monkeypatch.setattr(lifespan, "GIVE_BACK_PERIOD_S", 0.01)
 
