@@ -132,9 +132,6 @@ def test_windows_of_a_mitochondrial_genome_with_positions_and_a_channel(client):
 
 UPLOADS = [
     ("llama3", "vocab/llama3/tokenizer.json.xz", ""),
-    ("qwen3_hf", "vocab/qwen/qwen3_tokenizer.json.xz", ""),
-    ("deepseek_v3", "vocab/deepseek_v3/tokenizer.json.xz", ""),
-    ("p50k_base", "vocab/tiktoken/p50k_base.tiktoken", ""),
     ("tekken", "vocab/mistral/tekken_240911.tiktoken", "?pretokenizer=tekken&id_offset=1000"),
     ("qwen", "vocab/qwen/qwen.tiktoken", ""),
 ]
