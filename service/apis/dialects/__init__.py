@@ -5,7 +5,8 @@
 version and models; `common` has what these routes share.
 `chat_messages`, `content_format` and `chat_prompt` turn a chat into text by the vocabulary's
 template; `template_pool` runs templates in processes of their own (`template_process`,
-`template_worker`), in the order that `template_queue` decides.
+`template_worker`), which get chats in shared memory (`template_memory`), in the order that
+`template_queue` decides.
 `section_cache` keeps the ids of sections of chats, for the next turn of a conversation.
 `media_estimate` estimates the ids of images and documents.
 

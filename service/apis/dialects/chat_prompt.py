@@ -13,14 +13,13 @@ from pydantic import Field
 
 from service.apis.dialects.chat_messages import convert_messages
 from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts
-from service.apis.dialects.section_cache import MIN_CHARACTERS, Scope, Section
+from service.apis.dialects.section_cache import MIN_BYTES, Scope, Section
 from service.apis.dialects.template_queue import Flow
 from service.core.context_vars import CLIENT
 from service.core.errors import InvalidRequest, RowRefused
 from service.operations.operation import find_deadline
 from service.operations.rendering.json_stream import write_ids
 from service.registry.entries import LoadedVocabulary
-from vocabularies.batch.batch import MAX_UTF8
 
 MESSAGES = "/messages"  # The place of a chat's text in its request.
 
@@ -60,7 +59,14 @@ def has_template(request: DialectRequest, entry: LoadedVocabulary) -> bool:
 
 
 async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
-    """Render a chat as text.
+    """Render a chat as text, as `render_chat_utf8` does."""
+    return (await render_chat_utf8(request, entry, chat)).decode(errors="replace")
+
+
+async def render_chat_utf8(
+    request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody
+) -> bytes:
+    """Render a chat as text in UTF-8.
 
     Raises:
         ServiceError: the vocabulary has no template, or the template refuses the messages.
@@ -90,7 +96,9 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
     flow = Flow(CLIENT.get(), entry.name)
     receive = request.call.receive
     text = await request.templates.render(flow, template, variables, wait_s, receive)
-    return _cut_behind_last(text, messages) if chat.continue_final_message else text
+    if chat.continue_final_message:
+        return _cut_behind_last(text.decode(errors="replace"), messages).encode()
+    return text
 
 
 def _cut_behind_last(text: str, messages: list[dict[str, Any]]) -> str:
@@ -123,27 +131,28 @@ class ChatIds(NamedTuple):
 
 
 async def encode_chat(
-    request: DialectRequest, entry: LoadedVocabulary, text: str, *, add_special_tokens: bool
+    request: DialectRequest, entry: LoadedVocabulary, text: bytes, *, add_special_tokens: bool
 ) -> ChatIds:
-    """Encode a rendered chat, except for the sections whose ids are known.
+    """Encode a rendered chat in UTF-8, except for the sections whose ids are known.
 
     Raises:
         ServiceError: the text is refused.
     """
-    is_short = MAX_UTF8 * len(text) <= request.service.settings.max_text_bytes
+    is_short = len(text) <= request.service.settings.max_text_bytes
     if is_short and not add_special_tokens and request.sections.takes(text):
         sections = request.sections.split(entry.vocabulary, text)
         with contextlib.suppress(RowRefused):  # The whole text is refused below, with its place.
             return await _encode_sections(request, entry, sections)
+    whole = text.decode(errors="replace")
     encoded = await encode_texts(
-        request, entry, [text], add_special_tokens=add_special_tokens, where=MESSAGES
+        request, entry, [whole], add_special_tokens=add_special_tokens, where=MESSAGES
     )
     (ids,) = encoded.arrays
     return ChatIds(len(ids), write_ids(ids), encoded.headers)
 
 
 async def _encode_sections(
-    request: DialectRequest, entry: LoadedVocabulary, texts: list[str]
+    request: DialectRequest, entry: LoadedVocabulary, texts: list[bytes]
 ) -> ChatIds:
     """Join the known ids of sections, and those of new ones, which are kept.
 
@@ -154,25 +163,23 @@ async def _encode_sections(
     client = CLIENT.get()
     scope = Scope(client, str(request.body.get("cache_salt") or ""), vocabulary.digest)
     sections = [cache.get(scope, text) for text in texts]
-    known = [section for section in sections if section is not None]
-    num_known = sum(section.num_bytes for section in known)
-    metrics.count_sections(True, len(known), num_known)
+    new = [number for number, section in enumerate(sections) if section is None]
+    new_texts = [texts[number] for number in new]
+    num_new = sum(map(len, new_texts))
+    num_known = sum(map(len, texts)) - num_new
+    metrics.count_sections(True, len(texts) - len(new), num_known)
     request.call.num_bytes += num_known
     request.service.batcher.admission.limits.charge(client, num_known)
-    new = [number for number, section in enumerate(sections) if section is None]
     if new:
-        new_texts = [texts[number] for number in new]
+        rows = [text.decode(errors="replace") for text in new_texts]
         encoded = await encode_texts(
-            request, entry, new_texts, add_special_tokens=False, where=MESSAGES, checks_rows=False
+            request, entry, rows, add_special_tokens=False, where=MESSAGES, checks_rows=False
         )
-        num_new = 0
         for number, text, ids in zip(new, new_texts, encoded.arrays, strict=True):
-            num_bytes = len(text) if text.isascii() else len(text.encode())
-            num_new += num_bytes
-            sections[number] = section = Section(num_bytes, len(ids), write_ids(ids)[1:-1])
+            sections[number] = section = Section(len(ids), write_ids(ids)[1:-1])
             cache.add(scope, text, section)
         metrics.count_sections(False, len(new), num_new)
-        if len(texts) == 1 and len(texts[0]) > MIN_CHARACTERS:
+        if len(texts) == 1 and len(texts[0]) > MIN_BYTES:
             cache.learn_border(vocabulary, encoded.arrays[0])
     found = [section for section in sections if section is not None and section.num_ids]
     json = b"[%b]" % b",".join([section.json for section in found])

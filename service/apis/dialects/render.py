@@ -22,7 +22,7 @@ from service.apis.dialects.chat_prompt import (
     ChatBody,
     encode_chat,
     has_template,
-    render_chat_text,
+    render_chat_utf8,
 )
 from service.apis.dialects.common import (
     NO_LIMIT,
@@ -298,12 +298,13 @@ async def render_chat(http_request: Request) -> Response:
     wanted = body.max_tokens if wanted is None else wanted
     max_length = _max_prompt_length(request, entry, body, wanted or 0)
     sampling = parse_body(Sampling, request)
-    text = await render_chat_text(request, entry, body)
+    text = await render_chat_utf8(request, entry, body)
     generation = Generation(request, entry, sampling, wanted, is_chat=True)
     if max_length is None and not body.return_token_offsets:
         chat = await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
         return make_json_response(generation.make(chat.num_ids, chat.json, None), chat.headers)
-    rendered = await _render_texts(request, entry, [text], body, max_length, MESSAGES)
+    texts = [text.decode(errors="replace")]
+    rendered = await _render_texts(request, entry, texts, body, max_length, MESSAGES)
     (ids,) = rendered.arrays
     answer = generation.make(len(ids), write_ids(ids), rendered.offsets[0])
     return make_json_response(answer, rendered.headers)
@@ -326,7 +327,7 @@ async def count_messages(http_request: Request) -> Response:
 
 
 async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
-    text = await render_chat_text(request, entry, body)
+    text = await render_chat_utf8(request, entry, body)
     return (
         await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
     ).num_ids

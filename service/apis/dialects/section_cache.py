@@ -7,7 +7,7 @@ A rendered text is cut in front of a special token, the border:
 A text is split at its special tokens before anything else, so that the ids of a section do not
 depend on the text around it, and the ids of the whole are those of the sections, one after another.
 Nothing is assumed about the template: where it renders an earlier message otherwise than before,
-the text is another section. Knows no HTTP, and computes no ids.
+the text is another section. Texts are in UTF-8. Knows no HTTP, and computes no ids.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from vocabularies.model.types import Bpe, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 
-MIN_CHARACTERS = 256  # Shorter sections are joined with the next one.
-MAX_SHARE = 4  # A text with more characters than this part of the cache's bytes is not kept.
+MIN_BYTES = 256  # Shorter sections are joined with the next one.
+MAX_SHARE = 4  # A text with more bytes than this part of the cache's is not kept.
 ENTRY_BYTES = 400  # Of an entry beside its text and ids.
 MAX_BORDERS = 1_024  # Vocabularies; beyond, all borders are chosen anew.
 
@@ -46,12 +46,10 @@ class Section(NamedTuple):
     """The ids of a section.
 
     Attributes:
-        num_bytes: the bytes of its text.
         num_ids: the number of its ids.
         json: the ids as JSON, with commas between them.
     """
 
-    num_bytes: int
     num_ids: int
     json: bytes
 
@@ -69,26 +67,26 @@ class SectionCache:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._sections: OrderedDict[tuple[Scope, str], Section] = OrderedDict()
-        self._borders: dict[str, str | None] = {}
+        self._sections: OrderedDict[tuple[Scope, bytes], Section] = OrderedDict()
+        self._borders: dict[str, bytes | None] = {}
 
-    def takes(self, text: str) -> bool:
+    def takes(self, text: bytes) -> bool:
         """Return whether a text is short enough, so that it does not displace all others."""
         return MAX_SHARE * len(text) <= self.max_bytes
 
-    def split(self, vocabulary: Vocabulary, text: str) -> list[str]:
+    def split(self, vocabulary: Vocabulary, text: bytes) -> list[bytes]:
         """Cut a text into sections; a vocabulary without a border has one section."""
         border = self._borders.get(vocabulary.digest)
         if border is None:
             return [text]
         sections, begin = [], 0
-        while (end := text.find(border, begin + MIN_CHARACTERS)) >= 0:
+        while (end := text.find(border, begin + MIN_BYTES)) >= 0:
             sections.append(text[begin:end])
             begin = end
         sections.append(text[begin:])
         return sections
 
-    def get(self, scope: Scope, text: str) -> Section | None:
+    def get(self, scope: Scope, text: bytes) -> Section | None:
         """Return the ids of a section, if they are known."""
         key = scope, text
         section = self._sections.get(key)
@@ -96,7 +94,7 @@ class SectionCache:
             self._sections.move_to_end(key)
         return section
 
-    def add(self, scope: Scope, text: str, section: Section) -> None:
+    def add(self, scope: Scope, text: bytes, section: Section) -> None:
         """Keep the ids of a section, and forget the least recently used ones beyond the limit."""
         before = self._sections.pop((scope, text), None)
         if before is not None:
@@ -117,14 +115,14 @@ class SectionCache:
         for place in np.argsort(-counts, kind="stable"):
             token = special[int(found[place])]
             if is_border(vocabulary, token):
-                border = token.content
+                border = token.content.encode()
                 break
         if len(self._borders) >= MAX_BORDERS:
             self._borders.clear()
         self._borders[vocabulary.digest] = border
 
 
-def _measure(text: str, section: Section) -> int:
+def _measure(text: bytes, section: Section) -> int:
     return getsizeof(text) + getsizeof(section.json) + ENTRY_BYTES
 
 

@@ -16,7 +16,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from service.apis.dialects.template_process import Answer, TemplateProcess, write_request
+from service.apis.dialects.template_memory import Answer
+from service.apis.dialects.template_process import TemplateProcess, write_request
 from service.apis.dialects.template_queue import Chat, ChatQueue, Flow
 from service.batching.work import ClientGone
 from service.core.errors import (
@@ -66,8 +67,8 @@ class TemplatePool:
         variables: dict[str, Any],
         wait_s: float,
         receive: Callable[[], Awaitable[Any]] | None = None,
-    ) -> str:
-        """Render a chat as text.
+    ) -> bytes:
+        """Render a chat as text in UTF-8.
 
         Args:
             flow: the key and the vocabulary of the chat.
@@ -105,8 +106,9 @@ class TemplatePool:
             if watcher is not None:
                 watcher.cancel()
         if answer.is_error:
-            raise InvalidRequest(f"the chat template says: {answer.text}", "/messages")
-        return answer.text
+            message = answer.data.decode(errors="replace")
+            raise InvalidRequest(f"the chat template says: {message}", "/messages")
+        return answer.data
 
     def _enter(self, chat: Chat) -> None:
         """Put a chat into the queue, or begin to render it.

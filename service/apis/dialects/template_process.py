@@ -7,21 +7,14 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from service.apis.dialects.template_worker import ANSWER, READY, REQUEST
+from service.apis.dialects.template_memory import ANSWER, READY, REQUEST, Answer, ChatMemory
 from service.core.errors import InvalidRequest
 
 START_S = 10.0  # The most seconds that starting the process may take.
-
-
-class Answer(NamedTuple):
-    """What a template wrote, or the error that ended it."""
-
-    text: str
-    is_error: bool
 
 
 def write_request(request: dict[str, Any]) -> bytes:
@@ -46,6 +39,7 @@ class TemplateProcess:
     def __init__(self) -> None:
         self._spawning: asyncio.Task[Process] | None = None
         self._process: Process | None = None
+        self._memory: ChatMemory | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -66,8 +60,10 @@ class TemplateProcess:
             await asyncio.wait_for(self._start(), START_S)
 
     async def _start(self) -> None:
-        program = (sys.executable, "-m", "service.apis.dialects.template_worker")
-        make = asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE)
+        self._memory = ChatMemory.create()
+        number = self._memory.number
+        program = (sys.executable, "-m", "service.apis.dialects.template_worker", str(number))
+        make = asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, pass_fds=(number,))
         self._spawning = asyncio.ensure_future(make)
         # Not cancelled with this task: asyncio would leave the pipes open.
         self._process = await asyncio.shield(self._spawning)
@@ -84,16 +80,18 @@ class TemplateProcess:
 
     async def _send(self, body: bytes) -> Answer:
         """Send a request to the process, and return its answer."""
-        process = self._process
+        process, memory = self._process, self._memory
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(REQUEST.pack(len(body)) + body)
-        await process.stdin.drain()
+        assert memory is not None
+        memory.write(body)
+        process.stdin.write(REQUEST.pack(len(body)))
         head = await process.stdout.readexactly(ANSWER.size)
         size, is_error = ANSWER.unpack(head)
-        data = await process.stdout.readexactly(size)
-        return Answer(data.decode(errors="replace"), is_error)
+        data = memory.read(size)
+        memory.give_back()
+        return Answer(data, is_error)
 
     async def end(self) -> None:
         """Kill the process, and wait until it has ended and its pipes are closed."""
@@ -105,3 +103,6 @@ class TemplateProcess:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.communicate()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None

@@ -1,10 +1,11 @@
 """Renders chat templates in a separate process, as templates are untrusted programs.
 
-`python -m service.apis.dialects.template_worker` reads requests from stdin, each as 4 bytes of
-length, little-endian, and JSON. It writes answers to stdout, each as the length, a byte that is 1
-for an error, and the text in UTF-8. jinja2's sandbox limits a template to its values; the process
-has a memory limit, and `template_pool` kills it when a chat takes longer than its `timeout_s`. The
-kernel does it a little later, in case the service has ended.
+`python -m service.apis.dialects.template_worker NUMBER` finds requests and leaves answers in the
+memory file with the descriptor NUMBER. It reads from stdin the length of each request, which is
+JSON, and writes to stdout the length of its answer and a byte that is 1 for an error. jinja2's
+sandbox limits a template to its values; the process has a memory limit, and `template_pool` kills
+it when a chat takes longer than its `timeout_s`. The kernel does it a little later, in case the
+service has ended.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import datetime
 import json
 import math
 import resource
-import struct
 import sys
 import time
 from typing import Any, NamedTuple, NoReturn
@@ -28,12 +28,11 @@ from jinja2.utils import LRUCache, Namespace
 from typing_extensions import override
 
 from service.apis.dialects.content_format import join_parts, takes_parts
+from service.apis.dialects.template_memory import ANSWER, READY, REQUEST, Answer, ChatMemory
+from service.runtime.malloc import keep_large_blocks
 
 MEMORY_BYTES = 1 << 30
 KERNEL_S = 2  # The kernel ends a chat so much later than the service does.
-READY = b"ready"  # The first output of the process.
-REQUEST = struct.Struct("<I")  # The length of the JSON that follows.
-ANSWER = struct.Struct("<I?")  # The length of the text that follows, and whether it is an error.
 MAX_COMPILED = 64  # The most templates that stay compiled.
 COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
 
@@ -161,8 +160,10 @@ class Templates:
         return compiled
 
 
-def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> str:
-    """Render a chat; contents in parts are joined if the template takes no parts.
+def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> bytes:
+    """Render a chat in UTF-8; contents in parts are joined if the template takes no parts.
+
+    A lone surrogate, which a template can write, becomes a question mark.
 
     Raises:
         TemplateError: the template is invalid, refuses the messages, or writes too much.
@@ -170,33 +171,28 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
     compiled = templates.get(template)
     if "messages" in variables and not compiled.takes_parts:
         variables = variables | {"messages": join_parts(variables["messages"])}
-    pieces: list[str] = []
+    pieces: list[bytes] = []
     size = 0
     for piece in compiled.template.generate(**variables):
         size += len(piece)
         if size > max_chars:
             raise TemplateError(f"the template writes more than {max_chars} characters")
-        pieces.append(piece)
-    return "".join(pieces)
+        # One by one, as most pieces are ASCII, and then need no conversion.
+        pieces.append(piece.encode(errors="replace"))
+    return b"".join(pieces)
 
 
-def make_answer(templates: Templates, request: dict[str, Any]) -> bytes:
-    """Write the text of a chat, or an error; without enough memory, drop compiled templates.
-
-    A lone surrogate, which a template can write, becomes a question mark.
-    """
-    is_error = False
+def make_answer(templates: Templates, request: dict[str, Any]) -> Answer:
+    """Render a chat; without enough memory, drop the compiled templates and try again."""
     try:
         try:
-            text = render(templates, **request)
+            return Answer(render(templates, **request), is_error=False)
         except MemoryError:
             templates.compiled.clear()
-            text = render(templates, **request)
-        data = text.encode(errors="replace")
+            return Answer(render(templates, **request), is_error=False)
     except Exception as error:
-        data = f"{type(error).__name__}: {error}"[:500].encode(errors="replace")
-        is_error = True
-    return ANSWER.pack(len(data), is_error) + data
+        message = f"{type(error).__name__}: {error}"[:500]
+        return Answer(message.encode(errors="replace"), is_error=True)
 
 
 def read_request(body: bytes) -> dict[str, Any]:
@@ -219,15 +215,19 @@ def main() -> None:
     """Answer requests until stdin ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    keep_large_blocks()
     templates = Templates()
+    memory = ChatMemory(int(sys.argv[1]))
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(READY)
     sink.flush()
     while len(head := source.read(REQUEST.size)) == REQUEST.size:
         (size,) = REQUEST.unpack(head)
-        request = read_request(source.read(size))
+        request = read_request(memory.read(size))
         limit_processor_time(request.pop("timeout_s") + KERNEL_S)
-        sink.write(make_answer(templates, request))
+        answer = make_answer(templates, request)
+        memory.write(answer.data)
+        sink.write(ANSWER.pack(len(answer.data), answer.is_error))
         sink.flush()
 
 

@@ -12,7 +12,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import Discriminator, Field, Tag
 
-from service.apis.dialects.chat_prompt import ChatBody, encode_chat, render_chat_text
+from service.apis.dialects.chat_prompt import ChatBody, encode_chat, render_chat_utf8
 from service.apis.dialects.common import (
     DialectBody,
     DialectRequest,
@@ -149,7 +149,7 @@ async def _prompt(request: DialectRequest) -> Response:
 async def _chat(request: DialectRequest) -> Response:
     body = parse_body(CompletionChat, request)
     entry = await request.find_entry(body.model)
-    text = await render_chat_text(request, entry, body)
+    text = await render_chat_utf8(request, entry, body)
     chat = await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
     strings = None
     if body.return_token_strs:

@@ -43,7 +43,8 @@ def test_a_loop_over_a_content_that_asks_for_parts_is_given_them(body):
     templates = Templates()
     assert takes_parts(templates.jinja.parse(template))
     assert (
-        render(templates, template, {"messages": [{"role": "user", "content": PARTS}]}, 100) == "ab"
+        render(templates, template, {"messages": [{"role": "user", "content": PARTS}]}, 100)
+        == b"ab"
     )
 
 
@@ -65,7 +66,7 @@ def test_every_other_template_is_given_one_text(body):
     templates = Templates()
     assert not takes_parts(templates.jinja.parse(template))
     messages = [{"role": "user", "content": PARTS}]
-    assert render(templates, template, {"messages": messages, "tools": []}, 100) == " a \nb"
+    assert render(templates, template, {"messages": messages, "tools": []}, 100) == b" a \nb"
 
 
 def test_a_text_stays_one_text():

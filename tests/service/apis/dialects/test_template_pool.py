@@ -36,7 +36,8 @@ def process_ids() -> list[int]:
 
 
 async def render(pool: TemplatePool, flow: Flow, template: str = QUICK, **options) -> str:
-    return await pool.render(flow, template, VARIABLES, **{"wait_s": GIVEN_UP_S} | options)
+    options = {"wait_s": GIVEN_UP_S} | options
+    return (await pool.render(flow, template, VARIABLES, **options)).decode()
 
 
 def test_processes_are_started_when_needed_and_end_with_the_pool():

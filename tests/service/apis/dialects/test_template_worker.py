@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
 from service.apis.dialects import template_worker
+from service.apis.dialects.template_memory import FIRST_BYTES, KEPT_BYTES, Answer, ChatMemory
 from service.apis.dialects.template_process import write_request
 from service.apis.dialects.template_worker import (
-    ANSWER,
     COMPILED_CHARS,
     MAX_COMPILED,
     Templates,
@@ -21,7 +23,7 @@ VALUE = {"b": 1, "a": ["é", "<'&"]}
 
 
 def rendered(template: str, **variables: object) -> str:
-    return render(Templates(), template, variables, 1000)
+    return render(Templates(), template, variables, 1000).decode()
 
 
 @pytest.mark.parametrize(
@@ -49,18 +51,18 @@ def test_a_template_is_compiled_once_and_keeps_nothing_of_a_chat():
     templates = Templates()
     template = "{% if not x %}{% set x = 'set' %}{% endif %}{{ x }}{{ y }}"
     compiled = templates.get(template)
-    assert render(templates, template, {"x": "given", "y": 1}, 100) == "given1"
-    assert render(templates, template, {}, 100) == "set"
+    assert render(templates, template, {"x": "given", "y": 1}, 100) == b"given1"
+    assert render(templates, template, {}, 100) == b"set"
     assert templates.get(template) is compiled
 
 
 def test_the_number_and_length_of_compiled_templates_have_limits():
     templates = Templates()
     for number in range(MAX_COMPILED + 1):
-        assert render(templates, f"{{{{ {number} }}}}", {}, 100) == str(number)
+        assert render(templates, f"{{{{ {number} }}}}", {}, 100) == str(number).encode()
     assert len(templates.compiled) == MAX_COMPILED
     for text in ("x" * COMPILED_CHARS, "y" * (COMPILED_CHARS + 1)):
-        assert render(templates, text, {}, 1 << 20) == text
+        assert render(templates, text, {}, 1 << 20) == text.encode()
     assert "x" * COMPILED_CHARS in templates.compiled
     assert "y" * (COMPILED_CHARS + 1) not in templates.compiled
 
@@ -69,20 +71,18 @@ def test_the_number_and_length_of_compiled_templates_have_limits():
 def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
     templates, times = Templates(), []
 
-    def short_of_memory(*_: object, **__: object) -> str:
+    def short_of_memory(*_: object, **__: object) -> bytes:
         times.append(len(templates.compiled))
         if len(times) <= failures:
             raise MemoryError
-        return "text"
+        return b"text"
 
     render(templates, "{{ 1 }}", {}, 100)
     monkeypatch.setattr(template_worker, "render", short_of_memory)
     answer = make_answer(templates, {})
     assert times == [1, 0]
-    expected = (b"text", False) if failures == 1 else (b"MemoryError: ", True)
-    size, is_error = ANSWER.unpack_from(answer)
-    assert (answer[ANSWER.size :], is_error) == expected
-    assert size == len(expected[0])
+    expected = Answer(b"text", False) if failures == 1 else Answer(b"MemoryError: ", True)
+    assert answer == expected
 
 
 def test_a_request_is_read_as_it_was_written():
@@ -103,9 +103,24 @@ def test_a_request_is_read_as_it_was_written():
         assert repr(read) == repr(request)
 
 
+def test_both_sides_see_messages_of_any_size_and_long_ones_are_given_back():
+    service = ChatMemory.create()
+    child = ChatMemory(service.number)
+    for size in (1, FIRST_BYTES, 3 * KEPT_BYTES + 1, FIRST_BYTES + 1, 5 * KEPT_BYTES, 2):
+        child.write(b"q" * size)
+        assert service.read(size) == b"q" * size
+        service.write(b"a" * (size // 2))
+        assert child.read(size // 2) == b"a" * (size // 2)
+        service.give_back()
+        assert os.fstat(service.number).st_blocks * 512 <= KEPT_BYTES
+    with pytest.raises(PermissionError):  # Or the service would be killed as it reads.
+        os.ftruncate(child.number, 1)
+    service.close()
+
+
 def test_half_a_surrogate_pair_that_a_template_writes_becomes_a_question_mark():
     answer = make_answer(Templates(), {"template": "a\ud800", "variables": {}, "max_chars": 9})
-    assert answer == ANSWER.pack(2, False) + b"a?"
+    assert answer == Answer(b"a?", is_error=False)
 
 
 ATTRIBUTES = (
