@@ -86,7 +86,8 @@ def _post(
         request: the model of the JSON body.
         response: the model of the JSON answer.
     """
-    schema = request.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema = request.model_json_schema(ref_template="{model}")
+    schema = _inline(schema, schema.pop("$defs", {}))
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     described: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
     for media_type, bulk in BULK.get(path, {}).items():
@@ -99,6 +100,17 @@ def _post(
         responses=REFUSALS,
         openapi_extra=described,
     )
+
+
+def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Put definitions in the place of references to them: FastAPI does not collect them here."""
+    if isinstance(schema, list):
+        return [_inline(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inline(definitions[schema["$ref"]], definitions)
+    return {name: _inline(value, definitions) for name, value in schema.items()}
 
 
 def _answer_bulk(service: Service, request: Request) -> Response:
