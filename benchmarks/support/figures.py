@@ -111,6 +111,7 @@ def figure_table() -> str:
         "One call": _calls(),
         "DNA": _dna(),
         "The service": _service(),
+        "Corpora, file to shards": _corpora(),
         "Learning vocabularies": _learning(),
         "Ids compared before anything is timed, none of which differs": _proved(),
     }
@@ -469,6 +470,38 @@ def _bulk_bodies() -> Iterator[Figure]:
         gigas(row["bytes"], row["seconds"]),
         competitor=Beside("plain FastAPI", plain["gb_per_s"]),
     )
+
+
+def _corpora() -> Iterator[Figure]:
+    document = runs.CORPUS.document()
+    limits = document["limits_mb_per_s"]
+    for kind, alone in (
+        ("jsonl", "read jsonl"),
+        ("jsonl.zst", "unpack jsonl.zst"),
+        ("parquet", "read the column of parquet"),
+    ):
+        figures = select(document["figures"], kind=kind)
+        ours = only(figures, who="warptok")
+        others = [row for row in figures if row is not ours]
+        best = max(others, key=lambda row: max(row["mb_per_s"]))
+        sparing = max(others, key=lambda row: float(row["mb_per_cpu_s"]))
+        yield Figure(
+            runs.CORPUS,
+            f"{kind} of English to Megatron's files",
+            "MB/s",
+            of_rounds(ours["mb_per_s"]),
+            limit=Beside("reading, 1 core", limits[alone]),
+            competitor=Beside(best["who"], max(best["mb_per_s"])),
+        )
+        yield Figure(
+            runs.CORPUS,
+            f"{kind} of English, a second of a core",
+            "MB",
+            exactly(ours["mb_per_cpu_s"]),
+            competitor=Beside(sparing["who"], sparing["mb_per_cpu_s"]),
+        )
+    most = max(row["peak_bytes"] for row in select(document["figures"], who="warptok"))
+    yield Figure(runs.CORPUS, "most memory of that", "MB", exactly(most / 1e6))
 
 
 def _learning() -> Iterator[Figure]:

@@ -138,6 +138,11 @@ SOAK_GPU = Run(
     "benchmarks.service.soak --rounds 9 --round-s 12 --long-bytes 20000000",
 )
 FASTA = Run("fasta", "service/fasta.json", "benchmarks.service.long_fasta --gigabytes 10")
+CORPUS = Run(
+    "corpus",
+    "corpus/two_cores.json",
+    "benchmarks.corpus --data FOLDER --other-python PYTHON --megabytes 150 --part 6 --rounds 1",
+)
 TRAINING = Run(
     "training",
     "training/training.json",
@@ -173,6 +178,7 @@ RUNS = (
     SOAK,
     SOAK_GPU,
     FASTA,
+    CORPUS,
     TRAINING,
     TRAINING_GPU,
 )

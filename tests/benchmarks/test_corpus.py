@@ -1,0 +1,56 @@
+"""The benchmark of corpora, small: its files hold the same documents, and its figures are rates."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import orjson
+import pytest
+
+from benchmarks.corpus.__main__ import run, summarize
+from benchmarks.corpus.files import write_files
+from benchmarks.corpus.processes import CommandFailed, measure
+from tests.support.data_files import DATA, data_bytes
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def test_files_hold_the_same_documents(tmp_path: Path) -> None:
+    data_bytes("text/war_and_peace.txt")
+    paths = write_files(tmp_path, DATA, 100_000)
+    again = write_files(tmp_path / "again", DATA, 100_000)
+    texts = [orjson.loads(line)["text"] for line in paths["jsonl"].read_bytes().splitlines()]
+    assert pq.read_table(paths["parquet"]).column("text").to_pylist() == texts
+    assert 100_000 <= sum(map(len, texts)) < 120_000
+    assert paths["jsonl"].read_bytes() == again["jsonl"].read_bytes()
+
+
+def test_a_command_is_measured_with_its_children() -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', PROGRAM])"
+    child = "x = bytearray(50_000_000); sum(range(10_000_000))"
+    taken = measure(["python3", "-c", program.replace("PROGRAM", repr(child))])
+    assert taken.seconds >= 0.1
+    assert taken.cpu_seconds > 0.05
+    assert taken.peak_bytes > 50_000_000
+    with pytest.raises(CommandFailed, match="no such thing"):
+        measure(["python3", "-c", "raise SystemExit('no such thing'[::1] + exit(3))"])
+
+
+@pytest.mark.slow
+def test_a_small_run_without_others(tmp_path: Path) -> None:
+    data_bytes("text/war_and_peace.txt")
+    arguments = argparse.Namespace(
+        data=DATA, megabytes=3, part=2, rounds=1, other_python=None, only=(), add=None
+    )
+    document = run(arguments, tmp_path)
+    assert {row["kind"] for row in document["figures"]} == {"jsonl", "jsonl.zst", "parquet"}
+    assert document["text_bytes"]["whole"] > 1_500_000
+
+
+def test_figures_are_medians_of_rounds() -> None:
+    common = {"who": "a", "kind": "jsonl", "text_bytes": 10_000_000, "peak_bytes": 5}
+    rows = [{**common, "seconds": s, "cpu_seconds": s} for s in (1.0, 2.0, 4.0)]
+    (figure,) = summarize([*rows, {"who": "b", "kind": "jsonl", "text_bytes": 1}])
+    assert figure["mb_per_s"] == [2.5, 5.0, 10.0]
+    assert figure["mb_per_cpu_s"] == 5.0
