@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         sum(file.size for file in job.inputs), None if arguments.quiet else sys.stderr
     )
     keep_large_blocks()  # Each block takes memory of the same sizes again.
-    engine = _open_engine(arguments.engine)
+    engine = _open_engine(arguments.engine, vocabulary)
     running = Running(engine, num_threads, progress, arguments.verify)
     try:
         manifest = run_job(job, vocabulary, arguments.out, running, is_fresh=arguments.fresh)
@@ -197,11 +197,12 @@ def _find_token(vocabulary: Vocabulary, token: str) -> int:
     raise ValueError(f"the vocabulary has no token {token!r}")
 
 
-def _open_engine(name: str) -> Codec:
+def _open_engine(name: str, vocabulary: Vocabulary) -> Codec:
     """Open the engine; the threads of the job call it, so that it needs none of its own.
 
     Raises:
         ValueError: a GPU was named, and there is none.
+        VocabularyError: no encoder can compute the vocabulary.
     """
     cpu = CpuEngine(num_threads=1)
     if name == "cpu":
@@ -212,7 +213,7 @@ def _open_engine(name: str) -> Codec:
     if count:
         from service.corpus.gpus import open_gpus
 
-        return open_gpus(cpu, count)
+        return open_gpus(cpu, count, vocabulary)
     if name == "gpu":
         raise ValueError("--engine gpu: there is no GPU that CUDA can use")
     return cpu

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.runtime.cuda_device import CudaDevice
-from service.engines.base import Codec, Counted, Decoded, EngineStatus
+from service.engines.base import Counted, Decoded, Engine, EngineStatus
 from service.engines.hybrid.engine import HybridEngine
 from service.engines.hybrid.opening import open_engine
 from service.engines.hybrid.residency import OpenedGpu
@@ -72,21 +72,28 @@ class Gpus:
             engine.close()
 
 
-def open_gpus(cpu: Codec, count: int) -> Gpus:
-    """Open so many GPUs; what their kernels do not compute goes to the CPU engine.
+def open_gpus(cpu: Engine, count: int, vocabulary: Vocabulary) -> Gpus:
+    """Open so many GPUs with a vocabulary; what they cannot compute goes to the CPU engine.
+
+    Args:
+        cpu: the CPU engine.
+        count: the number of GPUs.
+        vocabulary: the vocabulary of the job, which is on all of them before the first block.
 
     Raises:
         DeviceUnavailable: a GPU cannot be used.
+        VocabularyError: no encoder can compute the vocabulary.
     """
     engines = [_open(cpu, number) for number in range(count)]
     for engine in engines:
+        engine.load(vocabulary, permanent=True)
         engine.vocabularies.wait_until_open()
         engine.settle()
     return Gpus(engines)
 
 
-def _open(cpu: Codec, number: int) -> HybridEngine:
+def _open(cpu: Engine, number: int) -> HybridEngine:
     def open_one() -> OpenedGpu:
         return open_engine(CudaDevice(number), number, MEMORY_SHARE)
 
-    return HybridEngine(cpu, open_one, None)  # type: ignore[arg-type]
+    return HybridEngine(cpu, open_one)
