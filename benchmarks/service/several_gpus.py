@@ -90,7 +90,7 @@ def serving(num_gpus: int, rows: Text) -> Iterator[Served]:
     """Start a service on so many GPUs, and register regions of the host and of each GPU."""
     named = settings(rows, num_gpus > 0) | {"preload": VOCABULARY}
     if num_gpus:
-        named |= {"gpus": num_gpus}
+        named |= {"gpus": num_gpus, "crossover_bytes": 0}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         running = stack.enter_context(service_process(Path(folder), named))

@@ -19,7 +19,7 @@ from vocabularies.batch.batch import Batch, Encoded
 logger = logging.getLogger(__name__)
 
 NEVER = 1 << 40  # More bytes than any batch has.
-SIZES = tuple(1 << n for n in range(10, 21))
+SIZES = tuple(1 << n for n in range(10, 25))
 ROW_CHARACTERS = 512
 REPEATS = 3
 BUDGET_S = 0.8

@@ -323,8 +323,11 @@ class HybridEngine:
             return None
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s | None:
-        """Encode texts in shared memory; None: the host has to, which counts as a fallback."""
-        gpu = self._choose_gpu(vocabulary, lambda num_bytes: len(rows.text) >= num_bytes)
+        """Encode texts in shared memory; None: the host has to, which may count as a fallback."""
+        on_device = rows.text.memory.on_device or rows.out.on_device
+        gpu = self._choose_gpu(
+            vocabulary, lambda num_bytes: on_device or len(rows.text) >= num_bytes
+        )
         if gpu is None:
             return None
         try:

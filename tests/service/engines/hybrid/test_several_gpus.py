@@ -16,6 +16,7 @@ import service.engines.hybrid.several_gpus
 from gpu.engine import GpuEngine
 from gpu.errors import BadHandle, NotCovered, OutOfMemory
 from service.engines.cpu.engine import CpuEngine
+from service.engines.hybrid.crossover import NEVER
 from service.engines.hybrid.engine import HybridEngine
 from service.engines.hybrid.member import MAX_FAILURES
 from service.engines.hybrid.several_gpus import SeveralGpus
@@ -332,6 +333,13 @@ def test_a_region_is_served_by_the_gpu_that_has_it(engine, gpus, device_id):
     with pytest.raises(BadHandle, match="no block"):
         engine.open_shared(handle_of(1), 64)
     assert states(engine) == ["ready"] * 3
+
+
+def test_texts_in_device_memory_stay_there_whatever_the_crossover(engine, gpus):
+    engine.load(BYTES)
+    engine.crossover_bytes = NEVER
+    region = region_on(engine, gpus[1])
+    assert engine.encode_shared(BYTES, rows_in(region, region)).tolist() == [0, 1500]
 
 
 def test_a_region_of_a_gpu_that_is_out_or_of_two_is_left_to_the_host(engine, gpus, monkeypatch):
