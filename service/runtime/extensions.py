@@ -52,8 +52,13 @@ EXTENSIONS = (
         "the CPU engine encodes characters and k-mers by the reference, more than a thousand times "
         "slower",
     ),
+    Extension(
+        "service.corpus._corpus",
+        "C++ that finds texts in lines of JSON",
+        "`warptok corpus` reads JSON in Python, five times slower",
+    ),
 )
-"""The extensions that every service uses."""
+"""The extensions that services and commands use on the CPU."""
 NO_GPU = "the GPU engine cannot be used"
 
 
