@@ -1,4 +1,4 @@
-"""Writes the table of the CPU engine beside other libraries, from the run of one machine."""
+"""Writes the tables of the CPU engine beside other libraries, one for each machine."""
 
 from __future__ import annotations
 
@@ -27,24 +27,29 @@ WHO = ("warptok", "best other")
 TEXT = ("gpt2", "cl100k_base")
 
 
-def cpu_table() -> str:
-    """Write the table: MB/s of text, or M bases/s."""
-    document = runs.CPU.document()
+def cpu_table(run: runs.Run) -> str:
+    """Write the table of a run: MB/s of text, or M bases/s."""
+    document = run.document()
     rows = document["cpu"]
-    cores = document["machine"]["cores"]
-    sides = [f"{who}, {side}" for side in ("1 core", f"{cores} cores") for who in WHO]
-    columns = ["what", *sides, "copy of the ids, 1 core"]
+    names = {"1": "1 core", "all": f"{document['machine']['cores']} cores"}
+    sides = [cores for cores in names if select(rows, cores=cores)]
+    columns = ["what", *(f"{who}, {names[cores]}" for cores in sides for who in WHO)]
+    has_copies = "1" in sides
+    if has_copies:
+        columns.append("copy of the ids, 1 core")
     lines = [_line(columns), _line(["---"] * len(columns))]
     cases = dict.fromkeys((row["vocabulary"], row["case"]) for row in rows)
     for vocabulary, case in cases:
         of_case = select(rows, vocabulary=vocabulary, case=case)
-        one, every = (select(of_case, cores=cores) for cores in ("1", "all"))
-        copy = "" if vocabulary in TEXT else _rate(only(one, engine=COPY))
         cells = [f"{VOCABULARIES[vocabulary]}, {CASES.get(case, case.replace(' x ', ' × '))}"]
-        for side in (one, every):
+        for cores in sides:
+            side = select(of_case, cores=cores)
             ours = select(side, engine=ENGINE)
             cells += [f"**{_rate(ours[0])}**" if ours else "", _best_other(side)]
-        lines.append(_line([*cells, copy]))
+        if has_copies:
+            is_text = vocabulary in TEXT
+            cells.append("" if is_text else _rate(only(of_case, cores="1", engine=COPY)))
+        lines.append(_line(cells))
     return "\n".join(lines)
 
 

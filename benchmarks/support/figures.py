@@ -138,7 +138,12 @@ def filled(page: str) -> str:
     Raises:
         ValueError: the page has not the marks of each table.
     """
-    tables = {"figures": figure_table(), "cpu": cpu_table(), "runs": run_table()}
+    tables = {
+        "figures": figure_table(),
+        "cpu": cpu_table(runs.CPU),
+        "cpu_16_cores": cpu_table(runs.CPU_16_CORES),
+        "runs": run_table(),
+    }
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
         if page.count(begin) != 1 or page.count(end) != 1:
@@ -533,8 +538,9 @@ def _learning() -> Iterator[Figure]:
 def _proved() -> Iterator[Figure]:
     engine = sum(row["num_bytes"] for row in runs.ENGINE.document()["proofs"])
     yield Figure(runs.ENGINE, "text, GPU and CPU", "GB", exactly(engine / 1e9))
-    cpu = sum(proof["bytes"] for proof in runs.CPU.document()["proofs"])
-    yield Figure(runs.CPU, "text and bases, CPU", "GB", exactly(cpu / 1e9))
+    for run, name in ((runs.CPU, "text and bases, CPU"), (runs.CPU_16_CORES, "text, CPU")):
+        cpu = sum(proof["bytes"] for proof in run.document()["proofs"])
+        yield Figure(run, name, "GB", exactly(cpu / 1e9))
     chats = sum(row["proved_chats"] for row in runs.RENDER.document()["lengths"])
     yield Figure(runs.RENDER, "chats with tools, Qwen3's template", "chats", exactly(chats))
     for run, name in ((runs.DNA_PROOF, "DNA, GPU"), (runs.DNA_PROOF_CPU, "DNA, CPU")):

@@ -68,6 +68,11 @@ CPU = Run(
     "engine/cpu.json",
     "benchmarks.engine --engine cpu --data FOLDER --other-python PYTHON",
 )
+CPU_16_CORES = Run(
+    "cpu_16_cores",
+    "engine/cpu_16_cores.json",
+    "benchmarks.engine --engine cpu --data FOLDER --kinds text --cores all",
+)
 BUS = Run(
     "bus",
     "engine/bus_h200.json",
@@ -158,6 +163,7 @@ RUNS = (
     KERNELS,
     GIGATOKEN,
     CPU,
+    CPU_16_CORES,
     BUS,
     SLOW_TEXTS,
     LONG_PERIODS,

@@ -14,7 +14,7 @@ from benchmarks.support.results import Measured, Row, select
 from benchmarks.training.mirna_published import ABLATION, OVERALL
 
 NONE = "–"
-NOT_MEASURED = "*Not measured yet: this needs a GPU.*"
+NOT_MEASURED = "*Not measured yet: no run that is kept has it.*"
 KERNEL = "512 threads, kernel"
 SWEEP_COLUMNS = {
     "HF tokenizers": "HF",
