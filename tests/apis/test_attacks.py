@@ -160,7 +160,7 @@ def test_records_that_end_where_a_read_ends_are_records():
             data, self.rest = self.rest[:size], self.rest[size:]
             return memoryview(data)
 
-    records, names = _Records(Body(), 300_000, None), []
+    records, names = _Records(Body(), 300_000, None, was_packed=False, uppercase=False), []
     while (found := records.next_batch()) is not None:
         names += found.metadata.names
     assert names == ["aa"] * 6

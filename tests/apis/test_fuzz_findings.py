@@ -99,9 +99,6 @@ WRONG_UPLOADS = {
         {"a": 0}, [], byte_fallback=True, pre_tokenizer={"type": "Sequence", "pretokenizers": 1e308}
     ),
     "millions of ids that mean nothing": document({"a": 0, "b": 3_999_999}, []),
-    "no unknown word": document(
-        {}, [], model={"type": "WordLevel", "vocab": WORDS, "unk_token": "[UNK]"}
-    ),
 }
 
 
