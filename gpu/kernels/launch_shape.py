@@ -18,7 +18,7 @@ WITH_DEPENDENT = 9
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What a device gives to a launch.
+    """The limits of a device that decide a kernel's launch shape.
 
     Attributes:
         capability: its compute capability, (9, 0) for instance.

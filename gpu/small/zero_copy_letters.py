@@ -68,7 +68,7 @@ def fetch_batch(resources: Resources, resident: Resident, batch: Batch) -> Encod
 def fetch_letters(
     resources: Resources, resident: Resident, text: Bytes, address: int, id_bits: int
 ) -> bool:
-    """Look up the ids of letters and wait for them; the device must be able to write at `address`.
+    """Write the ids of the letters of `text` to `address`, which the device can write, and wait.
 
     Returns:
         Whether the ids are complete; otherwise the text must be encoded in another way.

@@ -69,7 +69,7 @@ def everything() -> Mask:
 
 
 def then(outputs: int, step: Step) -> Step:
-    """Return a step with more outputs."""
+    """Return `step` with `outputs` added to those that it has."""
     return step[0], step[1] | outputs
 
 

@@ -85,7 +85,6 @@ def test_a_refusal_before_any_route_has_the_shape_of_its_path(method, path, stat
     run(scenario)
 
 
-WORDS = {"a": 0, "b": 1}
 WRONG_UPLOADS = {
     "no hash of a list": document({"a": 0}, [], unk_token=["a"]),
     "a kind of kinds": {"model_type": ["kmer"]},

@@ -79,11 +79,11 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def supports_reverse_complement(self) -> bool:
-        """Whether its texts may be nucleotide sequences, which have another strand.
+        """Whether its texts can have a reverse complement.
 
-        Texts of single characters may. Texts of k-mers may if their letters are nucleotides. BPE
-        and upstream vocabularies qualify if at least half of their tokens of several letters spell
-        nucleotides: all of DNABERT-2's do, 9 % of GPT-2's.
+        Characters: always. K-mers: if their letters are nucleotides. BPE and upstream vocabularies:
+        if at least half of their tokens of several letters spell nucleotides, as all of DNABERT-2's
+        do, and 9 % of GPT-2's.
         """
         match self.model:
             case Characters():

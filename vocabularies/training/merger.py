@@ -42,7 +42,7 @@ class Merger(Protocol):
 
     @property
     def first(self) -> Ids:
-        """`Segmentation.first`."""
+        """For each slot the id of the token that begins there; see `Segmentation.first`."""
 
     def best(self) -> Merge | None:
         """Find the pair of the highest score; of equal scores the lowest left, then right id.

@@ -24,7 +24,7 @@ class AliasRequest(Strict):
     """What an alias is to mean."""
 
     vocabulary: str = Field(description=schemas.VOCABULARY)
-    replace: bool = Field(False, description="The alias may mean another vocabulary so far.")
+    replace: bool = Field(False, description="Redirect the alias if it already exists.")
 
 
 class AliasReport(BaseModel):

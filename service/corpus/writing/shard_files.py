@@ -202,7 +202,7 @@ class Spool:
 
 
 class MappedNumbers:
-    """Numbers of a file, which are read where they are used.
+    """The numbers of a memory-mapped file; a page is read when it is first used.
 
     Attributes:
         items: the numbers.

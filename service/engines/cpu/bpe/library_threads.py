@@ -1,6 +1,6 @@
-"""Bounds the threads that the library tokenizers starts in this process.
+"""Limits the threads that the library `tokenizers` starts in this process.
 
-It reads a variable of the environment before its first large batch, and never again.
+The library reads RAYON_NUM_THREADS once, before its first large batch.
 """
 
 from __future__ import annotations
