@@ -107,7 +107,8 @@ def gputok_sweep(results: Results) -> str:
     words = (
         "Milliseconds of one text, median. GPUTok's columns are its kernels in our own words, in "
         "chunks of 4,096 bytes, from a string to a list of ids with allocations of the driver's; "
-        f"its kernel with 512 threads alone. The paper's machine has an {paper.GPUTOK_MACHINE}."
+        "its kernel with 512 threads alone. Our kernels alone are those of batches; the call takes "
+        f"one launch for a short text. The paper's machine has an {paper.GPUTOK_MACHINE}."
     )
     return markdown(heads, rows) + measured_on(found, words)
 
