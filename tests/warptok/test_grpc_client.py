@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator
 from concurrent import futures
@@ -15,6 +16,7 @@ from tests.clients.test_clients import grpc_address
 from tests.support.inputs.nasty_texts import TEXTS
 from tests.support.server_process import Server
 from tests.warptok.test_imports import CALLS
+from vocabularies.batch.batch import EncodeOptions
 from warptok.clients import grpc_client
 
 grpc = pytest.importorskip("grpc")
@@ -107,6 +109,45 @@ def test_counts_texts_and_windows_are_those_of_a_tokenizer(client, target, gpt2)
         for name in ("input_ids", "attention_mask", "position_ids", "channel", "starts"):
             assert getattr(theirs, name).dtype == getattr(ours, name).dtype
             assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+
+
+def test_messages_have_every_option():
+    fields = {
+        "add_special_tokens": False,
+        "special": "plain",
+        "max_length": 7,
+        "truncation_side": "left",
+        "reverse_complement": True,
+        "circular": True,
+        "spans": True,
+        "invalid_utf8": "bytes",
+        "uppercase": True,
+    }
+    assert set(fields) == {each.name for each in dataclasses.fields(EncodeOptions)}
+    with warptok.GrpcClient("127.0.0.1:1", "gpt2", if_digest="sha256:0") as client:
+        message = client._write_options(EncodeOptions(**fields), "uint16")
+    written = {each.name: getattr(message, each.name) for each in message.DESCRIPTOR.fields}
+    fields["return_offsets"] = fields.pop("spans")
+    others = {"dtype": "uint16", "if_digest": "sha256:0", "return_kernel_time": True}
+    assert written == fields | others
+
+
+def test_lower_case_becomes_upper_case(client, gpt2):
+    assert client.encode("gattaca", uppercase=True) == gpt2.encode("GATTACA")
+    assert client.count("gattaca", uppercase=True) == gpt2.count("GATTACA")
+
+
+def test_calls_that_cannot_check_a_digest_refuse_it():
+    with warptok.GrpcClient("127.0.0.1:1", "gpt2", if_digest="sha256:0") as client:
+        for call in (
+            lambda: client.decode([1]),
+            lambda: client.decode_bytes([1]),
+            lambda: client.decode_batch([[1]]),
+            lambda: client.windows("ACGT"),
+        ):
+            with pytest.raises(warptok.InvalidRequest, match="has no such field") as refused:
+                call()
+            assert refused.value.where == "if_digest"
 
 
 def test_refusals_are_typed_by_their_codes(target, client):

@@ -77,7 +77,8 @@ class GrpcClient:
         target: the address of its port for gRPC, such as "127.0.0.1:8001".
         vocabulary: the name of the vocabulary that all calls use.
         api_key: the key; None: the service needs none.
-        if_digest: refuse another vocabulary than the one with this digest.
+        if_digest: refuse another vocabulary than the one with this digest; `windows` and calls that
+            decode cannot check it by gRPC, and raise InvalidRequest.
         timeout_s: the longest time of one request; the service, too, stops after it.
         retries: how often a request is sent again where the service is busy, starts or stops, or
             the connection breaks. Every call may be: a text has the same ids each time.
@@ -236,6 +237,7 @@ class GrpcClient:
 
     def decode_bytes(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> bytes:
         """Return the bytes of one row of ids; as `Tokenizer.decode_bytes`."""
+        self._refuse_digest("DecodeRequest")
         request = self._pb.DecodeRequest(
             vocabulary=self.vocabulary,
             ids=as_ids(ids).astype(np.int32).tobytes(),
@@ -246,6 +248,7 @@ class GrpcClient:
 
     def decode_batch(self, rows: Any, *, skip_special_tokens: bool = False) -> list[str]:
         """Return the texts of several rows of ids; as `Tokenizer.decode_batch`."""
+        self._refuse_digest("DecodeBatchRequest")
         ids, offsets = as_id_rows(rows)
         texts: list[str] = []
         for begin, end in part_rows(offsets, PART_BYTES // 8):
@@ -317,6 +320,7 @@ class GrpcClient:
         reverse_complement: bool = False,
     ) -> Windows:
         """Cut one sequence into windows; as `Tokenizer.windows`."""
+        self._refuse_digest("WindowsRequest")
         check_counts(window=(window, 1), stride=(stride, 1))
         one_text("windows", sequence, {})
         text = as_text(sequence, "codepoints", {})
@@ -449,7 +453,14 @@ class GrpcClient:
             if_digest=self._if_digest,
             invalid_utf8=options.invalid_utf8,
             return_kernel_time=True,
+            uppercase=options.uppercase,
         )
+
+    def _refuse_digest(self, message: str) -> None:
+        """Raise InvalidRequest where `if_digest` is set, for a message without this field."""
+        if self._if_digest:
+            problem = f"{message} has no such field; warptok.Client checks it in every call"
+            raise InvalidRequest(problem, where="if_digest")
 
     def _call(self, name: str, request: Any, response: Any) -> Any:
         """Send a request, again where that helps.
