@@ -42,9 +42,13 @@ class ChatMemory:
     def create(cls) -> ChatMemory:
         """Make a new file, with a descriptor that only a child which is given it gets."""
         number = os.memfd_create("warptok-chat", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(number, FIRST_BYTES)
-        fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-        return cls(number)
+        try:
+            os.ftruncate(number, FIRST_BYTES)
+            fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+            return cls(number)
+        except BaseException:
+            os.close(number)
+            raise
 
     def close(self) -> None:
         """Unmap the file, and close its descriptor."""

@@ -195,7 +195,7 @@ class TemplatePool:
                 return process
             logger.warning("the process of chat templates has ended; another is started")
             await process.end()
-        return TemplateProcess()
+        return TemplateProcess(self.max_chars)
 
     async def close(self) -> None:
         """Refuse all chats, and end the processes."""

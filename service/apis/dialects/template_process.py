@@ -14,6 +14,7 @@ import orjson
 from service.apis.dialects.template_memory import ANSWER, READY, REQUEST, Answer, ChatMemory
 from service.core.errors import InvalidRequest
 
+MAX_ERROR_BYTES = 1 << 12  # The most of an error, which a process cuts at 500 characters.
 START_S = 10.0  # The most seconds that starting the process may take.
 
 
@@ -34,9 +35,14 @@ def write_request(request: dict[str, Any]) -> bytes:
 
 
 class TemplateProcess:
-    """A process that renders one chat at a time."""
+    """A process that renders one chat at a time.
 
-    def __init__(self) -> None:
+    Args:
+        max_chars: the most characters of a rendered chat.
+    """
+
+    def __init__(self, max_chars: int) -> None:
+        self._max_bytes = max(4 * max_chars, MAX_ERROR_BYTES)
         self._spawning: asyncio.Task[Process] | None = None
         self._process: Process | None = None
         self._memory: ChatMemory | None = None
@@ -74,7 +80,7 @@ class TemplateProcess:
         """Return the answer of the process to a request, if it comes within `timeout_s`.
 
         Raises:
-            TimeoutError, OSError, EOFError: as `start`.
+            TimeoutError, OSError, EOFError: as `start`, and OSError for an answer that is too long.
         """
         return await asyncio.wait_for(self._send(body), timeout_s)
 
@@ -89,6 +95,8 @@ class TemplateProcess:
         process.stdin.write(REQUEST.pack(len(body)))
         head = await process.stdout.readexactly(ANSWER.size)
         size, is_error = ANSWER.unpack(head)
+        if size > self._max_bytes:  # A template that has broken out of its sandbox may write any.
+            raise OSError(f"the answer has {size} bytes, more than {self._max_bytes}")
         data = memory.read(size)
         memory.give_back()
         return Answer(data, is_error)

@@ -215,6 +215,7 @@ def main() -> None:
     """Answer requests until stdin ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_BYTES, MEMORY_BYTES))  # Of the memory file.
     keep_large_blocks()
     templates = Templates()
     memory = ChatMemory(int(sys.argv[1]))

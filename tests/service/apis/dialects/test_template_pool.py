@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
 
 import pytest
 
+from service.apis.dialects import template_process
 from service.apis.dialects.template_pool import MAX_WAITING, TemplatePool
 from service.apis.dialects.template_queue import Flow
 from service.batching.work import ClientGone
@@ -149,12 +151,31 @@ def test_one_vocabulary_cannot_fill_the_queue():
     run(scenario)
 
 
+def test_an_answer_that_is_longer_than_any_may_be_is_not_read(monkeypatch):
+    class LongAnswer(struct.Struct):
+        def unpack(self, head):
+            return 0xFFFFFFFF, super().unpack(head)[1]
+
+    async def scenario():
+        pool, _ = make(1)
+        assert await render(pool, A) == "text"
+        with monkeypatch.context() as patch:
+            patch.setattr(template_process, "ANSWER", LongAnswer("<I?"))
+            with pytest.raises(TemplateFailed, match="ended its process"):
+                await render(pool, A)
+        assert process_ids() == []
+        assert await render(pool, A) == "text"
+        await pool.close()
+
+    run(scenario)
+
+
 STARTER = """
 import asyncio, sys
 from service.apis.dialects.template_process import TemplateProcess
 
 async def main():
-    process = TemplateProcess()
+    process = TemplateProcess(max_chars=9)
     await process.start()
     print(process._process.pid, flush=True)
     asyncio.ensure_future(process._send(sys.argv[1].encode()))

@@ -118,6 +118,18 @@ def test_both_sides_see_messages_of_any_size_and_long_ones_are_given_back():
     service.close()
 
 
+@pytest.mark.parametrize("name", ["os.ftruncate", "fcntl.fcntl", "mmap.mmap"])
+def test_memory_that_cannot_be_made_leaves_no_descriptor(monkeypatch, name):
+    def fail(*_: object) -> None:
+        raise OSError("no memory")
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(f"service.apis.dialects.template_memory.{name}", fail)
+    with pytest.raises(OSError, match="no memory"):
+        ChatMemory.create()
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_half_a_surrogate_pair_that_a_template_writes_becomes_a_question_mark():
     answer = make_answer(Templates(), {"template": "a\ud800", "variables": {}, "max_chars": 9})
     assert answer == Answer(b"a?", is_error=False)
