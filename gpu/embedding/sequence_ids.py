@@ -215,10 +215,16 @@ class SequenceIds:
         by_runs = np.zeros(len(unknown), np.bool_)
         if self._run_look_up is not None and len(unknown):
             by_runs = self._find_covered_rows(batch, unknown)
-        pieces = self._find_rows_in_pieces(counts)
+        num_added = len(self.layout.frame.ids)
+        pieces = np.flatnonzero(self._are_in_pieces(counts - num_added))
         new = []
         if by_runs.any():
-            new.append(self._encode_runs(batch, np.setdiff1d(unknown[by_runs], pieces)))
+            runs = self._encode_runs(batch, np.setdiff1d(unknown[by_runs], pieces))
+            in_pieces = runs.rows[self._are_in_pieces(runs.counts)]
+            if len(in_pieces):  # They have more ids than the words of their length.
+                runs = self._encode_runs(batch, np.setdiff1d(runs.rows, in_pieces))
+                pieces = np.union1d(pieces, in_pieces)
+            new.append(runs)
         upstream = np.union1d(unknown[~by_runs], pieces)
         if len(upstream):
             new.append(self._encode(batch, upstream))
@@ -258,12 +264,10 @@ class SequenceIds:
         )
         return covered
 
-    def _find_rows_in_pieces(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Find the rows that are too long for one pair of begin and end tokens, int64[r]."""
-        frame = self.layout.frame
-        if frame.max_ids is None:
-            return NO_ROWS
-        return np.flatnonzero(counts - len(frame.ids) >= frame.max_ids)
+    def _are_in_pieces(self, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Find which rows have too many ids of their own for one pair of begin and end tokens."""
+        max_ids = self.layout.frame.max_ids
+        return np.zeros(len(counts), np.bool_) if max_ids is None else counts >= max_ids
 
     def _encode_runs(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
         """Look up rows with letters that begin the words anew."""

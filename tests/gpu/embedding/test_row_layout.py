@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -128,6 +129,21 @@ def test_rows_with_n_stay_on_the_device(device: str, name: str) -> None:
             for part in parts:
                 expected = rows[part.begin : part.end]
                 assert part.ids.tolist() == pad(expected, 1, "right", part.ids.shape[1])[0]
+
+
+@DEVICES
+def test_rows_with_n_are_in_pieces_by_their_own_number_of_ids(device: str) -> None:
+    """Each N is an id, so that such a row has more ids than the words of its length."""
+    model = dataclasses.replace(load("nt_v2").model, max_piece_tokens=8)
+    vocabulary = dataclasses.replace(load("nt_v2"), model=model)
+    layer = EmbeddingLayer(
+        lambda ids: ids, discover(vocabulary), device=device, add_special_tokens=True
+    )
+    texts = ["ACGTAC" * 3 + "N" * 12, "ACGTAC" * 3 + "N", "ACGTAC" * 9, "N" * 8, "N" * 7, "ACNGT"]
+    (part,) = layer.embed_from_strings(texts)
+    rows = reference_rows(vocabulary, texts, framed=True)
+    assert part.ids.tolist() == pad(rows, 1, "left", max(map(len, rows)))[0]
+    assert part.num_upstream == 3
 
 
 @settings(max_examples=100)
