@@ -1,23 +1,66 @@
-"""All GPUs for a corpus: the vocabulary is on each of them before the first block."""
+"""All GPUs for a corpus: each has the vocabulary, and a block goes to the one with least to do."""
 
 from __future__ import annotations
+
+import threading
+from typing import Any
 
 import pytest
 
 from service.corpus import gpus
+from service.corpus.gpus import Gpus
 from service.engines.cpu.engine import CpuEngine
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.gpus.gpu_workers import NEEDS_COMPILER
-from vocabularies.batch.batch import Batch
-from vocabularies.builtin import load
+from vocabularies import builtin
+from vocabularies.batch.batch import Batch, Encoded
 
-pytestmark = [NEEDS_COMPILER, pytest.mark.slow]
+VOCABULARY = builtin.load("hyenadna")
 
 
+class Waiting:
+    """An engine that keeps every batch until it is let go."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.may_end = threading.Event()
+
+    def encode(self, vocabulary: Any, batch: Batch) -> Encoded:
+        self.sizes.append(batch.size)
+        assert self.may_end.wait(10)
+        return Encoded(batch.data, batch.offsets)
+
+    def close(self) -> None:
+        self.sizes.append(-1)
+
+
+def test_blocks_go_to_the_engine_with_the_fewest_bytes() -> None:
+    engines = [Waiting(), Waiting(), Waiting()]
+    opened = Gpus(engines)  # type: ignore[arg-type]
+    threads = []
+    for number, size in enumerate((50, 10, 20, 30, 5, 1), 1):
+        batch = Batch(["A" * size])
+        threads.append(threading.Thread(target=opened.encode, args=(VOCABULARY, batch)))
+        threads[-1].start()
+        while sum(len(engine.sizes) for engine in engines) < number:
+            pass
+    for engine in engines:
+        engine.may_end.set()
+    for thread in threads:
+        thread.join()
+    assert [engine.sizes for engine in engines] == [[50], [10, 30], [20, 5, 1]]
+    opened.encode(VOCABULARY, Batch(["A" * 7]))
+    assert engines[0].sizes == [50, 7]
+    opened.close()
+    assert [engine.sizes[-1] for engine in engines] == [-1, -1, -1]
+
+
+@NEEDS_COMPILER
+@pytest.mark.slow
 def test_the_first_blocks_are_encoded_by_the_gpus(monkeypatch):
     monkeypatch.setattr(gpus, "CudaDevice", lambda number: EmulatedDevice(1 << 28))
     monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", lambda small, large: 1)
-    cpu, vocabulary = CpuEngine(num_threads=1), load("evo_bytes")
+    cpu, vocabulary = CpuEngine(num_threads=1), builtin.load("evo_bytes")
     opened = gpus.open_gpus(cpu, 2, vocabulary)
     try:
         for _ in range(2):
