@@ -65,11 +65,13 @@ class OrderedRun(Generic[Result]):
                 with self._condition:
                     self._num_yielded += 1
                     self._condition.notify_all()
-            if errors:
-                raise errors[0]
-        finally:
+        except BaseException:
             self._stop()
+            raise
+        finally:
             feeder.join()
+        if errors:
+            raise errors[0]
 
     def _feed(self, tasks: Iterator[Callable[[], Result]], errors: list[BaseException]) -> None:
         number = 0

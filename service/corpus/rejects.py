@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,8 +74,9 @@ class RejectFile:
         self.num_rejects += len(rejects)
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Put what was written on the disk."""
         self._file.flush()
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file; remove it if there are no rejects."""
