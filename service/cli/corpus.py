@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -20,6 +19,7 @@ from service.corpus.job import Job
 from service.corpus.progress import Progress
 from service.corpus.reading.chats import ChatRenderer
 from service.corpus.run import Running, run_job
+from service.corpus.writing import mds
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from service.engines.cpu.engine import CpuEngine
@@ -29,6 +29,8 @@ from service.runtime.malloc import keep_large_blocks
 from vocabularies.model.vocabulary import Vocabulary
 
 MEGA = 1e6
+CHAT_FORMATS = ("jsonl", "lines")
+OWN_FILES = r"manifest\.json|rejects_\d{5}\.jsonl|part_\d{5}\.checkpoint"
 NO_END = "the vocabulary names no end-of-text token; name it with --eod"
 
 
@@ -74,10 +76,11 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
         end_id = _find_end(vocabulary, arguments.eod)
     elif arguments.eod is not None:
         raise ValueError("--eod needs --append-eod")
+    inputs = _find_inputs(arguments)
+    if arguments.chats and any(file.format not in CHAT_FORMATS for file in inputs):
+        raise ValueError("--chats reads JSONL only; --read-as jsonl reads all files as such")
     return Job(
-        inputs=_find_inputs(
-            arguments.inputs, arguments.out, arguments.read_as, arguments.skip_unreadable
-        ),
+        inputs=inputs,
         vocabulary=vocabulary.digest,
         format=arguments.format,
         prefix=arguments.prefix,
@@ -144,17 +147,28 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     return template, config.special_tokens()
 
 
-def _find_inputs(
-    paths: Sequence[str], out: Path | str, read_as: str | None, skips_unreadable: bool
-) -> tuple[Input, ...]:
-    """Look up the files of all paths, except for those in the folder of the shards.
+def _find_inputs(arguments: argparse.Namespace) -> tuple[Input, ...]:
+    """Look up the files of all paths.
+
+    A folder may have the folder of the shards in it: the job's own files there are left out, unless
+    they are named.
 
     Raises:
         UnreadableInput: some cannot be read, and are not skipped; the message has all of them.
-        ValueError: a file is named twice.
+        ValueError: a file is named twice, or there is none.
     """
-    out = os.path.join(os.path.realpath(out), "")  # May lie in a folder of inputs.
-    expanded = [path for path in expand(paths, read_as) if not _lies_in(path, out)]
+    read_as = arguments.read_as
+    out = os.path.realpath(arguments.out)
+    index = "|" + re.escape(mds.INDEX) if arguments.format == "mds" else ""
+    own = re.compile(rf"{OWN_FILES}{index}|{re.escape(arguments.prefix)}_\d{{5}}_\d{{5}}\..*")
+    expanded: list[str] = []
+    for path in arguments.inputs:
+        found = expand([path], read_as)
+        if not SCHEME.match(path) and os.path.isdir(path):
+            found = [each for each in found if not _is_own(each, out, own)]
+        expanded += found
+    if not expanded:
+        raise ValueError(f"no files of documents in {', '.join(arguments.inputs)}")
     seen: dict[str, str] = {}
     for path in expanded:
         real = path if SCHEME.match(path) else os.path.realpath(path)
@@ -162,14 +176,15 @@ def _find_inputs(
             raise ValueError(f"{path} is named twice (as {seen[real]})")
         seen[real] = path
     inputs, faults = find_inputs(expanded, read_as)
-    if faults and not skips_unreadable:
+    if faults and not arguments.skip_unreadable:
         hint = "; --skip-unreadable leaves such files out"
         raise UnreadableInput("\nwarptok: ".join(faults) + hint)
     return tuple(inputs)
 
 
-def _lies_in(path: str, folder: str) -> bool:
-    return not SCHEME.match(path) and os.path.realpath(path).startswith(folder)
+def _is_own(path: str, out: str, own: re.Pattern[str]) -> bool:
+    folder, name = os.path.split(os.path.realpath(path))
+    return folder == out and own.fullmatch(name) is not None
 
 
 def _find_end(vocabulary: Vocabulary, token: str | None) -> int:

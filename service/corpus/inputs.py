@@ -5,6 +5,7 @@ A local path is opened as a file; anything with a scheme, such as s3://, by fssp
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import os
@@ -63,12 +64,20 @@ class Input:
         size: its bytes, packed.
         format: one of READ_AS.
         etag: what the store of a URL says of its version; "" for a local file.
+        mtime_ns: when a local file changed last; the manifest has no times, and leaves it out.
     """
 
     path: str
     size: int
     format: str
     etag: str = ""
+    mtime_ns: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return all but the time."""
+        described = dataclasses.asdict(self)
+        del described["mtime_ns"]
+        return described
 
     @property
     def is_local(self) -> bool:
@@ -149,7 +158,8 @@ def _format_of(path: str) -> str:
 def _look_up(path: str, format: str) -> Input:
     if SCHEME.match(path) is None:
         with open(path, "rb") as file:
-            return Input(path, os.fstat(file.fileno()).st_size, format)
+            status = os.fstat(file.fileno())
+            return Input(path, status.st_size, format, mtime_ns=status.st_mtime_ns)
     filesystem, name = _find_filesystem(path)
     info = filesystem.info(name)
     etag = info.get("ETag") or info.get("etag") or ""

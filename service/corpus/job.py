@@ -79,9 +79,14 @@ class Job:
         described = {
             "version": VERSION,
             "options": self.options(),
-            "inputs": [dataclasses.asdict(file) for file in self.inputs],
+            "inputs": [file.describe() for file in self.inputs],
         }
         json = orjson.dumps(described, option=orjson.OPT_SORT_KEYS)
+        return f"sha256:{hashlib.sha256(json).hexdigest()}"
+
+    def times_digest(self) -> str:
+        """Return a digest of when each local file changed last."""
+        json = orjson.dumps([(file.path, file.mtime_ns) for file in self.inputs])
         return f"sha256:{hashlib.sha256(json).hexdigest()}"
 
     def parts(self) -> list[range]:

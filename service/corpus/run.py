@@ -35,6 +35,7 @@ from service.runtime.atomic_files import Store
 from vocabularies.model.vocabulary import Vocabulary
 
 BLOCKS_AHEAD = 2  # Beside those that threads work on: one is read, and one is written.
+TIMES = ".inputs"
 LIBRARIES = ("tokenizers", "numpy", "pyarrow")
 LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
 
@@ -79,6 +80,7 @@ def run_job(
             _remove_all(folder)
         elif (manifest := _find_done(job, folder)) is not None:
             return manifest
+        _check_times(job, folder)
         for path in folder.glob(".*.partial"):
             path.unlink()
         verifier = Verifier(job, vocabulary, running.num_verified)
@@ -107,7 +109,25 @@ def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:
     if manifest["fingerprint"] != job.fingerprint():
         message = "has a finished job with other inputs or options"
         raise OtherJob(f"{folder} {message}; --fresh removes it")
+    _check_times(job, folder)
     return manifest
+
+
+def _check_times(job: Job, folder: Path) -> None:
+    """Keep the times of the inputs in a file; compare them with those of an earlier run.
+
+    The manifest and the shards depend on no time, so this is a file of its own.
+
+    Raises:
+        OtherJob: an input has changed since the earlier run began.
+    """
+    has_job = (folder / MANIFEST).exists() or any(folder.glob("part_*.checkpoint"))
+    digest = job.times_digest().encode()
+    if not has_job:
+        Store(folder).write(TIMES, digest)
+    elif (folder / TIMES).exists() and (folder / TIMES).read_bytes() != digest:
+        message = "has a job with other inputs, or an input has changed since it began"
+        raise OtherJob(f"{folder} {message}; --fresh removes it")
 
 
 def _remove_all(folder: Path) -> None:
@@ -207,7 +227,7 @@ def _describe_inputs(job: Job, results: Sequence[PartResult]) -> list[dict[str, 
         digest = InputDigest(file.size)
         digest.blocks.update(blocks.get(number, {}))
         result = digest.result() if job.is_digested else None
-        described.append({**dataclasses.asdict(file), "digest": result})
+        described.append({**file.describe(), "digest": result})
     return described
 
 

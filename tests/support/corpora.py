@@ -51,5 +51,6 @@ def megatron_bytes(rows: Sequence[Sequence[int]], is_narrow: bool) -> tuple[byte
 
 
 def folder_bytes(folder: Path) -> dict[str, bytes]:
-    """Return the content of each file of a folder, but the lock."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    """Return the content of each file of a folder, but the lock and the times of the inputs."""
+    hidden = (".lock", ".inputs")
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in hidden}

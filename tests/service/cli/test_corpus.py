@@ -65,6 +65,9 @@ def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None
         (["texts.csv"], "--read-as is one of"),
         (["a.jsonl", "a.jsonl"], "named twice"),
         (["a.jsonl", "--eod", "x"], "--eod needs --append-eod"),
+        (["folder"], "no files of documents in folder"),
+        (["memory://nowhere/*.jsonl"], "no files of documents"),
+        (["a.jsonl", "a.txt", "--chats", "--chat-template", "a.txt"], "--chats reads JSONL only"),
         (["a.jsonl", "--begin", "no such token"], "no token"),
         (["a.jsonl", "-v", "hyenadna", "--append-eod", "--eod", "?!"], "no token"),
     ],
@@ -78,8 +81,25 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_jsonl(tmp_path / "a.jsonl", ["text"])
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.txt").write_text("text")
     assert main(["corpus", "-v", "gpt2", *arguments, "--out", "out", "--quiet"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_inputs_in_the_folder_of_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "a.jsonl", ["first"])
+    (tmp_path / "b.txt").write_text("second")
+    options = ["-v", "gpt2", "--format", "parquet"]
+    for _ in range(2):
+        assert run(capsys, ".", "--out", ".", *options)[1]["documents"] == 2
+    named = ["a.jsonl", "--out", ".", "--fresh", "-v", "gpt2"]
+    assert run(capsys, *named)[1]["documents"] == 1
+    shard = ["shard_00000_00000.bin", "--read-as", "lines", "--out", "out", "-v", "gpt2"]
+    assert run(capsys, *shard)[1]["input_bytes"] > 0
 
 
 @pytest.mark.slow

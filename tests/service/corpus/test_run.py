@@ -266,6 +266,31 @@ def test_another_id_is_found_by_the_reference(files: list[Path], tmp_path: Path)
         run_job(make_job(files), VOCABULARY, tmp_path / "out", running)
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_file_that_has_changed_makes_another_job(
+    tmp_path: Path, interrupt_after: Any, is_finished: bool
+) -> None:
+    path, out = write_jsonl(tmp_path / "a.jsonl", make_texts(40)), tmp_path / "out"
+    if is_finished:
+        first = run(make_job([path], shard_tokens=100), out)
+    else:
+        interrupt_after(30)
+        with pytest.raises(Interrupted):
+            run(make_job([path], shard_tokens=100), out)
+        interrupt_after(1 << 30)
+        assert list(out.glob("*.checkpoint"))
+    old = path.stat().st_mtime_ns
+    os.utime(path, ns=(old, old + 1))
+    changed = make_job([path], shard_tokens=100)
+    with pytest.raises(OtherJob, match="an input has changed"):
+        run(changed, out)
+    os.utime(path, ns=(old, old))
+    second = run(make_job([path], shard_tokens=100), out)
+    os.utime(path, ns=(old, old + 1))
+    assert run(changed, out, is_fresh=True) == second
+    assert not is_finished or first == second
+
+
 def test_files_are_dealt_to_parts_of_neighbours(tmp_path: Path) -> None:
     paths = [
         write_jsonl(tmp_path / f"{i}.jsonl", ["x" * size])
