@@ -14,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader
 from typing import BinaryIO, cast
 
@@ -63,7 +64,7 @@ class Limits:
     """What holds for all blocks of a file.
 
     Attributes:
-        max_bytes: longer lines are rejected.
+        max_bytes: lines with more bytes, without the line feed, are rejected.
         is_digested: whether blocks get digests.
         wait_for_turn: returns when no earlier block is in memory; called before a block grows.
     """
@@ -79,6 +80,8 @@ LoadBlock = Callable[[], LineBlock]
 def read_line_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBlock]:
     """Yield functions that load the blocks of lines from a place on, in order.
 
+    Lines that are too long are rejected; a block that holds one has spaces in its place.
+
     Args:
         file: the file.
         start: the place of the first line.
@@ -90,14 +93,36 @@ def read_line_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBl
     with naming_errors(file):
         if file.is_local and _is_plain(file):
             for number in range(start // BLOCK_BYTES, -(-file.size // BLOCK_BYTES)):
-                yield _PlainBlock(file, number, start, limits).load
+                yield partial(_load_block, _PlainBlock(file, number, start, limits).load, limits)
         else:
-            yield from _stream_blocks(file, start, limits)
+            for load in _stream_blocks(file, start, limits):
+                yield partial(_load_block, load, limits)
 
 
 def _is_plain(file: Input) -> bool:
     with open_input(file) as opened:
         return not detect_compression(opened.read(4))
+
+
+def _load_block(load: LoadBlock, limits: Limits) -> LineBlock:
+    block = load()
+    if len(block.data) > limits.max_bytes:
+        _reject_long_lines(block, limits.max_bytes)
+    return block
+
+
+def _reject_long_lines(block: LineBlock, max_bytes: int) -> None:
+    """Reject lines by their own length, so that it does not matter where their block begins."""
+    ends = [
+        begin + np.flatnonzero(block.data[begin : begin + TAIL_BYTES] == ord(NEWLINE))
+        for begin in range(0, len(block.data), TAIL_BYTES)
+    ]
+    bounds = np.concatenate([[-1], *ends, [len(block.data)]])
+    for number in np.flatnonzero(np.diff(bounds) - 1 > max_bytes).tolist():
+        begin, end = int(bounds[number]) + 1, int(bounds[number + 1])
+        block.data[begin:end] = ord(" ")  # A blank line is no document.
+        block.rejects.append(_too_long(block.begin + begin, max_bytes))
+    block.rejects.sort()
 
 
 def _too_long(place: int, max_bytes: int) -> Reject:
@@ -291,7 +316,7 @@ def _next_block(
 def _skip_long_line(
     stream: BinaryIO, begin: int, size: int, max_bytes: int
 ) -> tuple[LineBlock, NDArray[np.uint8], bool]:
-    """Skip a line that is too long; `size` bytes of it were read."""
+    """Skip a line that is too long, and read the lines behind it; `size` bytes of it were read."""
     place = begin + size
     memory = np.empty(BLOCK_BYTES, np.uint8)
     while True:
@@ -300,6 +325,9 @@ def _skip_long_line(
         if found is not None or num_read < len(memory):
             break
         place += num_read
-    end = num_read if found is None else found + 1
-    block = LineBlock(memory[:0], begin, place + end, 0, [_too_long(begin, max_bytes)])
-    return block, memory[end:num_read].copy(), num_read < len(memory) and end == num_read
+    first = num_read if found is None else found + 1
+    is_end = num_read < len(memory)
+    end = num_read if is_end else first + _behind_last_newline(memory[first:num_read])
+    rejects = [_too_long(begin, max_bytes)]
+    block = LineBlock(memory[first:end], place + first, place + end, 0, rejects)
+    return block, memory[end:num_read].copy(), is_end

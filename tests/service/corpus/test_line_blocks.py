@@ -132,3 +132,28 @@ def test_a_file_that_shrank_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput, match="shorter"):
         for load in blocks:
             load()
+
+
+@pytest.mark.parametrize("packing", PACK)
+def test_lines_behind_a_long_one_are_read(tmp_path: Path, packing: str) -> None:
+    data = b"y" * 500 + b"\n a\n b\n c\n" + b"z" * 500 + b"\n last\n"
+    lines, rejects, _ = read(tmp_path, data, packing, max_bytes=100)
+    assert [line for _, line in lines if line.strip()] == [b" a\n", b" b\n", b" c\n", b" last\n"]
+    assert [reject.place for reject in rejects] == [0, data.index(b"z")]
+
+
+@pytest.mark.parametrize("packing", PACK)
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_line_is_too_long_wherever_its_block_begins(
+    tmp_path: Path, packing: str, is_ended: bool
+) -> None:
+    for num_before in range(BLOCK):
+        data = b"a" * num_before + b"\n" + b"b" * 51 + b"\n" + b"c" * 50 + b"\n" * is_ended
+        place = num_before + 1
+        expected = [(place, "too_long")]
+        for start in (0, place):
+            lines, rejects, _ = read(tmp_path, data, packing, start, max_bytes=50)
+            long = [(0, "too_long")] if num_before > 50 and not start else []
+            assert [(reject.place, reject.code) for reject in rejects] == long + expected
+            assert lines[-1] == (place + 52, b"c" * 50 + b"\n" * is_ended)
+            assert not any(b"b" in line for _, line in lines)
