@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
 from jinja2.runtime import Macro
 
 from service.apis.dialects.chat_messages import convert_messages
@@ -65,7 +65,7 @@ class ChatRenderer:
             self._template = environment.from_string(template)
         except TemplateError as error:
             raise ValueError(f"the chat template: {error}") from error
-        self._has_blocks = "generation %}" in template or "generation -%}" in template
+        self._has_blocks = _has_generation_blocks(tree)
         self._tokens = tokens
         self._is_masked = is_masked
 
@@ -117,6 +117,11 @@ class ChatRenderer:
             parts += [whole[done : len(before)], whole[len(before) : len(through)]]
             done = len(through)
         return _split_marks(MARK.join([*parts, whole[done:]]))
+
+
+def _has_generation_blocks(tree: nodes.Template) -> bool:
+    calls = tree.find_all(nodes.ExtensionAttribute)
+    return any(call.identifier == Generation.identifier for call in calls)
 
 
 def _split_marks(text: str) -> tuple[bytes, bytes]:

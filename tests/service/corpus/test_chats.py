@@ -57,6 +57,19 @@ def test_the_assistants_words_are_learned(template: str) -> None:
     assert words == "Hello é</assistant>Bye</assistant>"
 
 
+@pytest.mark.parametrize("tag", ["{%generation%}", "{%- generation -%}", "{% generation%}"])
+def test_generation_blocks_are_found_however_they_are_written(tag: str) -> None:
+    chat = {"messages": [USER, ANSWER]}
+    expected = learned(read(BLOCKS, chat))
+    assert learned(read(BLOCKS.replace("{% generation %}", tag), chat)) == expected
+
+
+def test_a_text_that_names_a_generation_block_is_none() -> None:
+    template = TURNS + "{# {% generation %} #}"
+    chat = {"messages": [USER, ANSWER]}
+    assert learned(read(template, chat)) == learned(read(TURNS, chat))
+
+
 def test_a_template_that_keeps_no_message_apart_has_no_mask() -> None:
     chat = {"messages": [USER, ANSWER, USER]}
     assert [r.code for r in read(FORGETFUL, chat).rejects] == ["no_mask"]
