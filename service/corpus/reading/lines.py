@@ -7,6 +7,7 @@ same where the extension is not built.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ REASONS = (
 )
 INVALID_JSON, NOT_OBJECT, MISSING_KEY, NOT_TEXT, LONE_SURROGATE = range(len(REASONS))
 BLANK = b" \t\r"
+MAX_DEPTH = 512  # As in native/json_text.hpp.
+OPENING, CLOSING = ("[", "{"), ("]", "}")
+TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|[^][{}",:\s]+')
 
 
 def json_documents(block: LineBlock, key: str) -> Documents:
@@ -109,6 +113,8 @@ def _find_text(line: bytes, key: str) -> bytes | int:
         )
     except (ValueError, RecursionError):
         return INVALID_JSON
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(text):
+        return INVALID_JSON
     if not isinstance(value, dict):
         return NOT_OBJECT
     if key not in value:
@@ -120,6 +126,20 @@ def _find_text(line: bytes, key: str) -> bytes | int:
         return found.encode(errors=errors)
     except UnicodeEncodeError:
         return LONE_SURROGATE
+
+
+def _is_too_deep(text: str) -> bool:
+    """Return whether a value of checked JSON is inside more than MAX_DEPTH others."""
+    depth = 0
+    for found in TOKEN.finditer(text):
+        token = found[0]
+        if token in CLOSING:
+            depth -= 1
+        elif depth > MAX_DEPTH:
+            return True
+        elif token in OPENING:
+            depth += 1
+    return False
 
 
 def _skip_number(number: str) -> int:

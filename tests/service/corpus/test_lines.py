@@ -132,3 +132,12 @@ def test_deep_objects_are_rejected_and_do_not_end_the_process() -> None:
     deep = b'{"text": "a", "n": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     (reject,) = lines.json_documents(block(deep), "text").rejects
     assert reject.code == "invalid_json"
+
+
+@pytest.mark.parametrize("inside", [b"", b"1", b'"]\\""', b'{"a": 1}'])
+@pytest.mark.parametrize("begin", [b'{"text": "[{", "n": ', b'{"n": [[]], "text": ', b""])
+def test_the_extension_and_python_refuse_the_same_depth(
+    begin: bytes, inside: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for depth in range(509, 516):
+        both(begin + b"[" * depth + inside + b"]" * depth + b"}" * bool(begin), monkeypatch)
