@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BufferedReader
+from typing import BinaryIO
 
 import numpy as np
 
@@ -89,7 +90,7 @@ def _read_text(
             unpacked = unpack(BufferedReader(packed, PACKED_BYTES), file.path)
             if file.size > DIGEST_BYTES:
                 wait_for_turn()
-            data = unpacked.read(job.max_document_bytes + 1)
+            data = _read_all(unpacked, job.max_document_bytes + 1)
             rejects = []
             if len(data) > job.max_document_bytes:
                 rejects.append(Reject(0, "too_long", f"more than {job.max_document_bytes} bytes"))
@@ -106,3 +107,12 @@ def _read_text(
             )
 
     yield load
+
+
+def _read_all(stream: BinaryIO, max_bytes: int) -> bytes:
+    """Read a stream to its end, where a damaged one raises its error, or so many bytes of it."""
+    parts, size = [], 0
+    while size < max_bytes and (part := stream.read(max_bytes - size)):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)

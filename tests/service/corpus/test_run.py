@@ -24,6 +24,7 @@ from service.corpus.verification import DiffersFromReference
 from service.corpus.writing.shard_files import PartialFile
 from service.engines.cpu.engine import CpuEngine
 from tests.support.corpora import folder_bytes, make_texts, megatron_bytes, write_jsonl
+from tests.support.inputs.bgzf_files import block_gzip
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
 
@@ -134,12 +135,28 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield lambda count: left.__setitem__(0, count)
 
 
+CHAT = (
+    "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %} and"
+    " {{ m.role }}{% endfor %}"
+)
 OPTIONS: list[dict[str, Any]] = [
     {"shard_tokens": 300},
     {"shard_tokens": 700, "pack": 128},
     {"shard_tokens": 300, "num_parts": 3},
     {"shard_tokens": 200, "special": "refuse"},
+    {"shard_tokens": 300, "shuffle": 3},
+    {"shard_tokens": 300, "format": "parquet"},
+    {"shard_tokens": 100, "max_document_bytes": 90},
+    {"shard_tokens": 300, "format": "datatrove", "chat_template": CHAT, "has_mask": True},
 ]
+
+
+def make_chat(line: bytes) -> bytes:
+    """Make a line with a chat of one message of a line with a text; leave any other."""
+    if b'"text"' not in line or line.count(b"\n") > 1:
+        return line
+    message = {"role": "assistant", "content": orjson.loads(line)["text"]}
+    return orjson.dumps({"text": [message]}) + b"\n"
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -149,7 +166,11 @@ def test_an_interrupted_job_ends_with_the_same_bytes(
     lines = files[0].read_bytes().splitlines(keepends=True)
     for place in (0, 20, 21, 60, 75):
         lines.insert(place, b'{"text": "<|endoftext|>"}\n{"no text": 1}\n')
+    if "chat_template" in options:
+        lines = [make_chat(line) for line in lines]
     files[0].write_bytes(b"".join(lines))
+    long = b'{"text": "%s"}\n' % (b"long " * 2000)
+    files[2].write_bytes(gzip.compress(long + gzip.decompress(files[2].read_bytes())))
     job = make_job(files, **options)
     run(job, tmp_path / "whole", num_threads=1)
     source = np.random.default_rng(5)
@@ -221,6 +242,15 @@ def test_a_damaged_file_stops_the_job_or_is_left_out(files: list[Path], tmp_path
     assert 80 <= manifest["documents"] < 120
     assert manifest["inputs"][2]["digest"] is None
     assert [reject["code"] for reject in read_rejects(tmp_path / "skipped")] == ["unreadable"]
+
+
+def test_a_text_that_was_cut_off_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(block_gzip(b"whole text"))
+    assert run(make_job([path]), tmp_path / "whole")["documents"] == 1
+    path.write_bytes(path.read_bytes()[:-28])
+    with pytest.raises(UnreadableInput, match="cut off"):
+        run(make_job([path]), tmp_path / "out")
 
 
 def test_a_missing_file_among_many_is_left_out(tmp_path: Path) -> None:
