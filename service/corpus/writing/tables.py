@@ -47,14 +47,19 @@ class TableWriter:
             fields.append(pa.field("loss_mask", pa.list_(pa.uint8()), nullable=False))
         self._schema = pa.schema(fields)
         self._file = plan.open(suffix)
-        sink = pa.PythonFile(_Sink(self._file), mode="w")
-        self._writer: Any
-        if suffix == ".parquet":
-            self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd")
-        else:
-            self._writer = pa.ipc.new_file(sink, self._schema)
+        try:  # The begin of the file is written at once.
+            self._writer = self._open(suffix)
+        except BaseException:
+            self._file.abandon()
+            raise
         self._parts: list[Rows] = []
         self._num_tokens = 0
+
+    def _open(self, suffix: str) -> Any:
+        sink = pa.PythonFile(_Sink(self._file), mode="w")
+        if suffix == ".parquet":
+            return pq.ParquetWriter(sink, self._schema, compression="zstd")
+        return pa.ipc.new_file(sink, self._schema)
 
     def write(self, rows: Rows) -> None:
         """Write rows behind those before."""
