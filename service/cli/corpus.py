@@ -243,6 +243,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
             name: manifest[name]
             for name in ("format", "documents", "rows", "tokens", "rejects", "dropped_tokens")
         },
+        "verified": progress.num_verified,
         "shards": len(manifest["shards"]),
         "id_type": manifest["id_type"],
         "seconds": seconds,
@@ -261,6 +262,8 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
         f"{manifest['id_type']} in {len(manifest['shards'])} shards of {arguments.out}; "
         f"{seconds:,.1f} s, {figures['text_mb_per_s']:,.0f} MB/s of text"
     )
+    if arguments.verify:
+        print(f"{progress.num_verified:,} documents compared with the reference: equal")
     if manifest["rejects"]:
         print(f"{manifest['rejects']:,} records rejected: {arguments.out}/rejects_*.jsonl")
 

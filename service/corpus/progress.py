@@ -18,12 +18,15 @@ class Progress:
     Args:
         total_bytes: the bytes of all files, packed.
         stream: where the line goes; None: nowhere.
+
+    Attributes:
+        num_verified: the documents that were compared with the reference, when the job is done.
     """
 
     def __init__(self, total_bytes: int, stream: TextIO | None = sys.stderr) -> None:
         self.total_bytes = total_bytes
         self.num_bytes = self.text_bytes = self.num_documents = self.num_tokens = 0
-        self.skipped_bytes = 0
+        self.skipped_bytes = self.num_verified = 0
         self.started = perf_counter()
         self._stream = stream
         self._is_terminal = stream is not None and stream.isatty()

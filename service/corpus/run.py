@@ -87,6 +87,7 @@ def run_job(
         id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
         encoder = DocumentEncoder(job, vocabulary, running.engine, id_dtype, verifier)
         results = _run_parts(job, folder, encoder, running)
+        running.progress.num_verified = verifier.num_compared
         manifest = _describe(job, vocabulary, id_dtype, results)
         if job.format == "mds":
             _write_mds_index(job, folder, id_dtype, results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
 
@@ -23,7 +24,9 @@ class DiffersFromReference(ValueError):
 
 @dataclass(slots=True)
 class Verifier:
-    """Compares documents spread over a job, so many in all; several threads may call it at once.
+    """Compares documents spread over the bytes of a job; several threads may call it at once.
+
+    Documents of more than MAX_TEXT_BYTES are left out.
 
     Attributes:
         job: the job.
@@ -36,6 +39,7 @@ class Verifier:
     vocabulary: Vocabulary
     num_wanted: int
     num_compared: int = 0
+    _num_bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -54,21 +58,23 @@ class Verifier:
         Raises:
             DiffersFromReference: a row differs.
         """
-        if self.num_compared >= self.num_wanted or not len(rows):
+        if not self.num_wanted:
             return
-        share = documents.num_bytes / max(1, sum(file.size for file in self.job.inputs))
-        count = min(len(rows), max(1, round(share * self.num_wanted)))
-        for row in np.linspace(0, len(rows) - 1, count).astype(np.int64).tolist():
+        short = np.flatnonzero(np.diff(documents.offsets)[numbers] <= MAX_TEXT_BYTES)
+        total = max(1, sum(file.size for file in self.job.inputs))
+        with self._lock:
+            # What a block owes and cannot give is left to the next ones.
+            self._num_bytes += documents.num_bytes
+            num_due = min(self.num_wanted, math.ceil(self.num_wanted * self._num_bytes / total))
+            count = min(len(short), num_due - self.num_compared)
+            self.num_compared += count
+        for row in short[np.linspace(0, len(short) - 1, count).astype(np.int64)].tolist():
             self._check_row(documents, int(numbers[row]), rows, row, input_number)
 
     def _check_row(
         self, documents: Documents, document: int, rows: Rows, row: int, input_number: int
     ) -> None:
         begin, end = documents.offsets[document : document + 2]
-        with self._lock:
-            if self.num_compared >= self.num_wanted or end - begin > MAX_TEXT_BYTES:
-                return
-            self.num_compared += 1
         expected = self._expected(documents.data[begin:end].tobytes())
         actual = rows.ids[rows.offsets[row] : rows.offsets[row + 1]].tolist()
         if actual != expected:

@@ -14,13 +14,14 @@ import orjson
 import pytest
 
 from service.corpus import inputs as corpus_inputs
+from service.corpus import verification
 from service.corpus.checkpoint import OtherJob, locked
 from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
 from service.corpus.progress import Progress
 from service.corpus.reading import line_blocks
 from service.corpus.run import Running, run_job
-from service.corpus.verification import DiffersFromReference
+from service.corpus.verification import DiffersFromReference, Verifier
 from service.corpus.writing.shard_files import PartialFile
 from service.engines.cpu.engine import CpuEngine
 from tests.support.corpora import folder_bytes, make_texts, megatron_bytes, write_jsonl
@@ -280,6 +281,25 @@ def test_a_full_disk_ends_the_run_and_the_next_one_goes_on(
     run(job, tmp_path / "out")
     run(job, tmp_path / "whole")
     assert folder_bytes(tmp_path / "out") == folder_bytes(tmp_path / "whole")
+
+
+def test_verified_documents_are_spread_over_the_job(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    check_row = Verifier._check_row
+
+    def noting(self: Verifier, documents: Any, document: int, *rest: Any) -> None:
+        compared.append(rest[-1])
+        check_row(self, documents, document, *rest)
+
+    monkeypatch.setattr(Verifier, "_check_row", noting)
+    progress = Progress(1, None)
+    run_job(make_job(files), VOCABULARY, tmp_path / "out", Running(ENGINE, 1, progress, 10))
+    assert (progress.num_verified, len(compared), set(compared)) == (10, 10, {0, 2})
+    monkeypatch.setattr(verification, "MAX_TEXT_BYTES", -1)
+    run_job(make_job(files), VOCABULARY, tmp_path / "none", Running(ENGINE, 1, progress, 10))
+    assert progress.num_verified == 0
 
 
 def test_another_id_is_found_by_the_reference(files: list[Path], tmp_path: Path) -> None:
