@@ -15,7 +15,7 @@ import orjson
 from gpu.host.cores import limit_threads
 from service.cli.vocabulary_files import open_vocabulary
 from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
-from service.corpus.job import Job
+from service.corpus.job import SHARD_TOKENS, Job
 from service.corpus.progress import Progress
 from service.corpus.reading.chats import ChatRenderer
 from service.corpus.run import Running, run_job
@@ -69,7 +69,8 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
     _check_rows(arguments)
     template, tokens = _read_template(arguments)
     most = FORMATS[arguments.format].max_shard_tokens
-    if arguments.shard_tokens > most:
+    shard_tokens = arguments.shard_tokens or min(SHARD_TOKENS, most)
+    if shard_tokens > most:
         raise ValueError(f"--format {arguments.format} has at most {most} ids in a shard")
     end_id = None
     if arguments.append_eod:
@@ -84,7 +85,7 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
         vocabulary=vocabulary.digest,
         format=arguments.format,
         prefix=arguments.prefix,
-        shard_tokens=arguments.shard_tokens,
+        shard_tokens=shard_tokens,
         num_parts=arguments.parts,
         key=arguments.key or ("messages" if arguments.chats else "text"),
         begin_id=None if arguments.begin is None else _find_token(vocabulary, arguments.begin),

@@ -124,9 +124,9 @@ def _add_shards(group: argparse._ArgumentGroup, number: Number) -> None:
     group.add_argument(
         "--shard-tokens",
         type=number(1, MAX_INT64),
-        default=1_000_000_000,
         metavar="N",
-        help="most ids of a shard, unless one document has more (default: 1000000000)",
+        help="most ids of a shard, unless one document has more (default: 1000000000, or the most "
+        "that the format holds)",
     )
     group.add_argument(
         "--parts",

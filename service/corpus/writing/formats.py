@@ -55,7 +55,7 @@ FORMATS = {
     "datatrove": Format(flat.DatatroveWriter, has_mask=True),
     "parquet": Format(_parquet, 0, has_mask=True),
     "arrow": Format(_arrow, 0, has_mask=True),
-    "mds": Format(mds.MdsWriter, has_mask=True),
+    "mds": Format(mds.MdsWriter, has_mask=True, max_shard_tokens=mds.MAX_SHARD_TOKENS),
     "npy": Format(flat.NpyWriter),
     "llm.c": Format(flat.LlmcWriter, max_shard_tokens=flat.MAX_LLMC_TOKENS),
     "raw": Format(flat.RawWriter),

@@ -24,6 +24,8 @@ from service.runtime.atomic_files import Store
 
 INDEX = "index.json"
 MAX_BYTES = (1 << 32) - 1
+MAX_SHARD_TOKENS = 200_000_000
+"""Fits into MAX_BYTES even if each row is one id: 4 bytes, a byte of mask and 16 of sizes."""
 ONE_AXIS = 1 << 2
 LENGTH_TYPES = (("<BB", 1 << 8, 0), ("<BH", 1 << 16, 1), ("<BI", 1 << 32, 2))
 """How the type and the length of one axis are packed, up to which length, and the type's number."""

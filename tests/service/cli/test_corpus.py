@@ -65,6 +65,7 @@ def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None
         (["texts.csv"], "--read-as is one of"),
         (["a.jsonl", "a.jsonl"], "named twice"),
         (["a.jsonl", "--eod", "x"], "--eod needs --append-eod"),
+        (["a.jsonl", "--format", "mds", "--shard-tokens", "300000000"], "at most 200000000"),
         (["folder"], "no files of documents in folder"),
         (["memory://nowhere/*.jsonl"], "no files of documents"),
         (["a.jsonl", "a.txt", "--chats", "--chat-template", "a.txt"], "--chats reads JSONL only"),

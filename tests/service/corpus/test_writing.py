@@ -180,3 +180,11 @@ def test_shuffled_rows_are_the_same_rows(tmp_path: Path) -> None:
     offsets = np.load(tmp_path / "out" / "s.offsets.npy")
     rows = [row.tolist() for row in np.split(ids, offsets[1:-1])]
     assert rows == [IDS[number] for number in shuffled_order(len(IDS), 5)]
+
+
+def test_a_full_mds_shard_of_single_ids_has_places_of_32_bits(tmp_path: Path) -> None:
+    plan = ShardPlan(tmp_path, "s", np.int32, True, vocabulary="sha256:00", has_mask=True)
+    writer = mds.MdsWriter(plan)
+    writer.write(make_rows([[1]] * 10_000, np.int32, True))
+    (file,) = writer.finish()
+    assert file.size / 10_000 * mds.MAX_SHARD_TOKENS < mds.MAX_BYTES
