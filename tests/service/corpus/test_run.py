@@ -145,10 +145,10 @@ OPTIONS: list[dict[str, Any]] = [
     {"shard_tokens": 700, "pack": 128},
     {"shard_tokens": 300, "num_parts": 3},
     {"shard_tokens": 200, "special": "refuse"},
-    {"shard_tokens": 300, "shuffle": 3},
-    {"shard_tokens": 300, "format": "parquet"},
-    {"shard_tokens": 100, "max_document_bytes": 90},
-    {"shard_tokens": 300, "format": "datatrove", "chat_template": CHAT, "has_mask": True},
+    {"shard_tokens": 700, "shuffle": 3},
+    {"shard_tokens": 700, "format": "parquet"},
+    {"shard_tokens": 150, "max_document_bytes": 90},
+    {"shard_tokens": 500, "format": "datatrove", "chat_template": CHAT, "has_mask": True},
 ]
 
 
