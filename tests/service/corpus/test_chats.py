@@ -61,7 +61,9 @@ def test_the_assistants_words_are_learned(template: str) -> None:
 def test_generation_blocks_are_found_however_they_are_written(tag: str) -> None:
     chat = {"messages": [USER, ANSWER]}
     expected = learned(read(BLOCKS, chat))
-    assert learned(read(BLOCKS.replace("{% generation %}", tag), chat)) == expected
+    template = BLOCKS.replace("{% generation %}", tag)
+    template = template.replace("{% endgeneration %}", "{%endgeneration%}")
+    assert learned(read(template, chat)) == expected
 
 
 def test_a_text_that_names_a_generation_block_is_none() -> None:
