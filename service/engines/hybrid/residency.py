@@ -171,7 +171,12 @@ class GpuVocabularies:
         opened = self.opened
         ready = [entry for entry in list(self.entries.values()) if entry.is_ready]
         if opened is not None and ready:
-            wait([self._thread.submit(self._on_ready, opened, ready[0])], PATIENCE_S)
+            wait([self._thread.submit(self._announce, opened, ready[0])], PATIENCE_S)
+
+    def _announce(self, opened: OpenedGpu, entry: GpuResidency) -> None:
+        """Call `on_ready`, unless all vocabularies were forgotten meanwhile."""
+        if not self._is_closed:
+            self._on_ready(opened, entry)
 
     def load(self, vocabulary: Vocabulary, permanent: bool) -> Residency:
         """Load a vocabulary on the CPU engine and on the GPU; until settled, wait for no upload.
@@ -307,7 +312,8 @@ class GpuVocabularies:
         with self._lock:
             self._is_closed = True
             self.entries.clear()
-        self._thread.shutdown(cancel_futures=True)
+        # What is queued ends by itself: `wait` would go on waiting for a future that is cancelled.
+        self._thread.shutdown()
         if self.opened is not None and not self._loss.is_lost:
             self.opened.gpu.close()
         self.cpu.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent import futures
 
+from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.engine import (
     HybridEngine,
 )
@@ -14,6 +16,7 @@ from tests.service.engines.hybrid.routed import (
     right,
     routed,
 )
+from tests.support.waiting import wait_until
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 
@@ -86,3 +89,25 @@ def test_requests_go_on_while_a_vocabulary_is_swapped():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_who_waits_for_uploads_does_not_wait_on_when_the_engine_is_closed(monkeypatch):
+    is_waiting = threading.Event()
+
+    def wait(*arguments):
+        is_waiting.set()
+        return futures.wait(*arguments)
+
+    engine, gpu = routed(cpu=CpuEngine())
+    monkeypatch.setattr("service.engines.hybrid.residency.wait", wait)
+    gpu.gate.clear()
+    for vocabulary in (BYTES, *OTHERS):  # The first upload waits for the gate, the others for it.
+        engine.vocabularies.get_or_load(vocabulary)
+    with futures.ThreadPoolExecutor(2) as threads:
+        settling = threads.submit(engine.settle)
+        assert is_waiting.wait(30)
+        closing = threads.submit(engine.close)
+        wait_until(lambda: not engine.vocabularies.entries)
+        gpu.gate.set()
+        settling.result(30)
+        closing.result(30)
