@@ -15,7 +15,12 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import ZstdDecompressor, ZstdError
 
+HEADER = "Content-Encoding"
 PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
+
+
+class OtherBytes(Exception):
+    """Bytes that are not compressed follow those that are."""
 
 
 class Gzip:
@@ -45,7 +50,11 @@ class Gzip:
         self._blocks.check_end(self._begin)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Decompress the next bytes, at most PIECE_BYTES at once."""
+        """Decompress the next bytes, at most PIECE_BYTES at once.
+
+        Raises:
+            OtherBytes: the bytes behind a member begin no other one.
+        """
         self._blocks.add(data)
         piece = b""
         while data or len(piece) == PIECE_BYTES:
@@ -54,8 +63,7 @@ class Gzip:
                 if not data:
                     return
                 if not data.startswith(self.magic[: len(data)]):
-                    message = f"other bytes follow the end of the {self.name} data"
-                    raise BadBody(message, "Content-Encoding")
+                    raise OtherBytes(f"other bytes follow the end of the {self.name} data")
                 self.member = isal_zlib.decompressobj(self.wbits)
             piece = self.member.decompress(data, PIECE_BYTES)
             if piece:
@@ -124,13 +132,18 @@ def make_decompressor(encoding: str | None) -> Decompressor | None:
     if name not in ENCODINGS:
         raise UnsupportedFormat(
             f"a {encoding} body is not read; send it plain, or as gzip, deflate or zstd",
-            "Content-Encoding",
+            HEADER,
         )
     return ENCODINGS[name]()
 
 
-def decompress(decompressor: Decompressor, data: bytes) -> Iterator[bytes]:
+def decompress(decompressor: Decompressor, data: bytes, where: str = HEADER) -> Iterator[bytes]:
     """Decompress the next bytes of a body, piece by piece.
+
+    Args:
+        decompressor: the one of the body.
+        data: the bytes.
+        where: the place that a refusal names, such as the part of a form.
 
     Raises:
         BadBody: the bytes are not valid in the encoding.
@@ -139,13 +152,15 @@ def decompress(decompressor: Decompressor, data: bytes) -> Iterator[bytes]:
         yield from decompressor.pieces(data)
     except (isal_zlib.error, ZstdError) as error:  # type: ignore[misc]  # Its stub says an instance.
         message = f"the body is not {decompressor.name}: {error}"
-        raise BadBody(message, "Content-Encoding") from error
+        raise BadBody(message, where) from error
+    except OtherBytes as error:
+        raise BadBody(str(error), where) from error
 
 
-def check_whole(decompressor: Decompressor) -> None:
-    """Raise BadBody if a body has ended too early."""
+def check_whole(decompressor: Decompressor, where: str = HEADER) -> None:
+    """Raise BadBody, which names the place `where`, if a body has ended too early."""
     try:
         decompressor.check_end()
     except EOFError as error:
         message = f"the {decompressor.name} body is not whole: {error}"
-        raise BadBody(message, "Content-Encoding") from error
+        raise BadBody(message, where) from error

@@ -111,14 +111,14 @@ class SequencesForm:
         if begin and decompressor is None:
             yield begin
         elif begin and decompressor is not None:
-            yield from decompress(decompressor, begin)
+            yield from decompress(decompressor, begin, f"/{SEQUENCES}")
         for data in self._receive():
             if decompressor is None:
                 yield data
             else:
-                yield from decompress(decompressor, data)
+                yield from decompress(decompressor, data, f"/{SEQUENCES}")
         if decompressor is not None:
-            check_whole(decompressor)
+            check_whole(decompressor, f"/{SEQUENCES}")
 
     def _receive(self) -> Iterator[bytes]:
         """Yield the bytes of the sequences as they were sent."""

@@ -271,6 +271,7 @@ def test_packed_sequences_in_a_form_are_unpacked(packed, num_bytes):
     ("packed", "detail"),
     [
         (PACKED[:-4], "the gzip body is not whole"),
+        (PACKED[:-8] + b"damaged!", "the body is not gzip"),
         (PACKED + b"more", "other bytes follow the end of the gzip data"),
         (gzip.compress(PACKED, mtime=0), "the body is packed by gzip; unpack it"),
         (b"BZh91AY&SY", "the body is packed by bzip2; unpack it"),
@@ -291,6 +292,8 @@ def test_damaged_packed_sequences_in_a_form_are_refused(packed, detail):
             else:
                 assert (answer.status_code, answer.json()["code"]) == (400, "bad_body")
                 assert detail in answer.json()["detail"]
+                if detail.startswith(("the gzip", "other", "the body is not")):
+                    assert answer.json()["where"] == "/sequences"
 
     run(scenario)
 
