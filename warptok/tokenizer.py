@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.operations.rendering.offset_units import convert_spans
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds
+from vocabularies.batch.upper_case import make_upper_case
 from vocabularies.sequences.chunks import ChunkLayout, cut_chunks
 from vocabularies.sequences.window_layout import (
     Junction,
@@ -385,6 +386,7 @@ class Tokenizer(TokenNames):
         channel: ArrayLike | None = None,
         add_cls: bool = False,
         reverse_complement: bool = False,
+        uppercase: bool = False,
     ) -> Windows:
         """Cut one sequence into overlapping windows of tokens, the input of models of genomes.
 
@@ -399,6 +401,7 @@ class Tokenizer(TokenNames):
                 windowed like the ids; None: there is none.
             add_cls: put the vocabulary's [CLS] before each window.
             reverse_complement: of the other strand.
+            uppercase: make a to z upper case first.
 
         Returns:
             W windows of C columns: `input_ids` int32[W, C], `attention_mask` int8[W, C],
@@ -414,6 +417,7 @@ class Tokenizer(TokenNames):
             "add_special_tokens": False,
             "reverse_complement": reverse_complement,
             "circular": layout.circular,
+            "uppercase": uppercase,
         }
         encoded = self._encode_one("windows", sequence, options, spans=True)
         assert encoded.spans is not None
@@ -465,6 +469,7 @@ class Tokenizer(TokenNames):
         channel: ArrayLike | None = None,
         add_cls: bool = False,
         reverse_complement: bool = False,
+        uppercase: bool = False,
     ) -> DeviceWindows:
         """Cut the windows of several sequences of characters or k-mers in the memory of the GPU.
 
@@ -477,6 +482,7 @@ class Tokenizer(TokenNames):
             channel: N values, one for each byte of all sequences.
             add_cls: as for `windows`.
             reverse_complement: as for `windows`.
+            uppercase: as for `windows`.
 
         Returns:
             The arrays of `windows` on the GPU, and `rows` int64[B + 1] on the host, the first
@@ -492,8 +498,9 @@ class Tokenizer(TokenNames):
             add_special_tokens=False,
             reverse_complement=reverse_complement,
             circular=layout.circular,
+            uppercase=uppercase,
         )
-        batch = make_batch(sequences, offsets).with_options(options)
+        batch = make_upper_case(make_batch(sequences, offsets).with_options(options))
         values = as_channel(channel, len(batch.data))
         engine = self._place.gpu_engine()
         made = windows_to_device(engine, self._vocabulary, batch, layout, values)

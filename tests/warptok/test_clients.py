@@ -117,6 +117,21 @@ def test_windows_and_padding_are_those_of_a_tokenizer(server):
         assert padded.ids.tolist() == right.ids.tolist()
 
 
+def test_windows_of_lower_case_become_upper_case(server):
+    ours = warptok.load("hyenadna", device="cpu").windows("GATTACA", window=4, stride=2)
+
+    async def scenario():
+        async with warptok.AsyncClient(server.url, "hyenadna") as client:
+            return await client.windows("gattaca", window=4, stride=2, uppercase=True)
+
+    with warptok.Client(server.url, "hyenadna") as client:
+        upper = client.windows("gattaca", window=4, stride=2, uppercase=True)
+        assert upper.input_ids.tolist() == ours.input_ids.tolist()
+        lower = client.windows("gattaca", window=4, stride=2)
+        assert lower.input_ids.tolist() != ours.input_ids.tolist()
+    assert asyncio.run(scenario()).input_ids.tolist() == ours.input_ids.tolist()
+
+
 def test_what_the_service_says_of_itself(client):
     assert "gpt2" in {each["name"] for each in client.vocabularies()}
     assert client.info()["version"]

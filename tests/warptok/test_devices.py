@@ -125,5 +125,10 @@ def test_windows_stay_on_the_gpu(on_gpu):
     assert host.channel is not None
     assert first.channel is not None
     assert host.channel[part].tolist() == first.channel.tolist()
+    other = warptok.load("hyenadna", device="cuda")
+    lower = [sequence.lower() for sequence in SEQUENCES]
+    upper = other.windows_to_device(lower, window=4, stride=2, uppercase=True).to_host()
+    plain = other.windows_to_device(SEQUENCES, window=4, stride=2).to_host()
+    assert upper.input_ids.tolist() == plain.input_ids.tolist()
     with pytest.raises(warptok.DeviceUnavailable, match="characters and k-mers"):
         warptok.load("dnabert2", device="cuda").windows_to_device(["ACGT"])

@@ -132,7 +132,11 @@ def test_messages_have_every_option():
     assert written == fields | others
 
 
-def test_lower_case_becomes_upper_case(client, gpt2):
+def test_lower_case_becomes_upper_case(client, target, gpt2):
+    ours = warptok.load("hyenadna", device="cpu").windows("GATTACA", window=4, stride=2)
+    with warptok.GrpcClient(target, "hyenadna") as other:
+        upper = other.windows("gattaca", window=4, stride=2, uppercase=True)
+    assert upper.input_ids.tolist() == ours.input_ids.tolist()
     assert client.encode("gattaca", uppercase=True) == gpt2.encode("GATTACA")
     assert client.count("gattaca", uppercase=True) == gpt2.count("GATTACA")
 

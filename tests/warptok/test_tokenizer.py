@@ -189,6 +189,15 @@ def test_chunks_are_those_of_the_service(gpt2, dnabert2):
         gpt2.chunks("a", chunk_size=0)
 
 
+def test_windows_of_lower_case_become_upper_case():
+    tok = warptok.load("hyenadna", device="cpu")
+    linear = tok.windows("GATTACA", window=4, stride=2)
+    upper = tok.windows("gattaca", window=4, stride=2, uppercase=True)
+    assert upper.input_ids.tolist() == linear.input_ids.tolist()
+    lower = tok.windows("gattaca", window=4, stride=2)
+    assert lower.input_ids.tolist() != linear.input_ids.tolist()
+
+
 def test_windows_of_a_circular_sequence(mtdna, gpt2):
     sequence = "GATCACAGGTCTATCACCCT"
     levels = np.linspace(0, 1, len(sequence))

@@ -222,11 +222,20 @@ class Client:
         channel: ArrayLike | None = None,
         add_cls: bool = False,
         reverse_complement: bool = False,
+        uppercase: bool = False,
     ) -> Windows:
         """Cut one sequence into windows; as `Tokenizer.windows`."""
         return self._run(
             self._calls.windows(
-                sequence, window, stride, circular, junction, channel, add_cls, reverse_complement
+                sequence,
+                window,
+                stride,
+                circular,
+                junction,
+                channel,
+                add_cls,
+                reverse_complement,
+                uppercase,
             )
         )
 

@@ -318,6 +318,7 @@ class GrpcClient:
         channel: ArrayLike | None = None,
         add_cls: bool = False,
         reverse_complement: bool = False,
+        uppercase: bool = False,
     ) -> Windows:
         """Cut one sequence into windows; as `Tokenizer.windows`."""
         self._refuse_digest("WindowsRequest")
@@ -335,6 +336,7 @@ class GrpcClient:
             channel=b"" if values is None else values.astype(np.float32).tobytes(),
             add_cls=add_cls,
             reverse_complement=reverse_complement,
+            uppercase=uppercase,
         )
         answer = self._call("Windows", request, self._pb.WindowsResponse)
         shape = answer.num_windows, answer.width

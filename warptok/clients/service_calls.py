@@ -221,6 +221,7 @@ class ServiceCalls:
         channel: Any,
         add_cls: bool,
         reverse_complement: bool,
+        uppercase: bool,
     ) -> Call[Windows]:
         """Cut one sequence into windows."""
         check_counts(window=(window, 1), stride=(stride, 1))
@@ -236,6 +237,7 @@ class ServiceCalls:
             "channel_name": "channel",
             "add_cls": add_cls,
             "reverse_complement": reverse_complement,
+            "uppercase": uppercase,
         }
         if values is not None:
             body["channel"] = values.astype(np.float64)
