@@ -97,6 +97,7 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
         window=arguments.window,
         stride=arguments.stride,
         reverse_complement=arguments.reverse_complement,
+        uppercase=arguments.uppercase,
         chat_template=template,
         chat_tokens=tokens,
         has_mask=arguments.loss_mask,

@@ -105,6 +105,11 @@ def _add_rows(group: argparse._ArgumentGroup, number: Number) -> None:
     )
     group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
     group.add_argument(
+        "--uppercase",
+        action="store_true",
+        help="make the letters a to z upper case first, such as those of soft-masked DNA",
+    )
+    group.add_argument(
         "--loss-mask",
         action="store_true",
         help="with --chats: say for each id whether it is the assistant's",

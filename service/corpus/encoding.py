@@ -70,6 +70,7 @@ class DocumentEncoder:
             add_special_tokens=job.add_special_tokens,
             special=job.special,  # type: ignore[arg-type]
             reverse_complement=job.reverse_complement,
+            uppercase=job.uppercase,
             circular=job.circular,
             spans=job.has_mask,
         )

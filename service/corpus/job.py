@@ -36,6 +36,7 @@ class Job:
         window, stride: rows are windows of so many ids, and begin so many ids apart; None: a row
             is a document.
         reverse_complement: whether the other strand is encoded.
+        uppercase: whether the letters a to z are made upper case first.
         circular: whether sequences wrap; None: as the vocabulary says.
         chat_template: the template that makes texts of chats; "" if there are none.
         chat_tokens: the named tokens that the template reads.
@@ -61,6 +62,7 @@ class Job:
     window: int | None = None
     stride: int | None = None
     reverse_complement: bool = False
+    uppercase: bool = False
     circular: bool | None = None
     chat_template: str = ""
     chat_tokens: dict[str, str] = field(default_factory=dict)

@@ -87,6 +87,7 @@ class Verifier:
             add_special_tokens=job.add_special_tokens,
             special=job.special,  # type: ignore[arg-type]
             reverse_complement=job.reverse_complement,
+            uppercase=job.uppercase,
             circular=job.circular,
         )
         try:

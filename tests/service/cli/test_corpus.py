@@ -88,6 +88,21 @@ def test_refusals(
     assert message in capsys.readouterr().err
 
 
+def test_soft_masked_dna(tmp_path: Path, capsys: Capture) -> None:
+    shards = []
+    for name, sequence, options in (
+        ("soft", "ACgtNacg", ["--uppercase"]),
+        ("hard", "ACGTNACG", []),
+    ):
+        (tmp_path / f"{name}.fa").write_text(f">1\n{sequence}\n")
+        command = [str(tmp_path / f"{name}.fa"), "--out", str(tmp_path / name), "-v", "hyenadna"]
+        assert run(capsys, *command, "--verify", "1", *options)[1]["verified"] == 1
+        shards.append((tmp_path / name / "shard_00000_00000.bin").read_bytes())
+    assert shards[0] == shards[1]
+    same_files = [str(tmp_path / "soft.fa"), "--out", str(tmp_path / "soft"), "-v", "hyenadna"]
+    assert main(["corpus", *same_files]) == 2  # Another job: without --uppercase.
+
+
 def test_inputs_in_the_folder_of_the_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
