@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import warptok
-from tests.support.tokenizer_objects import FastTokenizer, write_tokenizer
+from tests.support.inputs.tokenizer_objects import FastTokenizer, write_tokenizer
 from tests.support.torch_or_skip import torch_or_skip
 
 TEXTS = ["ACGTACGT", "", "GATTACA"]

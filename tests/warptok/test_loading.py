@@ -12,9 +12,9 @@ from tokenizers import Tokenizer, models
 
 import warptok
 from tests.support.data_files import records
+from tests.support.inputs.model_folder import write_model_folder
 from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
-from tests.support.model_folder import write_model_folder
-from tests.support.tokenizer_objects import (
+from tests.support.inputs.tokenizer_objects import (
     ENCODINGS,
     MODELS,
     TOKENIZER_JSON,

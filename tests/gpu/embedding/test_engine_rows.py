@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.engines.cpu.engine import CpuEngine
-from tests.support.tokenizer_objects import write_tokenizer
+from tests.support.inputs.tokenizer_objects import write_tokenizer
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.data_files import data_bytes
-from tests.support.paper_windows import paper_windows
+from tests.support.inputs.paper_windows import paper_windows
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.sequences.mtdna import KmerVocabulary
 

@@ -17,7 +17,7 @@ from gpu.embedding.inputs import as_batch, read_blocks
 from gpu.embedding.row_layout import Frame
 from gpu.embedding.tokenizer_discovery import Discovery, discover
 from service.engines.cpu.engine import CpuEngine
-from tests.support.tokenizer_objects import FastTokenizer, write_tokenizer
+from tests.support.inputs.tokenizer_objects import FastTokenizer, write_tokenizer
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

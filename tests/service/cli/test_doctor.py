@@ -27,7 +27,7 @@ from service.core.settings import PREFIX, Settings
 from service.security.api_keys import add_key
 from tests.support.certificates import make_certificate
 from tests.support.gpus.fake_cupy import CUDARuntimeError, fake_cupy
-from tests.support.model_folder import write_model_folder
+from tests.support.inputs.model_folder import write_model_folder
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]

@@ -21,8 +21,8 @@ from service.registry.model_folder import use_model
 from tests.support.app_client import serving
 from tests.support.data_files import data_bytes
 from tests.support.fake_engine import FakeEngine
+from tests.support.inputs.model_folder import CHAT, CHAT_TEXT, GENERATION, write_model_folder
 from tests.support.linked_processes import client_of, linked_service
-from tests.support.model_folder import CHAT, CHAT_TEXT, GENERATION, write_model_folder
 from tests.support.server_process import Server, server_process
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import EncodeOptions

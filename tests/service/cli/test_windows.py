@@ -11,7 +11,7 @@ import pytest
 
 from service.cli import windows
 from service.cli.parser import main
-from tests.support.paper_windows import paper_windows
+from tests.support.inputs.paper_windows import paper_windows
 
 Capture = pytest.CaptureFixture[bytes]
 GENOMES = {"one": "GATCACAGGTCTATCACCCTNATTAACC", "two": "GATTACAgattacaGATTACA"}

@@ -8,7 +8,7 @@ import pytest
 
 from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
-from tests.support.paper_windows import paper_windows
+from tests.support.inputs.paper_windows import paper_windows
 from tests.support.waiting import run
 
 ENGINE = CpuEngine()

@@ -12,7 +12,7 @@ from service.registry.model_folder import find_model_names, read_model, use_mode
 from service.registry.registry import Registry
 from tests.support.data_files import data_bytes
 from tests.support.fake_engine import FakeEngine
-from tests.support.model_folder import GENERATION, TEMPLATE, write_model_folder
+from tests.support.inputs.model_folder import GENERATION, TEMPLATE, write_model_folder
 from vocabularies.builtin import load
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary

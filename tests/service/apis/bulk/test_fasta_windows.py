@@ -13,7 +13,7 @@ import pytest
 from service.apis.bulk import fasta_batches
 from service.engines.cpu.engine import CpuEngine
 from tests.support.app_client import serving
-from tests.support.paper_windows import paper_windows
+from tests.support.inputs.paper_windows import paper_windows
 from tests.support.waiting import run
 
 if sys.version_info >= (3, 14):
