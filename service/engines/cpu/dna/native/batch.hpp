@@ -13,6 +13,7 @@
 #pragma once
 
 #include <mutex>
+#include <utility>
 
 #include "../../native/share_tasks.hpp"
 #include "rows.hpp"
@@ -23,6 +24,7 @@ constexpr int64_t MARGIN = MAX_LETTERS;
 constexpr int64_t MIN_TASK_BYTES = 4 * MARGIN;
 constexpr int64_t THREAD_BYTES = 1 << 13;  // Take 30 to 60 us, longer than to wake a thread.
 constexpr int64_t THREAD_IDS = 1 << 16;    // The same for ids that are copied to fresh memory.
+constexpr size_t KEPT_IDS = size_t{1} << 20;   // Of a thread's memory for ids between two tasks.
 
 // What becomes of special tokens in a text.
 enum Mode { MATCH, PLAIN, REFUSE, NUM_MODES };
@@ -178,12 +180,14 @@ class BatchEncoder {
                 counts[number] = static_cast<int64_t>(out.ids.size() - num_ids);
             }
         }
-        task.out = out;
         task.end_id = out.ids.size();
+        if (out.ids.capacity() > KEPT_IDS) task.out = std::exchange(out, {});
+        else task.out = out;
         task.latest_stretch = encoder.latest_stretch();
     }
 
-    // The memory of a thread for the ids of a task, of which the task gets a copy of the right size.
+    // The memory of a thread for the ids of a task, of which the task gets a copy of the right size,
+    // or the memory itself if it is large: the threads of a service live as long as it does.
     static Ids& scratch() {
         thread_local Ids ids;
         return ids;

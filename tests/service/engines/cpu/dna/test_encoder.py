@@ -22,6 +22,7 @@ from service.engines.cpu.dna import encoder as dna
 from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.encoder import Encoder, ReferenceEncoder
+from tests.service.engines.test_eviction import used_bytes
 from tests.support.data_files import records
 from tests.support.inputs.letter_bpe import NASTY, cases, repeats, vocabulary_of
 from tests.support.inputs.motif_strategies import NORMALIZERS, motif_cases, motif_vocabulary
@@ -253,3 +254,14 @@ def test_without_the_extension_the_library_answers_and_says_why(monkeypatch):
     chosen = selection.choose_encoder(vocabulary, token_table(vocabulary))
     assert chosen.encoder.name.startswith("tokenizers")
     assert "extension is not built" in chosen.fallback_reason
+
+
+@pytest.mark.slow
+def test_memory_for_the_ids_of_a_long_row_is_not_kept():
+    encoder, options = encoder_of("dnabert2"), EncodeOptions(add_special_tokens=False)
+    short, long = Batch(["ACN"]), Batch(["ACN" * 4_000_000])  # It cannot be cut.
+    assert len(long.data)
+    encoder.encode(short, options)
+    before = used_bytes()
+    assert encoder.encode(long, options).offsets[-1] > 8_000_000
+    assert used_bytes() - before < 8 << 20
