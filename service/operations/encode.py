@@ -99,7 +99,9 @@ def write_short_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes
     offsets = encoded.offsets[result.begin : result.end + 1]
     rows = rows_json(encoded.ids, offsets)
     sizes = orjson.dumps(offsets[1:] - offsets[:-1], option=orjson.OPT_SERIALIZE_NUMPY)
-    last = _end_of_json(json, find_share_of_result(entry.vocabulary, result))
+    has_unknown = entry.vocabulary.unknown_id is not None  # Vocabularies of text have not.
+    share = find_share_of_result(entry.vocabulary, result) if has_unknown else None
+    last = _end_of_json(json, share)
     return b"".join((json.before_ids, rows, json.before_sizes, sizes, last))
 
 

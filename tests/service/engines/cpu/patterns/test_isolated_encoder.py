@@ -24,7 +24,6 @@ from tests.support.inputs.tokenizer_documents import BYTE_LEVEL, BYTES, added, d
 from tests.support.waiting import wait_until
 from vocabularies import formats
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.errors import VocabularyError
 from vocabularies.model.tables import token_table
 
 SLOW = " " * 60_000 + "1"  # About 10 s for SPACES.
@@ -149,15 +148,18 @@ def test_a_worker_that_ends_fails_its_call_and_not_the_next(encoder):
 
 
 @pytest.mark.slow
-def test_faults_of_the_vocabulary_are_refused_at_their_place():
+def test_a_row_that_needs_an_unknown_token_is_refused_and_others_are_not():
     steps = [SPACES, {"type": "WhitespaceSplit"}]
     content = document({"a": 0, "b": 1}, [], type="WordLevel", unk_token="[UNK]")
     content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
     del content["model"]["merges"]
     vocabulary = formats.read_vocabulary({"tokenizer.json": encoded(content)})
     engine = CpuEngine()
-    with pytest.raises(VocabularyError, match="model: the library tokenizers fails on a text"):
-        engine.load(vocabulary)
+    engine.load(vocabulary)
+    output = engine.encode(vocabulary, Batch(["a b", "a zzz", "b"]))
+    assert (output.ids.tolist(), output.offsets.tolist()) == ([0, 1, 1], [0, 2, 2, 3])
+    assert {row: error.code for row, error in output.errors.items()} == {1: "no_unknown_token"}
+    engine.close()
     assert not worker_ids()
 
 
