@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.support import runs
 from benchmarks.support.charts import short
 from benchmarks.support.cpu_figures import cpu_table
+from benchmarks.support.marked_tables import fill
 from benchmarks.support.results import (
     Measured,
     Row,
@@ -144,14 +145,7 @@ def filled(page: str) -> str:
         "cpu_16_cores": cpu_table(runs.CPU_16_CORES),
         "runs": run_table(),
     }
-    for name, table in tables.items():
-        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
-        if page.count(begin) != 1 or page.count(end) != 1:
-            raise ValueError(f"docs/performance.md has not one table of {name}")
-        before, rest = page.split(begin)
-        _, after = rest.split(end)
-        page = f"{before}{begin}{table}\n{end}{after}"
-    return page
+    return fill(page, "docs/performance.md", tables)
 
 
 def main() -> None:

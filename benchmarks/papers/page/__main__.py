@@ -13,6 +13,7 @@ from benchmarks.papers.page.claims import CLAIMS, claims_table
 from benchmarks.papers.page.pictures import PICTURES
 from benchmarks.papers.page.results import Results, read_results
 from benchmarks.papers.page.tables import TABLES
+from benchmarks.support.marked_tables import fill
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "papers.md"
@@ -26,14 +27,7 @@ def filled(page: str, results: Results) -> str:
     """
     tables = {name: table(results) for name, table in TABLES.items()}
     tables |= {name: claims_table(claims(results)) for name, claims in CLAIMS.items()}
-    for name, table in tables.items():
-        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
-        if page.count(begin) != 1 or page.count(end) != 1:
-            raise ValueError(f"docs/papers.md has not one table of {name}")
-        before, rest = page.split(begin)
-        _, after = rest.split(end)
-        page = f"{before}{begin}{table}\n{end}{after}"
-    return page
+    return fill(page, "docs/papers.md", tables)
 
 
 def main() -> None:
