@@ -88,14 +88,14 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for _ in range(arguments.rounds):
         for kind, path in [*whole.items()] * OUR_TIMES:
             first, taken = time_ours(start[kind], folder), time_ours(path, folder)
-            ours = _row("warptok", kind, text_bytes["whole"], _without(first, taken))
+            ours = _row("warptok", kind, text_bytes["whole"], subtract_start(first, taken))
             rows.append({**ours, "start_seconds": first.seconds})
         for rival in rivals:
             for kind in READS[rival]:
                 python = arguments.other_python
                 begin = time_rival(rival, start[kind], tokenizer, python, folder)
                 ended = time_rival(rival, part[kind], tokenizer, python, folder)
-                rows.append(_row(rival, kind, text_bytes["part"], _without(begin, ended)))
+                rows.append(_row(rival, kind, text_bytes["part"], subtract_start(begin, ended)))
     return {
         "machine": machine(PACKAGES),
         "text_bytes": text_bytes,
@@ -190,11 +190,17 @@ def time_rival(
         shutil.rmtree(out, ignore_errors=True)
 
 
-def _without(start: Measurement | None, taken: Measurement | None) -> Measurement | None:
-    """Leave out what a run of few documents takes: the start, which long jobs do not feel."""
+def subtract_start(start: Measurement | None, taken: Measurement | None) -> Measurement | None:
+    """Subtract the time of a run with few documents: the start, which long jobs do not feel.
+
+    Returns:
+        None: a run failed, or so few documents were read that no difference can be measured.
+    """
     if start is None or taken is None:
         return None
     seconds, cpu_seconds = taken.seconds - start.seconds, taken.cpu_seconds - start.cpu_seconds
+    if seconds <= 0 or cpu_seconds <= 0:
+        return None
     return Measurement(seconds, cpu_seconds, taken.peak_bytes)
 
 

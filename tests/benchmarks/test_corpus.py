@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from benchmarks.corpus.__main__ import run, summarize
+from benchmarks.corpus.__main__ import run, subtract_start, summarize
 from benchmarks.corpus.files import write_files
-from benchmarks.corpus.processes import CommandFailed, measure
+from benchmarks.corpus.processes import CommandFailed, Measurement, measure
 from tests.support.data_files import DATA, data_bytes
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -38,14 +38,28 @@ def test_a_command_is_measured_with_its_children() -> None:
 
 
 @pytest.mark.slow
-def test_a_small_run_without_others(tmp_path: Path) -> None:
+def test_a_small_run_without_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data_bytes("text/war_and_peace.txt")
+    monkeypatch.setattr("benchmarks.corpus.__main__.OUR_TIMES", 1)
     arguments = argparse.Namespace(
         data=DATA, megabytes=3, part=2, rounds=1, other_python=None, only=(), add=None
     )
     document = run(arguments, tmp_path)
-    assert {row["kind"] for row in document["figures"]} == {"jsonl", "jsonl.zst", "parquet"}
+    assert {row["kind"] for row in document["rows"]} == {"jsonl", "jsonl.zst", "parquet"}
     assert document["text_bytes"]["whole"] > 1_500_000
+
+
+def test_the_start_is_subtracted() -> None:
+    start, whole = Measurement(1.0, 1.5, 5), Measurement(3.0, 2.0, 7)
+    assert subtract_start(start, whole) == Measurement(2.0, 0.5, 7)
+    assert subtract_start(None, whole) is None
+    assert subtract_start(start, None) is None
+
+
+def test_a_difference_of_nothing_is_no_figure() -> None:
+    start = Measurement(1.0, 1.5, 5)
+    assert subtract_start(start, Measurement(3.0, 1.5, 7)) is None
+    assert subtract_start(start, Measurement(0.9, 1.6, 7)) is None
 
 
 def test_figures_are_medians_of_rounds() -> None:
