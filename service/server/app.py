@@ -26,7 +26,7 @@ from service.apis.dialects import (
     tokenize,
 )
 from service.apis.dialects.section_cache import SectionCache
-from service.apis.dialects.template_pool import TemplatePool
+from service.apis.dialects.templates.pool import TemplatePool
 from service.apis.native import aliases, service_info, tokens
 from service.apis.native import training_jobs as training_routes
 from service.apis.native import vocabularies as vocabulary_routes

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from service.apis.dialects.content_format import join_parts
+from service.apis.dialects.templates.content_format import join_parts
 from service.core.errors import InvalidRequest
 
 Message = dict[str, Any]

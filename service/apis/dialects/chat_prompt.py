@@ -14,7 +14,7 @@ from pydantic import Field
 from service.apis.dialects.chat_messages import convert_messages
 from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts
 from service.apis.dialects.section_cache import MIN_BYTES, Scope, Section
-from service.apis.dialects.template_queue import Flow
+from service.apis.dialects.templates.queue import Flow
 from service.core.context_vars import CLIENT
 from service.core.errors import InvalidRequest, RowRefused
 from service.operations.operation import find_deadline

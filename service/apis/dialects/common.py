@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from service.apis.dialects.section_cache import SectionCache
-from service.apis.dialects.template_pool import TemplatePool
+from service.apis.dialects.templates.pool import TemplatePool
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call, get_call, read_timeout
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge, UnknownVocabulary

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from service.apis.dialects import template_process
-from service.apis.dialects.template_pool import MAX_WAITING, TemplatePool
-from service.apis.dialects.template_queue import Flow
+from service.apis.dialects.templates import process
+from service.apis.dialects.templates.pool import MAX_WAITING, TemplatePool
+from service.apis.dialects.templates.queue import Flow
 from service.batching.work import ClientGone
 from service.core.errors import DeadlinePassed, Draining, QueueFull, TemplateFailed
 from service.observability.metrics import Metrics
@@ -34,7 +34,7 @@ def make(num_processes: int, timeout_s: float = GIVEN_UP_S) -> tuple[TemplatePoo
 
 
 def process_ids() -> list[int]:
-    return find_children(os.getpid(), "template_worker")
+    return find_children(os.getpid(), "templates.worker")
 
 
 async def render(pool: TemplatePool, flow: Flow, template: str = QUICK, **options) -> str:
@@ -160,7 +160,7 @@ def test_an_answer_that_is_longer_than_any_may_be_is_not_read(monkeypatch):
         pool, _ = make(1)
         assert await render(pool, A) == "text"
         with monkeypatch.context() as patch:
-            patch.setattr(template_process, "ANSWER", LongAnswer("<I?"))
+            patch.setattr(process, "ANSWER", LongAnswer("<I?"))
             with pytest.raises(TemplateFailed, match="ended its process"):
                 await render(pool, A)
         assert process_ids() == []
@@ -172,7 +172,7 @@ def test_an_answer_that_is_longer_than_any_may_be_is_not_read(monkeypatch):
 
 STARTER = """
 import asyncio, sys
-from service.apis.dialects.template_process import TemplateProcess
+from service.apis.dialects.templates.process import TemplateProcess
 
 async def main():
     process = TemplateProcess(max_chars=9)

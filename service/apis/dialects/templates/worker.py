@@ -1,9 +1,9 @@
 """Renders chat templates in a separate process, as templates are untrusted programs.
 
-`python -m service.apis.dialects.template_worker NUMBER` finds requests and leaves answers in the
+`python -m service.apis.dialects.templates.worker NUMBER` finds requests and leaves answers in the
 memory file with the descriptor NUMBER. It reads from stdin the length of each request, which is
 JSON, and writes to stdout the length of its answer and a byte that is 1 for an error. jinja2's
-sandbox limits a template to its values; the process has a memory limit, and `template_pool` kills
+sandbox limits a template to its values; the process has a memory limit, and `pool` kills
 it when a chat takes longer than its `timeout_s`. The kernel does it a little later, in case the
 service has ended.
 """
@@ -27,8 +27,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import LRUCache, Namespace
 from typing_extensions import override
 
-from service.apis.dialects.content_format import join_parts, takes_parts
-from service.apis.dialects.template_memory import ANSWER, READY, REQUEST, Answer, ChatMemory
+from service.apis.dialects.templates.content_format import join_parts, takes_parts
+from service.apis.dialects.templates.memory import ANSWER, READY, REQUEST, Answer, ChatMemory
 from service.runtime.malloc import keep_large_blocks
 
 MEMORY_BYTES = 1 << 30

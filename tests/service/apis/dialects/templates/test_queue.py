@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.apis.dialects.template_queue import SLOW_S, Chat, ChatQueue, Flow
+from service.apis.dialects.templates.queue import SLOW_S, Chat, ChatQueue, Flow
 
 SLOW, QUICK = 0.8, 0.001
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
-from service.apis.dialects.template_memory import Answer
+from service.apis.dialects.templates.memory import Answer
 
 SLOW_S = 0.1  # Chats that are expected to take longer leave one process to the others.
 MAX_MEASURED = 4_096  # Vocabularies; the least recently measured ones are forgotten.

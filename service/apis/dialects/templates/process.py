@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from service.apis.dialects.template_memory import ANSWER, READY, REQUEST, Answer, ChatMemory
+from service.apis.dialects.templates.memory import ANSWER, READY, REQUEST, Answer, ChatMemory
 from service.core.errors import InvalidRequest
 
 MAX_ERROR_BYTES = 1 << 12  # The most of an error, which a process cuts at 500 characters.
@@ -68,7 +68,7 @@ class TemplateProcess:
     async def _start(self) -> None:
         self._memory = ChatMemory.create()
         number = self._memory.number
-        program = (sys.executable, "-m", "service.apis.dialects.template_worker", str(number))
+        program = (sys.executable, "-m", "service.apis.dialects.templates.worker", str(number))
         make = asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, pass_fds=(number,))
         self._spawning = asyncio.ensure_future(make)
         # Not cancelled with this task: asyncio would leave the pipes open.

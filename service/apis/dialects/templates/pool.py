@@ -16,9 +16,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from service.apis.dialects.template_memory import Answer
-from service.apis.dialects.template_process import TemplateProcess, write_request
-from service.apis.dialects.template_queue import Chat, ChatQueue, Flow
+from service.apis.dialects.templates.memory import Answer
+from service.apis.dialects.templates.process import TemplateProcess, write_request
+from service.apis.dialects.templates.queue import Chat, ChatQueue, Flow
 from service.batching.work import ClientGone
 from service.core.errors import (
     DeadlinePassed,

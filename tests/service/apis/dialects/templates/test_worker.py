@@ -7,10 +7,10 @@ import os
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
-from service.apis.dialects import template_worker
-from service.apis.dialects.template_memory import FIRST_BYTES, KEPT_BYTES, Answer, ChatMemory
-from service.apis.dialects.template_process import write_request
-from service.apis.dialects.template_worker import (
+from service.apis.dialects.templates import worker
+from service.apis.dialects.templates.memory import FIRST_BYTES, KEPT_BYTES, Answer, ChatMemory
+from service.apis.dialects.templates.process import write_request
+from service.apis.dialects.templates.worker import (
     COMPILED_CHARS,
     MAX_COMPILED,
     Templates,
@@ -78,7 +78,7 @@ def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
         return b"text"
 
     render(templates, "{{ 1 }}", {}, 100)
-    monkeypatch.setattr(template_worker, "render", short_of_memory)
+    monkeypatch.setattr(worker, "render", short_of_memory)
     answer = make_answer(templates, {})
     assert times == [1, 0]
     expected = Answer(b"text", False) if failures == 1 else Answer(b"MemoryError: ", True)
@@ -124,7 +124,7 @@ def test_memory_that_cannot_be_made_leaves_no_descriptor(monkeypatch, name):
         raise OSError("no memory")
 
     before = os.listdir("/proc/self/fd")
-    monkeypatch.setattr(f"service.apis.dialects.template_memory.{name}", fail)
+    monkeypatch.setattr(f"service.apis.dialects.templates.memory.{name}", fail)
     with pytest.raises(OSError, match="no memory"):
         ChatMemory.create()
     assert os.listdir("/proc/self/fd") == before
@@ -172,5 +172,5 @@ def test_an_attribute_is_what_jinja2s_sandbox_makes_of_it(expression, monkeypatc
     messages[0]["own"] = {"own": messages[1]}
     request = {"template": template, "variables": {"messages": messages}, "max_chars": 1_000}
     ours = make_answer(Templates(), request)
-    monkeypatch.setattr(template_worker.Environment, "getattr", SandboxedEnvironment.getattr)
+    monkeypatch.setattr(worker.Environment, "getattr", SandboxedEnvironment.getattr)
     assert ours == make_answer(Templates(), request)

@@ -1,0 +1,10 @@
+"""Renders the chat templates of vocabularies in separate processes.
+
+`pool` gives each chat a free process; `queue` decides which chat is next. `process` starts, feeds
+and kills one process, which runs `worker`; both share `memory`. `content_format` detects which form
+of messages a template reads.
+
+Called by `chat_prompt` with a chat; the corpus command runs `worker` in its own processes.
+
+A template is code that a client uploaded: it never runs in a process that answers requests.
+"""
