@@ -23,20 +23,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.engine.bulk import HOST, KERNELS
-from benchmarks.engine.cliffs import CLIFFS
-from benchmarks.engine.cold_starts import STARTS
-from benchmarks.engine.comparisons import CORPORA, SHAPES
+from benchmarks.engine.blocks.bulk import HOST, KERNELS
+from benchmarks.engine.blocks.cliffs import CLIFFS
+from benchmarks.engine.blocks.cold_starts import STARTS
+from benchmarks.engine.blocks.comparisons import CORPORA, SHAPES
+from benchmarks.engine.blocks.session import FULL, QUICK, TINY, Block, Session
 from benchmarks.engine.competitors import ENGINES
 from benchmarks.engine.cpu import comparison as cpu
 from benchmarks.engine.cpu.comparison import CORES, KINDS
 from benchmarks.engine.first_call import open_device
 from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.mixed_texts import mixed_texts
-from benchmarks.engine.proofs import Differs, Proofs
-from benchmarks.engine.published_vocabularies import NAMES, read_published
-from benchmarks.engine.reference_libraries import ReferenceProcesses
-from benchmarks.engine.session import FULL, QUICK, TINY, Block, Session
+from benchmarks.engine.references.proofs import Differs, Proofs
+from benchmarks.engine.references.published_vocabularies import NAMES, read_published
+from benchmarks.engine.references.reference_libraries import ReferenceProcesses
 from benchmarks.support.corpora import CORPORA as TEXTS
 from benchmarks.support.machine import device_facts, machine
 from gpu.errors import DeviceUnavailable

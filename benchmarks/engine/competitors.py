@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.engine.gpu_calls import GpuWays
-from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.reference_libraries import tiktoken_encoding
+from benchmarks.engine.references.published_vocabularies import Published
+from benchmarks.engine.references.reference_libraries import tiktoken_encoding
 from benchmarks.support.texts import Text
 from gpu.host.cores import usable_cores
 from vocabularies.batch.batch import Batch, EncodeOptions

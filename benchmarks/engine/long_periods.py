@@ -20,7 +20,7 @@ import numpy as np
 from tokenizers import Tokenizer, models
 
 from benchmarks.engine.gpu_calls import GpuWays
-from benchmarks.engine.reference_libraries import ids_digest
+from benchmarks.engine.references.reference_libraries import ids_digest
 from benchmarks.engine.slow_texts import counters, times_of_kernels
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Text, one_row

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine.gpu_calls import GpuWays, Kernels
-from benchmarks.engine.published_vocabularies import Published, read_published
-from benchmarks.engine.reference_libraries import ids_digest, reference_ids
+from benchmarks.engine.references.published_vocabularies import Published, read_published
+from benchmarks.engine.references.reference_libraries import ids_digest, reference_ids
 from benchmarks.engine.slow_families import slow_texts
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Text

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from benchmarks.papers.session import Part, Rows, Session
 from benchmarks.training.genetic_bpe import FAMILIES, MATURES
-from benchmarks.training.mature_mirnas import read_family_seeds, read_matures
-from benchmarks.training.mirna_corpora import ALL, DISTINCT, TRANSFERRED, Tokens, distinct
-from benchmarks.training.mirna_published import ABLATION, OVERALL
-from benchmarks.training.mirna_tokenizers import VARIANTS
+from benchmarks.training.mirna.corpora import ALL, DISTINCT, TRANSFERRED, Tokens, distinct
+from benchmarks.training.mirna.matures import read_family_seeds, read_matures
+from benchmarks.training.mirna.published import ABLATION, OVERALL
+from benchmarks.training.mirna.tokenizers import VARIANTS
 
 NAMES = tuple(dict.fromkeys((*OVERALL, *ABLATION)))
 

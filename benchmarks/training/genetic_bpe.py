@@ -20,11 +20,11 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.support.machine import machine
-from benchmarks.training.mature_mirnas import TASKS, Matures, read_family_seeds, read_matures, task
-from benchmarks.training.mirna_lookup import lookups
-from benchmarks.training.mirna_runs import EVERYWHERE, HUMAN, Cell, Encoded, Kept, Plan, results
-from benchmarks.training.mirna_tables import tables
-from benchmarks.training.mirna_tokenizers import VARIANTS, cut_out, seed_bank, tokenized
+from benchmarks.training.mirna.lookup import lookups
+from benchmarks.training.mirna.matures import TASKS, Matures, read_family_seeds, read_matures, task
+from benchmarks.training.mirna.runs import EVERYWHERE, HUMAN, Cell, Encoded, Kept, Plan, results
+from benchmarks.training.mirna.tables import tables
+from benchmarks.training.mirna.tokenizers import VARIANTS, cut_out, seed_bank, tokenized
 from vocabularies.motifs.bank import MotifBank, find_spans
 
 MATURES, FAMILIES = "dna/mirgenedb_2.1_ALL-mat.fa", "dna/mirna_family_seeds_mirmachine.tsv"

@@ -20,9 +20,8 @@ from typing import Any
 from benchmarks.support.machine import machine
 from benchmarks.support.results import FOLDER
 from benchmarks.training.genetic_bpe import FAMILIES, MATURES, PACKAGES
-from benchmarks.training.mature_mirnas import Matures, read_family_seeds, read_matures
-from benchmarks.training.mirna_banks import bank_rows
-from benchmarks.training.mirna_corpora import (
+from benchmarks.training.mirna.banks import bank_rows
+from benchmarks.training.mirna.corpora import (
     ALL,
     DISTINCT,
     TRANSFERRED,
@@ -31,11 +30,12 @@ from benchmarks.training.mirna_corpora import (
     facts,
     whole_matures,
 )
-from benchmarks.training.mirna_equations import candidates, discrepancies
-from benchmarks.training.mirna_gaps import gap_points
-from benchmarks.training.mirna_lookup import lookups
-from benchmarks.training.mirna_motif_tables import tables
-from benchmarks.training.mirna_tokenizers import VARIANTS
+from benchmarks.training.mirna.equations import candidates, discrepancies
+from benchmarks.training.mirna.gaps import gap_points
+from benchmarks.training.mirna.lookup import lookups
+from benchmarks.training.mirna.matures import Matures, read_family_seeds, read_matures
+from benchmarks.training.mirna.motif_tables import tables
+from benchmarks.training.mirna.tokenizers import VARIANTS
 from vocabularies.motifs.bank import MotifBank
 
 NUM_DRAWS = 3

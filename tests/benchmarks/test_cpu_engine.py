@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.engine.cpu import cases, comparison
 from benchmarks.engine.cpu.comparison import COPY, OTHER_TOKENIZERS, TINY, Task, added, measure
-from benchmarks.engine.proofs import Differs
+from benchmarks.engine.references.proofs import Differs
 from benchmarks.support.corpora import FILES
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary

@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.engine import __main__, competitors, gpu_calls, reference_libraries
-from benchmarks.engine.proofs import Differs, NotProved, Proofs
-from benchmarks.engine.published_vocabularies import read_published
-from benchmarks.engine.reference_libraries import (
+from benchmarks.engine import __main__, competitors, gpu_calls
+from benchmarks.engine.blocks.session import TINY
+from benchmarks.engine.references import reference_libraries
+from benchmarks.engine.references.proofs import Differs, NotProved, Proofs
+from benchmarks.engine.references.published_vocabularies import read_published
+from benchmarks.engine.references.reference_libraries import (
     GroupDigests,
     counts_digest,
     ids_digest,
     reference_ids,
 )
-from benchmarks.engine.session import TINY
 from benchmarks.support.corpora import FILES, make_corpus
 from benchmarks.support.texts import cut_rows, one_row
 from tests.support.data_files import ids_digest as expected_digest

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import benchmarks.training.genetic_bpe
-from benchmarks.training import mirna_banks, mirna_corpora, mirna_equations
 from benchmarks.training.genetic_bpe import measure
 from benchmarks.training.genetic_bpe_motifs import measure as measure_motifs_of
-from benchmarks.training.mature_mirnas import (
+from benchmarks.training.mirna import banks, corpora, equations
+from benchmarks.training.mirna.lookup import lookups
+from benchmarks.training.mirna.matures import (
     SPECIES,
     Matures,
     read_family_seeds,
@@ -20,9 +21,8 @@ from benchmarks.training.mature_mirnas import (
     split,
     task,
 )
-from benchmarks.training.mirna_lookup import lookups
-from benchmarks.training.mirna_motif_tables import tables as tables_of_motifs
-from benchmarks.training.mirna_tables import tables
+from benchmarks.training.mirna.motif_tables import tables as tables_of_motifs
+from benchmarks.training.mirna.tables import tables
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
@@ -120,7 +120,7 @@ def test_what_is_looked_up_is_right_where_training_has_it(tmp_path):
 
 def test_no_distinct_sequence_stands_in_training(matures):
     twice = Matures(
-        Corpus.of(2 * mirna_corpora.sequences(matures.corpus)),
+        Corpus.of(2 * corpora.sequences(matures.corpus)),
         2 * matures.species,
         2 * matures.families,
     )
@@ -141,9 +141,9 @@ def test_the_tables_have_the_papers_figures_beside_ours(matures, tmp_path):
 
 @pytest.mark.slow
 def test_motifs_are_measured_on_all_and_on_distinct_sequences(matures, monkeypatch):
-    monkeypatch.setattr(mirna_banks, "SHARES", (0.5,))
-    monkeypatch.setattr(mirna_equations, "LAMBDAS", (2.5,))
-    monkeypatch.setattr(mirna_equations, "MUS", (10.0,))
+    monkeypatch.setattr(banks, "SHARES", (0.5,))
+    monkeypatch.setattr(equations, "LAMBDAS", (2.5,))
+    monkeypatch.setattr(equations, "MUS", (10.0,))
     names = ("Char-Level", "BPE", "GeneticBPE")
     accuracy = {"own": 0.9, "zebrafish": 0.8, "mouse": 0.7, "fly": 0.6}
     classifiers = {
@@ -156,12 +156,12 @@ def test_motifs_are_measured_on_all_and_on_distinct_sequences(matures, monkeypat
         ],
     }
     twice = Matures(
-        Corpus.of(2 * mirna_corpora.sequences(matures.corpus)),
+        Corpus.of(2 * corpora.sequences(matures.corpus)),
         2 * matures.species,
         2 * matures.families,
     )
     document = measure_motifs_of(twice, UNUSED, classifiers, names, num_draws=1)
-    num_distinct = len({*mirna_corpora.sequences(matures.corpus)})
+    num_distinct = len({*corpora.sequences(matures.corpus)})
     assert document["corpora"]["all"]["sequences"] == 2 * len(matures)
     assert document["corpora"]["distinct"]["sequences"] == num_distinct
     for found in document["tokenizers"]["Char-Level"].values():
@@ -177,9 +177,9 @@ def test_motifs_are_measured_on_all_and_on_distinct_sequences(matures, monkeypat
 
 
 def test_the_equations_by_hand():
-    assert mirna_equations.capacity(4.0) == 0.5
-    assert mirna_equations.domain_term(0.05) == pytest.approx(0.35)
-    assert mirna_equations.objective(0.05, 4.0, 10.0) == pytest.approx(0.35 + 5.0)
+    assert equations.capacity(4.0) == 0.5
+    assert equations.domain_term(0.05) == pytest.approx(0.35)
+    assert equations.objective(0.05, 4.0, 10.0) == pytest.approx(0.35 + 5.0)
 
 
 @pytest.mark.torch
@@ -214,7 +214,7 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
 @pytest.mark.torch
 def test_a_stack_is_as_many_transformers_of_torch():
     torch = torch_or_skip()
-    from benchmarks.training.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
+    from benchmarks.training.mirna.model import HEADS, INNER, LAYERS, WIDTH, Classifiers
 
     chances = [torch.Generator().manual_seed(seed) for seed in (3, 4)]
     models = Classifiers(chances, num_ids=9, max_length=6, num_classes=5).eval()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.engine.gpu_calls import GpuWays
-from benchmarks.engine.published_vocabularies import read_published
+from benchmarks.engine.references.published_vocabularies import read_published
 from benchmarks.engine.slow_families import slow_texts
 from benchmarks.engine.slow_texts import hunt, prove
 from tests.support.data_files import DATA, data_bytes

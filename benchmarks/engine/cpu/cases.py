@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.engine.comparisons import batches_of
+from benchmarks.engine.blocks.comparisons import batches_of
 from benchmarks.support.corpora import make_corpus
 from benchmarks.support.texts import Bytes, Text, cut_rows, one_row
 

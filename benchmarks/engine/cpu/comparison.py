@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.engine.comparisons import as_ids, front_of
+from benchmarks.engine.blocks.comparisons import as_ids, front_of
 from benchmarks.engine.competitors import (
     CPU_ENGINE,
     Absent,
@@ -36,9 +36,13 @@ from benchmarks.engine.competitors import (
 )
 from benchmarks.engine.cpu.cases import Case, dna_cases, text_cases
 from benchmarks.engine.cpu.other_tokenizers import OtherTokenizers
-from benchmarks.engine.proofs import Differs
-from benchmarks.engine.published_vocabularies import Published, read_published
-from benchmarks.engine.reference_libraries import ReferenceFiles, ids_digest, reference_ids
+from benchmarks.engine.references.proofs import Differs
+from benchmarks.engine.references.published_vocabularies import Published, read_published
+from benchmarks.engine.references.reference_libraries import (
+    ReferenceFiles,
+    ids_digest,
+    reference_ids,
+)
 from benchmarks.support.machine import machine
 from benchmarks.support.texts import Text
 from benchmarks.support.timing import Run, clocked, per_second, summary, take_turns

@@ -1,6 +1,6 @@
 """The numbers of the papers' tables, to stand beside ours.
 
-Those of GeneticBPE are in benchmarks/training/mirna_published.py.
+Those of GeneticBPE are in benchmarks/training/mirna/published.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from benchmarks.papers.page import published as paper
 from benchmarks.papers.page.results import Found, Results
 from benchmarks.support.charts import short
 from benchmarks.support.results import Measured, Row, select
-from benchmarks.training.mirna_published import ABLATION, OVERALL
+from benchmarks.training.mirna.published import ABLATION, OVERALL
 
 NONE = "–"
 NOT_MEASURED = "*Not measured yet: no run that is kept has it.*"

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from statistics import StatisticsError, correlation, mean
 from typing import Any
 
-from benchmarks.training import mirna_published as paper
-from benchmarks.training.mature_mirnas import TASKS
-from benchmarks.training.mirna_runs import HUMAN
+from benchmarks.training.mirna import published as paper
+from benchmarks.training.mirna.matures import TASKS
+from benchmarks.training.mirna.runs import HUMAN
 
 TARGETS = ("zebrafish", "mouse", "fly")
 

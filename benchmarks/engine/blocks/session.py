@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.engine.competitors import ENGINES
 from benchmarks.engine.gpu_calls import GpuWays
-from benchmarks.engine.proofs import Pair, Proofs
-from benchmarks.engine.published_vocabularies import Published
+from benchmarks.engine.references.proofs import Pair, Proofs
+from benchmarks.engine.references.published_vocabularies import Published
 from benchmarks.support.corpora import make_corpus
 from benchmarks.support.texts import Text
 

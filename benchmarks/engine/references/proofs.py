@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.reference_libraries import (
+from benchmarks.engine.references.published_vocabularies import Published
+from benchmarks.engine.references.reference_libraries import (
     GroupDigests,
     ReferenceProcesses,
     counts_digest,

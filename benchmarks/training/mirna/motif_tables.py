@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.training import mirna_published as paper
-from benchmarks.training.mature_mirnas import TASKS
-from benchmarks.training.mirna_corpora import ALL, DISTINCT, TRANSFERRED
-from benchmarks.training.mirna_equations import (
+from benchmarks.training.mirna import published as paper
+from benchmarks.training.mirna.corpora import ALL, DISTINCT, TRANSFERRED
+from benchmarks.training.mirna.equations import (
     BETAS,
     LONGEST_MOTIF,
     capacity,
     domain_term,
     objective,
 )
-from benchmarks.training.mirna_gaps import pearson
-from benchmarks.training.mirna_runs import EVERYWHERE
-from benchmarks.training.mirna_tables import markdown_table
+from benchmarks.training.mirna.gaps import pearson
+from benchmarks.training.mirna.matures import TASKS
+from benchmarks.training.mirna.runs import EVERYWHERE
+from benchmarks.training.mirna.tables import markdown_table
 
 Document = dict[str, Any]
 WAYS = (ALL, DISTINCT, TRANSFERRED)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.training import mirna_published as paper
+from benchmarks.training.mirna import published as paper
 
 Document = dict[str, Any]
 TARGETS = ("zebrafish", "mouse", "fly")

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.engine.proofs import Pair
-from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.session import Block, Row, Session
+from benchmarks.engine.blocks.session import Block, Row, Session
+from benchmarks.engine.references.proofs import Pair
+from benchmarks.engine.references.published_vocabularies import Published
 from benchmarks.support.corpora import cliffs
 from benchmarks.support.texts import Text, cut_rows, one_row
 from benchmarks.support.timing import clocked, per_second, summary, take_turns

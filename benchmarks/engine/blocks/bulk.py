@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.engine.blocks.session import Block, Row, Session
 from benchmarks.engine.gpu_calls import Ids
-from benchmarks.engine.proofs import Differs, Pair
-from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.session import Block, Row, Session
+from benchmarks.engine.references.proofs import Differs, Pair
+from benchmarks.engine.references.published_vocabularies import Published
 from benchmarks.support.texts import Bytes, Int64s, Text, repeated
 from benchmarks.support.timing import Run, Seconds, clocked, per_second, summary, take_turns
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.training.mirna_tokenizers import SEED_REGION, SIZE, Encoder, vocabulary_encoder
+from benchmarks.training.mirna.tokenizers import SEED_REGION, SIZE, Encoder, vocabulary_encoder
 from vocabularies.motifs.bank import Spans, seed_spans
 from vocabularies.motifs.metrics import MotifMetrics, measure_motifs
 from vocabularies.sequences.corpus import Corpus

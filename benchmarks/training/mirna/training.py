@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.training.mirna_model import Classifiers
+from benchmarks.training.mirna.model import Classifiers
 
 LEARNING_RATE, BATCH, TEST_BATCH = 3e-4, 128, 2048
 

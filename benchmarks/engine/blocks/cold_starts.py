@@ -12,10 +12,10 @@ from time import time
 
 import numpy as np
 
+from benchmarks.engine.blocks.session import Block, Row, Session
 from benchmarks.engine.first_call import TEXT
-from benchmarks.engine.proofs import Differs, Pair
-from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.session import Block, Row, Session
+from benchmarks.engine.references.proofs import Differs, Pair
+from benchmarks.engine.references.published_vocabularies import Published
 from benchmarks.support.texts import Text
 from benchmarks.support.timing import summary
 from vocabularies.builtin import BUILTINS
@@ -64,7 +64,7 @@ def _start(session: Session, timed: Published, empty: bool) -> dict[str, float]:
         begin = time()
         done = subprocess.run(
             [*command, *(["--emulate"] if session.emulate else [])],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env=os.environ | caches,
             stdout=subprocess.PIPE,
             text=True,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training.mirna_corpora import Tokens, seeds, sequences
-from benchmarks.training.mirna_tokenizers import (
+from benchmarks.training.mirna.corpora import Tokens, seeds, sequences
+from benchmarks.training.mirna.tokenizers import (
     LAMBDA,
     MOTIF_TOKENS,
     MU,

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.engine.blocks.session import Block, Row, Session, Shape
 from benchmarks.engine.bus import Bus
 from benchmarks.engine.competitors import GPU_NARROW, GPU_PINNED, Absent, Competitor, competitors
-from benchmarks.engine.proofs import Differs, Pair
-from benchmarks.engine.published_vocabularies import Published
-from benchmarks.engine.session import Block, Row, Session, Shape
+from benchmarks.engine.references.proofs import Differs, Pair
+from benchmarks.engine.references.published_vocabularies import Published
 from benchmarks.support.texts import Text, character_begins, cut_rows, one_row
 from benchmarks.support.timing import Run, Seconds, clocked, per_second, summary, take_turns
 

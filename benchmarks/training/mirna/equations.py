@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, Literal
 
-from benchmarks.training.mature_mirnas import SPECIES, Matures
-from benchmarks.training.mirna_corpora import Tokens, seeds
-from benchmarks.training.mirna_runs import HUMAN
-from benchmarks.training.mirna_tokenizers import SEED_REGION, SIZE, vocabulary_encoder
+from benchmarks.training.mirna.corpora import Tokens, seeds
+from benchmarks.training.mirna.matures import SPECIES, Matures
+from benchmarks.training.mirna.runs import HUMAN
+from benchmarks.training.mirna.tokenizers import SEED_REGION, SIZE, vocabulary_encoder
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import train

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.engine.reference_libraries import ReferenceFiles
+from benchmarks.engine.references.reference_libraries import ReferenceFiles
 from vocabularies import builtin
 from vocabularies.formats import read_vocabulary
 from vocabularies.formats.huggingface.writer import tokenizer_json

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.training.mature_mirnas import SPECIES, Matures, Task, split, task
+from benchmarks.training.mirna.matures import SPECIES, Matures, Task, split, task
 
 EVERYWHERE, HUMAN = "everywhere", "human"
 CONSERVED = 1
@@ -115,7 +115,7 @@ def _begin(*common: Any) -> None:
 
 
 def _measure(cell: Cell) -> Measured:
-    from benchmarks.training.mirna_training import Places, Rows, Schedule, fit
+    from benchmarks.training.mirna.training import Places, Rows, Schedule, fit
 
     matures, encoded, plan = _COMMON
     chosen, tokens = task(matures, cell.task), encoded[cell.tokenizer]

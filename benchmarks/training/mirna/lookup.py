@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.training.mature_mirnas import TASKS, Matures, task
-from benchmarks.training.mirna_runs import EVERYWHERE, HUMAN, labels_of, parts
-from benchmarks.training.mirna_tokenizers import SEED_REGION
+from benchmarks.training.mirna.matures import TASKS, Matures, task
+from benchmarks.training.mirna.runs import EVERYWHERE, HUMAN, labels_of, parts
+from benchmarks.training.mirna.tokenizers import SEED_REGION
 
 Ints = NDArray[np.int64]
 
