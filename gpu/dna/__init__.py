@@ -6,6 +6,6 @@ tokens of a text. `part_tables` adds those for small batches, with `repeat_table
 that repeat a few letters.
 
 `gpu/vocabulary` calls `prepare_dna` when a vocabulary is loaded, and the kernels of `cuda/dna` read
-the tables. NumPy only, without a device. A vocabulary that the kernels cannot encode exactly raises
+the tables. They need no device. A vocabulary that the kernels cannot encode exactly raises
 `NotCovered`.
 """

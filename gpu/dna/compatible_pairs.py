@@ -1,40 +1,28 @@
 """Computes which two tokens may be neighbours in a byte-pair encoding, by classes of tokens.
 
 Tokens l and r are *compatible* if enc(l + r) = l, r; see *Pairs decide* in
-docs/internals/text-bpe.md.
+docs/internals/text-bpe.md. host/native/token_pairs.cpp computes it of merges that are in order.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from vocabularies.reference.bpe import BpeRules, Symbol, merge
 
-NEVER = 1 << 40  # Stands for the rank at which a whole token is merged: it never is.
+try:
+    from gpu.host import _token_pairs as native
+except ImportError:
+    native = None  # type: ignore[assignment]
+
 MAX_TRIED = 256  # The most tokens for which every pair is encoded.
-Spine = tuple[tuple[int, int], ...]
-"""(symbol, rank of the merge that consumes it), from a letter to the whole token."""
-Waiting = tuple[tuple[int, int], ...]
-"""(symbol, how many of the merges that consume it on one side, those of the lowest ranks)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Derivation:
-    """The merges that make a token from its letters, at its two ends.
-
-    Attributes:
-        left, right: the symbols at its left and at its right end, one after another.
-    """
-
-    left: Spine
-    right: Spine
+MAX_PAIR_BYTES = 64 << 20
+NO_LETTER = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,102 +40,82 @@ class Pairs:
     bits: NDArray[np.uint32]
 
 
-def derivation_of(symbols: Sequence[int], rules: BpeRules) -> Derivation | None:
-    """Merge a token's letters and return the derivation; None if several symbols remain."""
-    merges, slots = rules.merges, list(symbols)
-    pairs = [merges.get(pair) for pair in pairwise(slots)]
-    left: list[tuple[int, int]] = []
-    right: list[tuple[int, int]] = []
-    while pairs:
-        known = [pair for pair in pairs if pair is not None]
-        if not known:
-            return None
-        lowest = min(known)
-        place, (rank, merged) = pairs.index(lowest), lowest
-        if place == 0:
-            left.append((slots[0], rank))
-        if place == len(pairs) - 1:
-            right.append((slots[-1], rank))
-        slots[place : place + 2] = [merged]
-        del pairs[place]
-        if place > 0:
-            pairs[place - 1] = merges.get((slots[place - 1], merged))
-        if place < len(pairs):
-            pairs[place] = merges.get((merged, slots[place + 1]))
-    whole = (slots[0], NEVER)
-    return Derivation((*left, whole), (*right, whole))
+@dataclass(frozen=True, slots=True, eq=False)
+class SpelledTokens:
+    """Tokens as the ids of their letters.
+
+    Attributes:
+        letters: int32[sum of lengths], the ids of all letters; NO_LETTER for those without one.
+        lengths: int32[T].
+    """
+
+    letters: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, tokens: Collection[str], letter_ids: Mapping[str, int]) -> SpelledTokens:
+        """Spell tokens by the ids of letters."""
+        spelled = np.frombuffer("".join(tokens).encode("utf-32-le"), "<u4")
+        known = np.array([*map(ord, letter_ids)], np.uint32)
+        most = max(spelled.max(initial=0), known.max(initial=0))
+        ids = np.full(most + 1, NO_LETTER, np.int32)
+        ids[known] = [*letter_ids.values()]
+        return cls(ids[spelled], np.fromiter(map(len, tokens), np.int32, len(tokens)))
+
+    def rows(self) -> list[list[int]]:
+        """Return the letters of each token."""
+        return [part.tolist() for part in np.split(self.letters, np.cumsum(self.lengths)[:-1])]
 
 
-def in_order(rules: BpeRules) -> bool:
-    """Whether every merge has a higher rank than all merges that make its parts."""
-    latest: dict[int, int] = {}
-    for rank, merged in rules.merges.values():
-        latest[merged] = max(rank, latest.get(merged, -1))
-    return all(
-        rank > max(latest.get(left, -1), latest.get(right, -1))
-        for (left, right), (rank, _) in rules.merges.items()
-    )
-
-
-def compatible_pairs(
-    letters: Sequence[Sequence[int]], derivations: Sequence[Derivation], rules: BpeRules
-) -> Pairs:
-    """Compute the relation of tokens, given by the ids of their letters and their derivations.
+def find_reached(tokens: SpelledTokens, rules: BpeRules) -> NDArray[np.bool_]:
+    """Return bool[T], whether merges make a token from its letters.
 
     Raises:
-        ValueError: the merges are out of order, and there are too many tokens to try every pair.
+        NotCovered: the extension is not built.
     """
-    if in_order(rules):
-        return _by_spines(derivations, rules)
-    if len(letters) > MAX_TRIED:
-        raise ValueError(f"merges out of order and more than {MAX_TRIED} tokens")
-    return _by_trial(letters, rules)
+    _check_extension()
+    reached = native.reached(tokens.letters, tokens.lengths, _merge_array(rules))
+    return np.frombuffer(reached, np.bool_)
 
 
-def _by_spines(derivations: Sequence[Derivation], rules: BpeRules) -> Pairs:
-    """Compute the relation for merges in order, from the spines of the tokens.
+def compatible_pairs(tokens: SpelledTokens, rules: BpeRules) -> Pairs:
+    """Compute the relation of tokens that merges reach.
 
-    A merge (x, y) of rank m crosses the border of l and r exactly if x is on the right spine of l,
-    y is on the left spine of r, and neither was consumed by a merge before m. If x is consumed at
-    rank m, too, that merge is further left and comes first, so m must be lower. If y is, that merge
-    is further right and comes second, so m may be equal.
+    Raises:
+        NotCovered: the extension is not built, the relation is too large, or the merges are out of
+            order, and there are too many tokens to try every pair.
     """
-    by_left: dict[int, list[int]] = defaultdict(list)
-    by_right: dict[int, list[int]] = defaultdict(list)
-    for rank, x, y in sorted((rank, *pair) for pair, (rank, _) in rules.merges.items()):
-        by_left[x].append(rank)
-        by_right[y].append(rank)
-    left, left_sets = _classes(_waiting(each.right, by_left, 0) for each in derivations)
-    right, right_sets = _classes(_waiting(each.left, by_right, 1) for each in derivations)
-    num_words = -(-len(right_sets) // 32)
-    crossed = np.zeros((1 + max(rank for rank, _ in rules.merges.values()), num_words), np.uint32)
-    for number, waiting in enumerate(right_sets):
-        ranks = [rank for symbol, count in waiting for rank in by_right[symbol][:count]]
-        crossed[ranks, number // 32] |= np.uint32(1 << number % 32)
-    bits = np.full((1 + len(left_sets), num_words), 0xFFFFFFFF, np.uint32)
-    for number, waiting in enumerate(left_sets):
-        ranks = [rank for symbol, count in waiting for rank in by_left[symbol][:count]]
-        bits[1 + number] = ~np.bitwise_or.reduce(crossed[ranks], axis=0)
-    return Pairs(left + np.uint16(1), right, bits)
+    _check_extension()
+    merges = _merge_array(rules)
+    try:
+        related = native.relate(tokens.letters, tokens.lengths, merges, MAX_PAIR_BYTES)
+    except ValueError as error:
+        raise NotCovered(str(error)) from error
+    if related is not None:
+        left, right, bits, num_words = related
+        return Pairs(
+            np.frombuffer(left, np.uint16),
+            np.frombuffer(right, np.uint16),
+            np.frombuffer(bits, np.uint32).reshape(-1, num_words),
+        )
+    if len(tokens.lengths) > MAX_TRIED:
+        raise NotCovered(f"merges out of order and more than {MAX_TRIED} tokens")
+    return pairs_by_trial(tokens.rows(), rules)
 
 
-def _waiting(spine: Spine, ranks_of: Mapping[int, list[int]], may_equal: int) -> Waiting:
-    """Return the merges that could consume a symbol of a spine across the border."""
-    return tuple(
-        (symbol, count)
-        for symbol, end in spine
-        if symbol in ranks_of and (count := bisect_left(ranks_of[symbol], end + may_equal))
-    )
+def _check_extension() -> None:
+    if native is None:
+        raise NotCovered("the C++ extension _token_pairs is not built")
 
 
-def _classes(all_waiting: Iterable[Waiting]) -> tuple[NDArray[np.uint16], list[Waiting]]:
-    """Return the class of each, and what waits in each class."""
-    numbers: dict[Waiting, int] = {}
-    classes = [numbers.setdefault(each, len(numbers)) for each in all_waiting]
-    return np.array(classes, np.uint16), list(numbers)
+def _merge_array(rules: BpeRules) -> NDArray[np.int32]:
+    """Return int32[M, 4], the left and the right id, the rank and the merged id of each merge."""
+    pairs = np.array([*rules.merges], np.int32).reshape(-1, 2)
+    results = np.array([*rules.merges.values()], np.int32).reshape(-1, 2)
+    return np.concatenate([pairs, results], axis=1)
 
 
-def _by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:
+def pairs_by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:
     """Compute the relation by its definition, for every pair; each token is its own class."""
     count = len(letters)
     compatible = np.ones((count + 1, -(-count // 32) * 32), np.bool_)

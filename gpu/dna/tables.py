@@ -1,10 +1,12 @@
 """Makes the tables of a character-level BPE vocabulary for cuda/dna/tokens.cuh.
 
-NumPy only. The tables are made once, when a vocabulary is loaded, and copied to the device.
+The tables are made once, when a vocabulary is loaded, and copied to the device.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.dna.alphabet import Letters, letters_of
-from gpu.dna.compatible_pairs import Derivation, Pairs, compatible_pairs, derivation_of
+from gpu.dna.compatible_pairs import Pairs, SpelledTokens, compatible_pairs, find_reached
 from gpu.dna.longest_prefix import Longest, longest_tokens, spelled_tokens
 from gpu.dna.part_tables import PartTables, part_tables
 from gpu.dna.suffix_tables import Endings, endings_of
@@ -36,7 +38,7 @@ SMALL_VOCABULARY, SMALL_K, LARGE_K = 6000, 8, 10
 PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 LETTER_MIXED = constant("LETTER_MIXED")
-MAX_PAIR_BYTES, LEFT_CLASSES = 64 << 20, constant("LEFT_CLASSES")
+LEFT_CLASSES = constant("LEFT_CLASSES")
 UNCOPIED_TEXT = 1 << 24  # Text up to which chunks are small where the tables are not copied.
 
 
@@ -199,13 +201,13 @@ def dna_tokens(vocabulary: Vocabulary) -> DnaTokens:
         raise NotCovered("the model is no BPE over letters")
     if len(vocabulary) > MAX_IDS:
         raise NotCovered(f"more than {MAX_IDS} ids")
-    letter_ids, tokens, derivations = _reached(vocabulary)
+    letter_ids, tokens = _reached(vocabulary)
     long = [token for token in tokens if len(token) > 1]
     letters, merging = letters_of(vocabulary, letter_ids, long), set(b"".join(long))
     kept = {token: each for token, each in tokens.items() if token[0] in merging}
     if any(len(token) > MAX_LETTERS for token in kept):
         raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
-    pairs = _pairs(vocabulary, kept, derivations, letter_ids)
+    pairs = _pairs(vocabulary, kept, letter_ids)
     return DnaTokens(letters, kept, pairs, whole_tokens(vocabulary, tokens, letters.steps))
 
 
@@ -251,30 +253,29 @@ def _padded(tokens: list[bytes]) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(token.ljust(MAX_LETTERS, b"\0") for token in tokens), np.uint8)
 
 
-def _reached(
-    vocabulary: Vocabulary,
-) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, Derivation]]:
-    """Return the ids of letters, and the ids and derivations of the tokens that merges reach.
+def _reached(vocabulary: Vocabulary) -> tuple[dict[bytes, int], dict[bytes, int]]:
+    """Return the ids of letters, and the ids of the tokens that merges reach.
 
     Merges reach a token if they make it from its own letters.
     """
-    model, rules = vocabulary.model, make_bpe_rules(vocabulary)
-    assert isinstance(model, Bpe)
+    rules = make_bpe_rules(vocabulary)
     letter_ids = {
         token: token_id for token, token_id in rules.token_ids.items() if len(token.decode()) == 1
     }
-    tokens, derivations = {}, {}
     token_ids = set(letter_ids.values())
     token_ids.update(merged for _, merged in rules.merges.values())
+    tokens: dict[bytes, int] = {}
     for token_id in token_ids:
         token = vocabulary.tokens[token_id]
         assert token is not None
-        symbols = [letter_ids.get(letter.encode()) for letter in token.decode()]
-        known = [symbol for symbol in symbols if symbol is not None]
-        derivation = derivation_of(known, rules) if len(known) == len(symbols) else None
-        if derivation is not None:
-            tokens[token], derivations[token] = token_id, derivation
-    return letter_ids, tokens, derivations
+        tokens[token] = token_id
+    reached = find_reached(_spell(tokens, letter_ids), rules)
+    return letter_ids, {token: tokens[token] for token in itertools.compress(tokens, reached)}
+
+
+def _spell(tokens: Iterable[bytes], letter_ids: dict[bytes, int]) -> SpelledTokens:
+    letters = {letter.decode(): token_id for letter, token_id in letter_ids.items()}
+    return SpelledTokens.of([token.decode() for token in tokens], letters)
 
 
 def _pure(token: bytes, letters: Letters) -> bool:
@@ -286,26 +287,12 @@ def _first_mixed(token: bytes, letters: Letters) -> int:
     return next(place for place, letter in enumerate(token) if letter not in letters.bases)
 
 
-def _pairs(
-    vocabulary: Vocabulary,
-    kept: dict[bytes, int],
-    derivations: dict[bytes, Derivation],
-    letter_ids: dict[bytes, int],
-) -> Pairs:
+def _pairs(vocabulary: Vocabulary, kept: dict[bytes, int], letter_ids: dict[bytes, int]) -> Pairs:
     """Return the relation of compatible tokens among `kept`."""
     if not kept:
         none = np.zeros(0, np.uint16)
         return Pairs(none, none, np.zeros((1, 1), np.uint32))
-    in_letters = [[letter_ids[bytes([letter])] for letter in token] for token in kept]
-    try:
-        pairs = compatible_pairs(
-            in_letters, [derivations[t] for t in kept], make_bpe_rules(vocabulary)
-        )
-    except ValueError as error:
-        raise NotCovered(str(error)) from error
-    if pairs.bits.nbytes > MAX_PAIR_BYTES:
-        raise NotCovered(f"{pairs.bits.nbytes} bytes for pairs of tokens")
-    return pairs
+    return compatible_pairs(_spell(kept, letter_ids), make_bpe_rules(vocabulary))
 
 
 def _records(num_ids: int, kept: dict[bytes, int], pairs: Pairs, letters: Letters) -> UInt64s:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -32,7 +34,7 @@ from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer
-from vocabularies.reference.bpe import make_bpe_rules
+from vocabularies.reference.bpe import BpeRules, Symbol, make_bpe_rules, merge
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 ANY = 1 << 40
@@ -84,21 +86,40 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chu
 
 
 @settings(max_examples=60)
-@given(merge_lists("ACG"))
-def test_pairs_by_spines_are_those_by_trial(merges):
-    ordered = sorted(merges, key=lambda pair: len(pair[0] + pair[1]))
-    rules = make_bpe_rules(vocabulary_of("ACG", ordered))
-    assume(dna_pairs.in_order(rules))
-    spelled = [token for token in rules.token_ids if set(token) <= set(b"ACG")]
-    letters = {token: [rules.token_ids[bytes([letter])] for letter in token] for token in spelled}
-    runs = {token: dna_pairs.derivation_of(each, rules) for token, each in letters.items()}
-    tokens = [token for token, run in runs.items() if run][:40]
-    each = [letters[token] for token in tokens]
-    fast = dna_pairs._by_spines([runs[token] for token in tokens], rules)
-    slow = dna_pairs._by_trial(each, rules)
-    for i in range(len(tokens)):
-        for j in range(len(tokens)):
-            assert bit(fast, i, j) == bit(slow, i, j), (tokens[i], tokens[j])
+@given(merge_lists("ACG"), st.booleans())
+def test_tokens_and_pairs_are_those_by_definition(merges, is_sorted):
+    if is_sorted:
+        merges = sorted(merges, key=lambda pair: len(pair[0] + pair[1]))
+    rules = make_bpe_rules(vocabulary_of("ACG", merges))
+    spelled = [token.decode() for token in rules.token_ids if set(token) <= set(b"ACG")]
+    letter_ids = {letter: rules.token_ids[letter.encode()] for letter in "ACG"}
+    tokens = dna_pairs.SpelledTokens.of([*spelled, "AxC"], letter_ids)
+    reached = dna_pairs.find_reached(tokens, rules)
+    assert reached.tolist() == [len(merged(token, rules)) == 1 for token in spelled] + [False]
+    tokens = dna_pairs.SpelledTokens.of([*itertools.compress(spelled, reached)][:40], letter_ids)
+    fast = dna_pairs.compatible_pairs(tokens, rules)
+    slow = dna_pairs.pairs_by_trial(tokens.rows(), rules)
+    for i in range(len(tokens.lengths)):
+        for j in range(len(tokens.lengths)):
+            assert bit(fast, i, j) == bit(slow, i, j), (i, j)
+
+
+def merged(token: str, rules: BpeRules) -> list[Symbol]:
+    ids = [rules.token_ids[letter.encode()] for letter in token]
+    return merge([Symbol(each, place, place + 1) for place, each in enumerate(ids)], rules)
+
+
+def test_merges_out_of_order_and_large_relations_are_not_covered(monkeypatch):
+    letters = {"A": 0, "C": 1}
+    tokens = dna_pairs.SpelledTokens.of(["A", "C"] * 200, letters)
+    out_of_order = BpeRules({(2, 0): (0, 3), (0, 1): (1, 2)}, {})
+    with pytest.raises(NotCovered, match="out of order and more than 256 tokens"):
+        dna_pairs.compatible_pairs(tokens, out_of_order)
+    monkeypatch.setattr(dna_pairs, "MAX_PAIR_BYTES", 4)
+    with pytest.raises(NotCovered, match="8 bytes for pairs of tokens"):
+        dna_pairs.compatible_pairs(tokens, BpeRules({}, {}))
+    with pytest.raises(ValueError, match="the lengths do not add up"):
+        dna_pairs.native.reached(tokens.letters, tokens.lengths[1:], np.zeros((0, 4), np.int32))
 
 
 def bit(pairs: dna_pairs.Pairs, left: int, right: int) -> int:
@@ -247,8 +268,9 @@ def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
 
     def none_follows(*args):
         pairs = real(*args)
-        pairs.bits[1:] = 0
-        return pairs
+        bits = pairs.bits.copy()
+        bits[1:] = 0
+        return dataclasses.replace(pairs, bits=bits)
 
     monkeypatch.setattr(tables, "compatible_pairs", none_follows)
     engine, vocabulary = (

@@ -1,0 +1,6 @@
+from typing import Any
+
+def reached(letters: Any, lengths: Any, merges: Any, /) -> bytes: ...
+def relate(
+    letters: Any, lengths: Any, merges: Any, max_bytes: int, /
+) -> tuple[bytes, bytes, bytes, int] | None: ...
