@@ -44,7 +44,7 @@ class DescendingOffsets(ValueError):
         self.row, self.begin, self.end = row, begin, end
 
     def behind(self, num_rows: int, num_bytes: int) -> DescendingOffsets:
-        """Return the error for a batch that has so many rows and bytes in front of these rows."""
+        """Return the same error for a batch with so many more rows and bytes before these rows."""
         return DescendingOffsets(self.row + num_rows, self.begin + num_bytes, self.end + num_bytes)
 
 

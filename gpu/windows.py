@@ -1,7 +1,7 @@
 """Cuts the ids of characters and k-mers into windows, on the device.
 
-One more kernel does what `vocabularies.sequences.windows.windows` does with the ids and places of
-`encode`. The windows stay in device memory.
+A kernel cuts the ids and places of `encode` as `vocabularies.sequences.windows.make_windows` does.
+The windows stay in device memory.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class DeviceWindows:
     """W windows of C columns, as `vocabularies.sequences.windows.Windows` says, on the device.
 
     Attributes:
-        input_ids, attention_mask, position_ids, channel, starts: as there.
+        input_ids, attention_mask, position_ids, channel, starts: as in `Windows`.
         rows: int64[B + 1] in host memory, the first window of each row; a refused row has none.
         errors: the errors of the refused rows.
     """

@@ -1,7 +1,7 @@
 """Chooses the kernels that encode a batch: first kernels, and fallback kernels where needed.
 
-A family with plain kernels tries these first. They encode most batches; STATUS_FALLBACK says what
-they met that only the fallback kernels can encode.
+A family with plain kernels tries these first. They encode most batches; STATUS_FALLBACK
+reports content that only the fallback kernels can encode.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def fallback_kernels(
     with_spans: bool = False,
     id_bits: int = 32,
 ) -> tuple[str, ...]:
-    """Return the kernels for what the plain ones could not encode, and prepare the batch for them.
+    """Return the fallback kernels for a batch, and prepare the batch for them.
 
     Args:
         workspace: holds the batch on the device.
         resident: the vocabulary.
-        fallback: the bits of STATUS_FALLBACK, which say what the plain kernels met.
+        fallback: the bits of STATUS_FALLBACK, which report what the plain kernels could not encode.
         validate: whether rows must be checked for UTF-8.
         with_spans: whether kernels write the spans of ids, too.
         id_bits: the bits of an id.

@@ -1,6 +1,6 @@
 """Turns a batch's options into arrays for kernels, and what kernels report into errors.
 
-The reference words the errors. Nothing here uses a device.
+The messages of errors are the reference's. Nothing here uses a device.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def row_errors(
     options: RowOptions,
     places: NDArray[np.uint32],
 ) -> dict[int, RowError]:
-    """Return the errors of the refused rows, worded by the reference.
+    """Return the errors of the refused rows, with the reference's messages.
 
     Args:
         vocabulary: the vocabulary.

@@ -215,7 +215,7 @@ def put_batch(
 
 
 def read_letters(workspace: Workspace, rewritten: bool) -> None:
-    """Say where the letters of a batch on the device are, and clear the counters of kernels.
+    """Write into the Job where the letters of a batch are, and clear the counters of kernels.
 
     `rewritten`: the letters are in the field `letters`; otherwise they are the bytes of the text.
     After it, fallback kernels can run behind the first ones.

@@ -85,7 +85,7 @@ class LastTokens:
         return np.append(-1, texts), np.append(np.uint16(NO_TOKEN), ids)
 
     def _followers(self, length: int) -> tuple[Int64s, UInt32s]:
-        """Return the ends of longer tokens, sorted, and the bits of what may follow each of these.
+        """Return the ends of longer tokens, sorted, and the bits of the tokens that may follow.
 
         int64[rows] and uint32[rows, words]; row 0 is for no end and empty.
         """
@@ -119,7 +119,7 @@ class LastTokens:
         return self._of(texts, letters)
 
     def _of(self, texts: Int64s, letters: int) -> Bools:
-        """Compute the rows of `of`, once those of all shorter beginnings are in `may_be`."""
+        """Compute the rows of `of`; `may_be` must hold those of all shorter beginnings."""
         found = np.zeros((len(texts), letters), np.bool_)
         for length in range(1, letters + 1):
             token = self.ending(texts, length, letters)

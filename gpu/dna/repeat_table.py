@@ -1,8 +1,8 @@
 """The last tokens of texts that repeat up to four letters: a table of cuda/dna/parts/repeats.cuh.
 
 NumPy only. A text has a period p if each of its letters is the one p letters before it. Texts of
-period 1 and 2 have period 4, so that there are tables for the periods 4 and 3. A text is known by
-its period, its latest letters, as many as the period has, and its length.
+period 1 and 2 have period 4, so that there are tables for the periods 4 and 3. A text of
+period p is identified by p, its last p letters and its length.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def _ends(period: int, by_letters: dict[bytes, int]) -> tuple[Int64s, Int64s]:
 
 
 def _token_periods(table: Int64s, rotations: Int64s) -> Int64s:
-    """Return the period of the last columns of each row, as long as texts grow; 0 for none.
+    """Return the period with which the columns of each row repeat from the last one on; 0: none.
 
-    A last token follows from those of the MAX_LETTERS places in front of it, of texts that end with
-    a rotation of the same latest letters: int64[rows, period] has the rows of these, each once. So
-    a period that all of them have in so many columns holds for ever.
+    The last token of a text follows from the last tokens of the MAX_LETTERS places before it. These
+    belong to texts that end with a rotation of the same letters; `rotations`, int64[rows, period],
+    has their rows. So a period that all of them show in MAX_LETTERS columns never ends.
     """
     alike = np.unique(np.sort(rotations, axis=1), axis=0, return_inverse=True)[1].ravel()
     latest = table[:, REPEAT_LENGTHS - MAX_LETTERS :]

@@ -34,11 +34,11 @@ class Endings:
     """The possible last tokens of a text, by its last letters.
 
     See dna/windows/suffix_state.cuh. A text is open if more than two tokens may be its last one;
-    then two letters more are looked at.
+    then two more letters are read.
 
     Attributes:
         k: the number of letters that index `last`.
-        levels: how often two letters more may be looked at.
+        levels: how often two more letters may be read.
         is_copied: whether `last` is copied to shared memory.
         last: uint32[4**k, 2], the possible last tokens, see `LastTokens.remaining`.
         opened: uint32[..., 4**2, 2], the same for each open text, by the two letters before it.

@@ -23,7 +23,7 @@ MAX_BYTES = constant("MAX_SPECIAL")
 def whole_tokens(
     vocabulary: Vocabulary, reached: Container[bytes], steps: Steps
 ) -> dict[bytes, int]:
-    """Return the ids of these tokens, without motifs.
+    """Return the ids of the tokens that match only a whole text between borders, without motifs.
 
     Args:
         vocabulary: a vocabulary whose model is BPE over letters.

@@ -58,7 +58,7 @@ class FusedResult:
         ids: [b, width]; void if a letter has no code, as are the activations.
         activations: [b, width, D].
         next_ids: the ids of the rows behind these; None where only these were looked up.
-        has_unknown: tells, once `done` has passed, whether a letter has no code.
+        has_unknown: whether a letter has no code; valid once `done` has passed.
         done: the event after the kernels; they read the text until then.
         stream: the address of their stream.
     """
@@ -116,7 +116,7 @@ class LetterEmbedder:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the embedding now only takes rows, so that the kernel gives the same."""
+        """Whether the embedding still only selects rows, as the kernel does."""
         return takes_rows_only(self._embedding, self._device)
 
     def __call__(self, data: Bytes, num_rows: int, behind: Bytes | None = None) -> FusedResult:
@@ -191,7 +191,7 @@ class FusedMicroBatches:
     def __init__(
         self, embedder: LetterEmbedder, plan: MicroBatchPlan, embed_tokens: Callable[[Tensor], Any]
     ) -> None:
-        """Embed letters by `embedder`, and ids that have been looked up by `embed_tokens`."""
+        """Use `embedder` for letters, and `embed_tokens` for ids that were looked up before."""
         self._embedder = embedder
         self._plan = plan
         self._embed_tokens = embed_tokens

@@ -32,7 +32,7 @@ BLOCK_BYTES = 1 << 26
 
 
 def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = None) -> Batch:
-    """Join the rows of anything that holds sequences.
+    """Join the rows of sequences in any supported form.
 
     Args:
         sequences: a Batch; a list of str, or of bytes, bytearrays or memoryviews, or a generator
@@ -162,7 +162,7 @@ def _make_contiguous(row: Any) -> Any:
 
 
 def _from_matrix(matrix: NDArray[Any]) -> Batch:
-    """Take uint8[B, T] as B rows of T letters."""
+    """Make a batch of uint8[B, T]: B rows of T letters."""
     if matrix.dtype not in (np.uint8, np.dtype("S1")):
         raise TypeError(f"a matrix of {matrix.dtype}; sequences are uint8")
     num_rows, length = matrix.shape
@@ -172,7 +172,7 @@ def _from_matrix(matrix: NDArray[Any]) -> Batch:
 
 
 def _from_values(values: Any, offsets: Any) -> Batch:
-    """Take a buffer of uint8[N] and integer offsets [B + 1] as B rows."""
+    """Make a batch of B rows of a buffer of uint8[N] and integer offsets [B + 1]."""
     data = values if isinstance(values, np.ndarray) else np.frombuffer(values, np.uint8)
     offsets = np.asarray(offsets)
     if data.dtype != np.uint8 or data.ndim != 1 or offsets.ndim != 1:
@@ -187,7 +187,7 @@ def _from_values(values: Any, offsets: Any) -> Batch:
 
 
 def _from_arrow(array: Any) -> Batch:
-    """Take an Arrow array of strings or binaries without copying its values."""
+    """Make a batch of an Arrow array of strings or binaries without copying its values."""
     name = str(array.type)
     if name not in _ARROW_OFFSETS:
         raise TypeError(f"an Arrow array of {name}; strings or binaries hold sequences")

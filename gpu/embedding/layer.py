@@ -58,7 +58,7 @@ _cuda: Any = torch.cuda  # torch.cuda is partly without types.
 
 
 class _Route(NamedTuple):
-    """Says how rows are embedded.
+    """One way to embed rows.
 
     Attributes:
         source: where ids come from.
@@ -168,8 +168,8 @@ class EmbeddingLayer:
                 GPU, else "ids".
 
             augmentation: crops rows and substitutes letters at random before they are encoded.
-            reverse_complement: whether the other strand is encoded, of what the augmentation
-                leaves; or bool[B], for each row.
+            reverse_complement: whether the other strand of the augmented rows is encoded; or
+                bool[B], for each row.
 
         Returns:
             Parts whose rows follow each other; each row is in one part. Rows are padded to the
@@ -234,7 +234,7 @@ class EmbeddingLayer:
         return changes.apply(self._sequence_ids.make_batch(sequences))
 
     def _embed_batch(self, batch: Batch, routes: list[_Route]) -> Iterator[Part]:
-        """Embed the rows of a batch by the first of some routes that does not fail."""
+        """Embed the rows of a batch by the first route that does not fail."""
         plan = MicroBatchPlan(
             batch,
             self._sequence_ids.count_ids(batch),
@@ -247,7 +247,7 @@ class EmbeddingLayer:
     def _embed_blocks(
         self, rows: Iterator[Any], changes: RowChanges, routes: list[_Route]
     ) -> Iterator[Part]:
-        """Embed rows that an iterator gives, some at a time; parts count rows from its first on."""
+        """Embed the rows of an iterator block by block; parts count rows from its first one."""
         begin = 0
         for block in read_blocks(rows):
             here = changes.part(begin, begin + len(block))

@@ -36,7 +36,7 @@ UNKNOWN_TO_RULES = 255
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRule:
-    """Holds what letters other than bases give, and where they begin the words of bases anew.
+    """The ids of letters other than bases; behind such letters the words of bases begin anew.
 
     A run of bases gives words from its first base on, and an id for each base behind the last
     word, or none, as in a row of bases alone.
@@ -67,8 +67,8 @@ class RunRule:
 class LetterRule:
     """Holds the tables that give a row its ids.
 
-    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM; of others those
-    are exact that `runs` knows. Token t of a row
+    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM; in other rows,
+    where `runs` knows their letters. Token t of a row
     stands for the k letters from t * stride on. Fewer than k letters may remain at the end of a
     row; each of them has an id, or none.
 

@@ -1,4 +1,4 @@
-"""Plans the micro-batches of one call of the layer, and holds what the embedder made of each.
+"""Plans the micro-batches of one call of the layer, and holds the embeddings of each.
 
 Nothing here uses streams or devices.
 """
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Holds neighbouring rows and what the embedder made of them.
+    """Holds neighbouring rows and their embeddings.
 
     Attributes:
         begin: the first row.
@@ -40,7 +40,7 @@ class Part:
         path: how the ids were found: "bytes", "ids" or "upstream"; with ", pipelined" where copies
             and look-ups ran beside the embedding, with ", at once" where one kernel did both.
         num_upstream: the number of rows that the upstream tokenizer encoded.
-        reason: why another path ran than the chosen one; "" where the chosen one ran.
+        reason: why a path other than the chosen one ran; "" where the chosen one ran.
     """
 
     begin: int
@@ -74,7 +74,7 @@ def make_attention_mask(
 
 @dataclass(slots=True)
 class MicroBatchPlan:
-    """Holds what remains to be done of a call, and how many rows are embedded at once.
+    """Holds the remaining rows of a call, and how many of them are embedded at once.
 
     Attributes:
         batch: all rows.
@@ -83,7 +83,7 @@ class MicroBatchPlan:
         max_ids: ids of a micro-batch at most; a single row may have more.
         max_rows: rows of a micro-batch at most.
         begin: the first row that has not been given out.
-        reason: why another path runs than the chosen one.
+        reason: why a path other than the chosen one runs.
         width: letters of every row; 0 where rows differ, are padded, or are none.
     """
 
@@ -102,7 +102,7 @@ class MicroBatchPlan:
         self.width = width if is_even and width >= self.least_width else 0
 
     def find_end(self, begin: int, group: int = 1) -> int:
-        """Find the row behind the next `group` micro-batches from a row on, at least one row on.
+        """Find the row behind the next `group` micro-batches that begin at a row.
 
         Rows are padded to the longest of them, so b rows of equal length T' are min(max_rows,
         max(1, max_ids // T')), as in DNATok's Algorithm 2. A group ends early at a row that is
@@ -140,6 +140,6 @@ class MicroBatchPlan:
 
 
 def is_too_large(error: RuntimeError) -> bool:
-    """Whether an error means that an embedder was given too much at once."""
+    """Whether an error means that a micro-batch is too large for the embedder."""
     message = str(error).lower()
     return any(words in message for words in TOO_LARGE)

@@ -114,7 +114,7 @@ class MtDNADataset(Dataset[dict[str, Tensor]]):
         return len(self._ids)
 
     def genome_of(self, number: int) -> int:
-        """Return the number of the genome from which a window is."""
+        """Return the number of the genome that holds a window."""
         return int(np.searchsorted(self._first_windows, number, "right")) - 1
 
     def __len__(self) -> int:

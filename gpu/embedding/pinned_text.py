@@ -2,7 +2,7 @@
 
 torch reuses a pinned block when no tensor holds it. It waits for the copies that began at the
 block's first byte, but not for copies of a part or for kernels that read the block. So the caller
-says by an event when the device is done.
+passes an event that the device reaches when it is done.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TextMemory:
     """Allocates memory for text and keeps it until the device has read it."""
 
     def __init__(self, allocate: Callable[[int], Bytes] = allocate_pinned) -> None:
-        """Allocate by a function that makes uint8[N]."""
+        """Allocate memory by a function that makes uint8[N]."""
         self._allocate = allocate
         self._allocated: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
         self._held: deque[_HeldMemory] = deque()

@@ -17,11 +17,11 @@ from vocabularies.sequences.strand import reverse_complement as complement
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """Says how rows are changed: at random first, then the other strand of what that leaves.
+    """The changes to rows: random ones first, then the reverse complement of the result.
 
     Attributes:
         augmentation: the random changes; None: there are none.
-        reverse_complement: whether the other strand takes a row's place; or bool[B].
+        reverse_complement: whether the other strand replaces a row; or bool[B], for each row.
     """
 
     augmentation: Augmentation | None = None
@@ -38,10 +38,10 @@ class RowChanges:
         return RowChanges(augmentation, strands)
 
     def check(self, num_rows: int) -> None:
-        """Check that there is a strand for each row.
+        """Check that `reverse_complement` has a value for each row.
 
         Raises:
-            ValueError: there is not.
+            ValueError: it has more or fewer values.
         """
         if not isinstance(self.reverse_complement, bool):
             self._find_complemented(num_rows)
@@ -50,7 +50,7 @@ class RowChanges:
         """Change the rows of a batch; return the batch itself where nothing changes.
 
         Raises:
-            ValueError: there is not a strand for each row.
+            ValueError: `reverse_complement` has more or fewer values than there are rows.
         """
         if self.augmentation is not None:
             data, offsets = augment(batch.data, batch.offsets, self.augmentation)

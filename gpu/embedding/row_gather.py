@@ -1,6 +1,6 @@
 """Gathers rows of a table by id on a CUDA device.
 
-The kernel replaces a `torch.nn.Embedding` that only takes rows of its weights.
+The kernel replaces a `torch.nn.Embedding` that only selects rows of its weights.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def choose_embedder(embed_tokens: Any, device: torch.device) -> ChosenEmbedder:
 
 
 def takes_rows_only(embedding: torch.nn.Embedding, device: torch.device) -> bool:
-    """Whether an embedding of ids on a device only takes rows, in a layout that kernels read."""
+    """Whether an embedding on a device only selects rows, in a layout that kernels can read."""
     weight = embedding.weight
     if embedding.max_norm is not None or _has_hooks(embedding):
         return False

@@ -1,4 +1,4 @@
-"""Says where the ids of a row stand in a matrix: begin and end tokens, padding, its side.
+"""Places the ids of a row in a matrix, with begin and end tokens and padding.
 
 Nothing here uses torch, devices or tokenizers.
 """

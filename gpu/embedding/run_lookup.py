@@ -1,4 +1,4 @@
-"""Looks up the ids of rows with letters among the words that begin the words anew, such as N.
+"""Looks up the ids of rows with letters, such as N, behind which the words begin anew.
 
 torch does it on any device, without a loop over rows. A row's number of ids depends on its letters,
 so rows come back ragged, and the caller waits for their number. `LetterRule.encode` gives the same

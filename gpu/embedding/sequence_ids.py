@@ -40,7 +40,7 @@ class PendingIds:
         batch: the rows.
         counts: int64[B], the number of ids of each by the tables, begin and end tokens included.
         ids: [B, T'] on the device; None where the upstream tokenizer encodes all rows.
-        has_unknown: tells, once `done` has passed, whether a byte has no code; None where every
+        has_unknown: whether a byte has no code, valid once `done` has passed; None where every
             byte has one.
         done: the event after the look-up; None on a CPU.
         is_on_side_stream: whether the look-up runs on another stream than the embedding.
@@ -69,7 +69,7 @@ class FinishedIds(NamedTuple):
 
 
 class _NewRows(NamedTuple):
-    """Holds rows that take the place of looked-up ones.
+    """Holds rows that replace looked-up ones.
 
     Attributes:
         rows: int64[r], their numbers.
@@ -109,7 +109,7 @@ class SequenceIds:
         """Copy the tables to the device.
 
         Args:
-            discovery: what was found out about the tokenizer.
+            discovery: the rule and the tokenizer.
             layout: where the ids of a row stand.
             device: where the ids are used.
             ids_dtype: int64 or int32, that of the ids.
@@ -238,7 +238,7 @@ class SequenceIds:
         return self._replace_rows(ids, counts, new)
 
     def _find_unknown_rows(self, looked_up: PendingIds) -> NDArray[np.int64]:
-        """Wait for a look-up where it may meet bytes without codes; find their rows, int64[r]."""
+        """Wait for a look-up; find the rows, int64[r], with bytes that have no codes."""
         if looked_up.has_unknown is None:
             return NO_ROWS
         if looked_up.done is not None:
@@ -255,7 +255,7 @@ class SequenceIds:
         return rows
 
     def _find_covered_rows(self, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Find which of some rows, none of them empty, the tables have ids for, bool[r]."""
+        """Find the rows, none of them empty, for which the tables have ids, bool[r]."""
         rule = self.discovery.rule
         assert rule is not None
         part = select_rows(batch, rows)
@@ -265,12 +265,12 @@ class SequenceIds:
         return covered
 
     def _are_in_pieces(self, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Find which rows have too many ids of their own for one pair of begin and end tokens."""
+        """Find the rows with too many ids for one pair of begin and end tokens."""
         max_ids = self.layout.frame.max_ids
         return np.zeros(len(counts), np.bool_) if max_ids is None else counts >= max_ids
 
     def _encode_runs(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
-        """Look up rows with letters that begin the words anew."""
+        """Look up rows with letters behind which the words begin anew."""
         assert self._run_look_up is not None
         part = select_rows(batch, rows)
         looked_up = self._run_look_up(part.data, part.offsets)

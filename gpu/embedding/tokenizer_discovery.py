@@ -1,7 +1,7 @@
 """Finds out whether a DNA tokenizer has an id for each letter, or for each word of k letters.
 
 `discover` encodes letters, pairs, words and random sequences. Where any result differs from the
-tables, the upstream tokenizer stays in charge and `Discovery.reason` says why. This module uses
+tables, the upstream tokenizer encodes, and `Discovery.reason` says why. This module uses
 neither devices nor torch.
 
 Source: Niktab and Patel, DNATok, Algorithm 1, with two differences: a byte without an id of its own
@@ -86,7 +86,7 @@ class Discovery:
         padding_side: the side that the tokenizer pads.
         unknown_id: the id of N; None where N has no id of its own.
         token_len: the least number of ids to which rows are padded; None: that of the longest row.
-        max_len: the ids of a row that the embedder takes at most; None: it says none.
+        max_len: the most ids of a row that the embedder accepts; None: it names no limit.
         reason: what was found, or why there is no rule, in words.
         has_engine: whether an engine encodes instead of the tokenizer.
     """
@@ -115,7 +115,7 @@ def discover(
     """Find out which ids a tokenizer gives, so that they can be looked up without it.
 
     Args:
-        source: a model in the manner of transformers, whose config names it; an embedder, which has
+        source: a model like those of transformers, whose config names it; an embedder, which has
             `embed_tokens` and perhaps a `tokenizer`; or a tokenizer: a Vocabulary, a
             `tokenizers.Tokenizer`, a tokenizer with the interface of `transformers`, or any object
             with `encode(text)`.
@@ -196,7 +196,7 @@ class _Encoders(NamedTuple):
         content: encodes without them.
         framed: encodes with them.
         by_engine: whether an engine encodes.
-        note: whether an engine does it, in words; "" where that is no question.
+        note: whether an engine encodes another library's tokenizer, as text; else "".
     """
 
     content: EncodeBatch
@@ -267,7 +267,7 @@ def _find_rule(tokenizer: Any, upstream: EncodeBatch) -> _Finding:
 
 
 def _decide(rule: LetterRule, fault: str, reason: str) -> _Finding:
-    """Take a rule for that reason, unless it has a fault."""
+    """Return a rule with its reason, or without the rule if it has a fault."""
     return _Finding(None, fault) if fault else _Finding(rule, reason)
 
 
@@ -335,7 +335,7 @@ def _find_words(upstream: EncodeBatch) -> LetterRule | None:
 def _list_rules_with_n(
     words: LetterRule, upstream: EncodeBatch, specials: Sequence[str]
 ) -> Iterator[LetterRule]:
-    """List the rules that N may follow: it begins the words anew, or makes its word unknown."""
+    """List the possible rules for N: words begin anew behind it, or its word is unknown."""
     assert words.word_ids is not None
     if any(set(content.upper()) <= set(DNA + "N") for content in filter(None, specials)):
         return

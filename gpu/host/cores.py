@@ -1,4 +1,4 @@
-"""Counts the cores that this process may use, for all that starts a thread or a process a core.
+"""Counts the cores that this process may use, for code that starts a thread or process per core.
 
 They are those of its affinity mask (`taskset`, cpusets), and no more than the CPU quota of its
 control group and of all groups around it: those of a container, a pod and a systemd unit. Both
@@ -19,7 +19,7 @@ ROOT = Path("/")
 
 
 class _Mount(NamedTuple):
-    """Where the kernel shows groups: the group `top` and those in it, in `folder`."""
+    """A mount of control groups: `folder` shows the group `top` and the groups in it."""
 
     top: str
     folder: Path
@@ -59,7 +59,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _version_of(controllers: str) -> int:
-    """Return the version of groups of processor time by what they control; 0: something else."""
+    """Return the version of control groups by their controllers; 0: they limit no CPU time."""
     if not controllers:
         return 2
     return 1 if "cpu" in controllers.split(",") else 0
@@ -86,7 +86,7 @@ def _unescape(path: str) -> str:
 
 
 def _folders(mount: _Mount, group: str) -> Iterator[Path]:
-    """Yield the folder of a group and those of the groups around it, as far as they are shown.
+    """Yield the folder of a group and those of the groups around it that are visible.
 
     A container whose groups have a namespace of their own, or which only sees its own group, has
     it at the top.

@@ -1,7 +1,7 @@
-"""How many threads and how much shared memory a block of a kernel has on a device.
+"""Computes the threads and the shared memory of a kernel's blocks on a device.
 
-A kernel that a device cannot run has no shape there, and `families.family_on` takes another one.
-Knows no CuPy, so that tests ask for the shapes on cards that they do not have.
+A kernel that a device cannot run has no shape there, and `families.family_on` chooses another one.
+Uses no CuPy, so that tests can compute the shapes for cards that they do not have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DeviceLimits:
 
     Attributes:
         capability: its compute capability, (9, 0) for instance.
-        shared_bytes: the shared memory that a block may ask for.
+        shared_bytes: the shared memory that a block may request.
     """
 
     capability: tuple[int, int]

@@ -272,7 +272,7 @@ class ChunkInFlight:
         return "framed_ids" if self.framed else "ids"
 
     def bring_ids(self, out: Bytes) -> None:
-        """Copy the first bytes of the ids to pageable memory, through the text's, and wait."""
+        """Copy the first bytes of the ids to pageable memory, through pinned memory, and wait."""
         text, stream = self.workspace.text, self.workspace.stream
         for begin in range(0, len(out), len(text)):
             piece = out[begin : begin + len(text)]
@@ -285,7 +285,7 @@ class ChunkInFlight:
         self.workspace.stream.copy_out(address, self.workspace.fields["spans"], num_bytes)
 
     def abandon(self) -> None:
-        """After an error, wait until threads have stopped to read the batch."""
+        """After an error, wait until threads have stopped reading the batch."""
         if self._copy is not None:
             self._copy.wait(len(self.source))
 

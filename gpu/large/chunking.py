@@ -142,9 +142,9 @@ def _parts(
 
 
 def _reach(num_bytes: int, chunk_bytes: int) -> int:
-    """Return how far from the limit of a chunk a border is looked for, in the rest of a row.
+    """Return the distance from a chunk's limit in which a border is searched, in the rest of a row.
 
-    In a short rest it is only looked for nearby, because a long search takes more time than
+    In a short rest the distance is small, because a long search takes more time than
     overlapping chunks save. Where memory is short and chunks must be small, the whole rest is
     searched.
     """

@@ -67,7 +67,7 @@ class Region:
 
 @contextmanager
 def _unless_lost() -> Iterator[None]:
-    """Ignore that nothing can be released because the CUDA context is lost."""
+    """Ignore errors of a release if the CUDA context is lost: then nothing can be released."""
     try:
         yield
     except Exception as error:

@@ -26,7 +26,7 @@ PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all devices of the pro
 
 
 def num_devices() -> int:
-    """Count the CUDA devices that this process sees; 0 if CuPy is not installed or none answers."""
+    """Count the CUDA devices that this process sees; 0 if CuPy or the driver is missing."""
     try:
         return count_devices(load_cupy())
     except DeviceUnavailable:
@@ -127,7 +127,7 @@ class CudaDevice:
             return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
 
     def has_memory(self, address: int) -> bool:
-        """Whether device memory is this device's, and not another one's of the process."""
+        """Whether memory belongs to this device, not to another device of the process."""
         if self._num_devices == 1:
             return True
         with self._current():

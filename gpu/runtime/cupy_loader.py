@@ -1,6 +1,6 @@
 """Imports CuPy, and checks that it, the driver and a device can run the kernels.
 
-Any wheel of CuPy for CUDA will do. What is missing is said in one sentence, with what to install.
+Any wheel of CuPy for CUDA can be used. An error says in one sentence what to install.
 The kernels include no header of CUDA, so of the toolkit only NVRTC is needed.
 """
 
@@ -37,7 +37,7 @@ class Card:
     Attributes:
         number: its number, as the driver counts.
         name: its name.
-        limits: what it gives to a launch.
+        limits: its limits for launches.
         total_bytes: its memory.
     """
 
@@ -137,10 +137,10 @@ def check_capability(card: Card) -> None:
 
 
 def check_nvrtc(cupy: Any, card: Card) -> None:
-    """Check that CUDA's run-time compiler is installed and knows a card.
+    """Check that CUDA's run-time compiler is installed and supports a card.
 
     Raises:
-        DeviceUnavailable: it is not, or does not.
+        DeviceUnavailable: it is missing or does not support the card.
     """
     try:
         nvrtc = tuple(cupy.cuda.nvrtc.getVersion())

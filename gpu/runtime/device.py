@@ -20,10 +20,10 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What the device is.
+    """A description of the device.
 
     Attributes:
-        name, driver: as the driver says.
+        name, driver: as the driver reports them.
         processors: multiprocessors.
         total_bytes, free_bytes: the size of its memory, and what was free when this was made.
     """

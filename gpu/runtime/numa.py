@@ -12,7 +12,7 @@ SYSTEM = Path("/sys")
 def cores_near(pci_address: str, system: Path = SYSTEM) -> frozenset[int]:
     """Return the cores of a device's NUMA node that this process may use.
 
-    Empty if the machine has one node only, or does not say where the device is.
+    Empty if the machine has one node only, or if the kernel does not know the device's node.
 
     Args:
         pci_address: such as "0000:1b:00.0".

@@ -146,7 +146,7 @@ def encode_ids(
 
     Returns:
         The ids and offsets; or the name of a kernel as `encode` returns it; or None where one
-        call of C++ does not do and nothing was launched.
+        call of C++ does not suffice and nothing was launched.
     """
     if not are_arrays(data, offsets):
         return None

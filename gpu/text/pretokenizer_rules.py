@@ -124,7 +124,7 @@ def _gpt2_step(state: str, kind: str) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    r"""What differs between the rules that end in ``\s*[\r\n]+|\s+(?!\S)|\s+``.
+    r"""The options of the rules that end in ``\s*[\r\n]+|\s+(?!\S)|\s+``.
 
     Attributes:
         digits: how many digits a pretoken has at most.

@@ -1,4 +1,4 @@
-"""Lays out what learning a vocabulary keeps in device memory: the corpus and a table of pairs.
+"""Lays out the device memory of a training: the corpus and a table of pairs.
 
 Sizes and arrays are made with NumPy; only `Allocation` uses a device. No kernel is launched here.
 """
@@ -139,7 +139,7 @@ class Allocation:
         """Allocate a block for fields of so many bytes.
 
         Raises:
-            OutOfMemory: the device has not so much memory.
+            OutOfMemory: the device has too little memory.
         """
         places, self.size = cut(sizes, 0)
         self._device = device

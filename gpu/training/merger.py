@@ -274,7 +274,7 @@ def _scoring_fields(options: TrainingOptions) -> dict[str, int]:
 
 
 def _double_capacity(capacity: int) -> int:
-    """Return the capacity that follows when a compression takes more ids than the size asks for.
+    """Return twice the capacity, for a training whose compression needs more ids than its size.
 
     Raises:
         VocabularyError: the capacity is MAX_IDS already.

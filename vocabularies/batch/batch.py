@@ -277,7 +277,8 @@ class Batch:
     def has_bytes(self, num_bytes: int) -> bool:
         """Whether the batch has at least `num_bytes` bytes of UTF-8.
 
-        Texts are joined for it only if their characters, of 1 to 4 bytes each, leave it open.
+        It joins the texts only if their number of characters does not decide it: a character has
+        1 to 4 bytes.
         """
         if self._data is None and self._texts is not None:
             num_characters = sum(map(len, self._texts))
@@ -287,7 +288,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """The number of bytes, or of characters where texts are not joined: no text is joined."""
+        """The number of bytes; the number of characters while the texts are not joined."""
         if self._data is None and self._texts is not None and "_flat" not in self.__dict__:
             return sum(map(len, self._texts))
         return len(self.data)

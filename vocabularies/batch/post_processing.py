@@ -126,7 +126,7 @@ def post_processed_lengths(
 
 
 def _total(sizes: Int64s, added: AddedIds) -> Int64s:
-    """Count the ids of rows with `sizes` of their own, begin and end tokens included."""
+    """Count the ids of rows, begin and end tokens included; `sizes` are the counts without them."""
     pieces = 1 if added.max_piece_tokens is None else sizes // added.max_piece_tokens + 1
     return sizes + pieces * len(added)
 
@@ -141,7 +141,7 @@ def _too_small(content: Content, added: AddedIds, max_length: int | None) -> dic
 
 
 def count_kept(sizes: Int64s, added: AddedIds, max_length: int | None) -> Int64s:
-    """Count the ids of its own that each row keeps.
+    """Count the ids that each row keeps, begin and end tokens not counted.
 
     Args:
         sizes: the numbers of ids that the rows have.
@@ -202,10 +202,10 @@ def _put_around(content: Content, added: AddedIds) -> Encoded:
 
 
 def join_rows(parts: Sequence[tuple[NDArray[np.int64], Content]], num_rows: int) -> Content:
-    """Join the contents of several groups of rows to one content of all rows.
+    """Join the contents of groups of rows into one content in the order of the rows.
 
     Args:
-        parts: of each group the row numbers, int64[...], and the content in that order; no row is
+        parts: the row numbers of each group, int64[...], and its content in that order; no row is
             in two groups.
         num_rows: B, the number of all rows.
     """

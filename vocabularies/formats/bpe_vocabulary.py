@@ -193,7 +193,7 @@ def _never_ordinary(
 
 
 def _refuse_equal_bytes(special_only: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
-    """Refuse special tokens with the bytes of another special token that is an ordinary one, too.
+    """Refuse a special token with the bytes of another one that is also an ordinary token.
 
     Raises:
         NotRepresentable: there is one, such as " " beside "Ġ": merges give only the second.

@@ -32,7 +32,7 @@ _MAGIC = (
 
 
 class NotRepresentable(Exception):
-    """A correct file means a vocabulary that no model here represents exactly; the text is why."""
+    """A correct file describes a vocabulary that no model here represents exactly; says why."""
 
 
 class _BadJson(ValueError):

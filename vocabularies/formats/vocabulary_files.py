@@ -96,11 +96,11 @@ def read_vocabulary(
 def describe_ignored(
     files: Mapping[str, bytes], vocabulary: Vocabulary, format: str = "auto"
 ) -> tuple[str, ...]:
-    """Describe what the files of a vocabulary say of ids and `read_vocabulary` does not follow.
+    """Describe the settings in a vocabulary's files that `read_vocabulary` ignores.
 
     Args:
         files: files that `read_vocabulary` reads.
-        vocabulary: what it reads of them.
+        vocabulary: the vocabulary of the files.
         format: as for `read_vocabulary`.
     """
     named = _base_names(files)

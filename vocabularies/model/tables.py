@@ -216,7 +216,7 @@ def _bpe_characters(
 
 
 def mark_special_bytes(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Mark one byte of each special token that is matched, bool[256]; of a letter both cases.
+    """Mark one byte of each matched special token, bool[256]; for a letter, both cases.
 
     A text with none of these bytes holds no special token. The byte is a sign where the token has
     one, since letters are in every sequence.

@@ -67,14 +67,14 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def costs(self) -> Costs:
-        """What may make a text take any time."""
+        """The parts of the vocabulary that may take unbounded time for a text."""
         if isinstance(self.model, Upstream):
             return find_document_costs(self.model.tokenizer_json)
         return find_normalizer_costs(self.normalizers)
 
     @cached_property
     def may_take_long(self) -> bool:
-        """Whether a text may take any time; engines then compute it in another process."""
+        """Whether a text may take unbounded time; engines then compute it in another process."""
         return bool(self.costs.patterns or self.costs.others)
 
     @cached_property
@@ -96,7 +96,7 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def unknown_id(self) -> int | None:
-        """The id of what a vocabulary of sequences does not know; None for text, or without one."""
+        """The unknown id of a vocabulary of sequences; None for text, or where there is none."""
         unknown = self.roles.get("unk")
         return unknown if unknown is not None and self.supports_reverse_complement else None
 

@@ -75,7 +75,7 @@ def _folded(matches: Matches, letter: str) -> str:
 
 
 def _changed(normalize: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
-    """Return {code point: its line once normalized} of those that change with these neighbours."""
+    """Return {code point: its normalized text} of those that change between these neighbours."""
     lines = normalize("\n".join(before + chr(c) + after for c in CODE_POINTS if c != 10)).split(
         "\n"
     )

@@ -1,4 +1,4 @@
-r"""Finds what of a vocabulary may make a text take any time, foremost its regular expressions.
+r"""Finds the parts of a vocabulary, such as regular expressions, that may take unbounded time.
 
 A pattern is known if it is a published one, or if its form shows that it takes a bounded time for
 each character. A known form is an alternation of parts with one repetition at most, at the end:
@@ -67,11 +67,11 @@ def _has_known_form(pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What of a vocabulary may make a text take any time.
+    """The parts of a vocabulary that may take unbounded time for a text.
 
     Attributes:
         patterns: the regular expressions whose running time is not known.
-        others: what else takes much more time for a byte than in published files.
+        others: other parts that take much more time for a byte than in published files.
     """
 
     patterns: tuple[UnknownPattern, ...] = ()
@@ -79,7 +79,7 @@ class Costs:
 
 
 def find_document_costs(tokenizer_json: str) -> Costs:
-    """Find what may take any time in a tokenizer.json that only the library computes."""
+    """Find the parts of a tokenizer.json for the library that may take unbounded time."""
     document = json.loads(tokenizer_json)
     patterns = chain.from_iterable(_find_in_value(document.get(n), n) for n in _STEPS)
     others = [f"{n}: many steps" for n in _STEPS if _count_steps(document.get(n)) > MAX_STEPS]
@@ -123,7 +123,7 @@ def _find_long_literal(literal: str, where: str) -> Iterator[UnknownPattern]:
 
 
 def find_normalizer_costs(normalizers: Sequence[Normalizer]) -> Costs:
-    """Find what may take any time among a vocabulary's normalizers."""
+    """Find the normalizers of a vocabulary that may take unbounded time."""
     others = ("normalizers: many steps",) if len(normalizers) > MAX_STEPS else ()
     return Costs(tuple(_find_in_normalizers(normalizers)), others)
 

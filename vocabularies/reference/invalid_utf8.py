@@ -30,7 +30,7 @@ SPACES = frozenset(b" \n\t")
 
 
 def has_all_bytes(vocabulary: Vocabulary) -> bool:
-    """Return whether any bytes have ids: byte-level BPE with 256 bytes that normalizes nothing."""
+    """Return whether all bytes have ids: byte-level BPE with 256 bytes that normalizes nothing."""
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level or vocabulary.normalizers:
         return False

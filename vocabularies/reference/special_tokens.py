@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
-    """A part of a text, perhaps normalized, whose bytes know their place in the sent text.
+    """A part of a text, perhaps normalized, with the place of each byte in the sent text.
 
     Attributes:
         sources: for each UTF-8 byte of the text, its (begin, end) byte in the sent text.

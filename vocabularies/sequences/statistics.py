@@ -49,7 +49,7 @@ class VocabularyStatistics:
 
     @property
     def unit(self) -> str:
-        """What the counted tokens are called: "k-mers", or "tokens" where they have any length."""
+        """The name of the counted tokens: "k-mers", or "tokens" where they have any length."""
         return "k-mers" if isinstance(self.vocabulary.model, Kmers) else "tokens"
 
     @property

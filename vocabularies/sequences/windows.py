@@ -77,7 +77,7 @@ def make_windows(
         pad_id: id of the padding.
         prefix: ids put before every window, such as [CLS].
         channel: float32[L], one value for each base, such as heteroplasmy.
-        numbers: which windows to make, of those that there are; None: all.
+        numbers: the numbers of the windows to make; None: all.
 
     Raises:
         TypeError: window or stride is no whole number.

@@ -1,6 +1,6 @@
 """Parts of `tokenizer_discovery`, which finds the ids of a tokenizer.
 
-`embedder_fields` reads what models and tokenizers say of themselves, `probe_texts` makes the texts
+`embedder_fields` reads the attributes of models and tokenizers, `probe_texts` makes the texts
 that are compared, `tokenizer_json` finds patterns that the texts would not show, `tokenizer_frame`
 finds begin and end tokens, and `engine_vocabulary` lets an engine encode for a tokenizer. Only
 `tokenizer_discovery` calls them, and they use neither devices nor torch.

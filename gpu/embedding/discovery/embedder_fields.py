@@ -1,6 +1,6 @@
-"""Reads what embedders, models and tokenizers say of themselves: padding, lengths, names.
+"""Reads attributes of embedders, models and tokenizers: padding, lengths, names.
 
-Objects are known by their attributes; no library of models is imported.
+Objects are recognized by their attributes; no library of models is imported.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Named(NamedTuple):
 
 
 def is_model(source: Any) -> bool:
-    """Whether an object is a model in the manner of transformers, and no tokenizer.
+    """Whether an object is a model like those of transformers, and no tokenizer.
 
-    An object that has `embed_tokens`, and says no name, is an embedder of DNATok's.
+    An object that has `embed_tokens` but no name is an embedder like DNATok's.
     """
     if hasattr(source, "convert_tokens_to_ids") or callable(getattr(source, "encode", None)):
         return False
@@ -77,7 +77,7 @@ def is_model(source: Any) -> bool:
 
 
 def _find_name(model: Any) -> str:
-    """Find the name that a model says; "" where it says none."""
+    """Find the name of a model in its attributes; "" where it has none."""
     names = (find_attribute(model, field) for field in _NAME_FIELDS)
     return next((name for name in names if isinstance(name, str) and name), "")
 
@@ -131,7 +131,7 @@ def _read_folder(folder: Path) -> Named | None:
 
 
 def _suggest(num_ids: int | None) -> str:
-    """Name the built-in vocabularies of DNA with so many ids, in words."""
+    """Make a text that lists the built-in vocabularies of DNA with this number of ids."""
     of_dna = [name for name in BUILTINS if describe(name).family.startswith("DNA")]
     same = [name for name in of_dna if num_ids is not None and len(load(name)) == num_ids]
     calls = " or ".join(f"load({name!r})" for name in same)
@@ -178,12 +178,12 @@ def find_padding_side(tokenizer: Any) -> PaddingSide:
 
 
 def find_token_len(embedder: Any) -> int | None:
-    """Find the one length that an embedder takes; None where it takes any."""
+    """Find the only length that an embedder accepts; None where it accepts any."""
     return find_number(embedder, _FIXED_FIELDS, 1, MAX_TOKEN_LEN)
 
 
 def find_max_len(embedder: Any, tokenizer: Any) -> int | None:
-    """Find the length above which an embedder takes no row; None where it has none."""
+    """Find the length of the longest row that an embedder accepts; None: it has no limit."""
     for source in (embedder, tokenizer):
         max_len = find_number(source, _MAXIMUM_FIELDS, 1, MAX_TOKEN_LEN)
         if max_len is not None:

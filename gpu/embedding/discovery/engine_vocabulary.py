@@ -26,7 +26,7 @@ class Recognized(NamedTuple):
     """Holds the functions that encode by an engine.
 
     Attributes:
-        vocabulary: what the tokenizer's file says.
+        vocabulary: the vocabulary in the tokenizer's file.
         content: encodes without begin and end tokens.
         framed: encodes with them.
     """
@@ -37,7 +37,7 @@ class Recognized(NamedTuple):
 
 
 def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
-    """Encode for a tokenizer by an engine; where that cannot be, return the reason in words."""
+    """Make functions that encode by an engine for a tokenizer; else return the reason as text."""
     if isinstance(tokenizer, Vocabulary):
         vocabulary = tokenizer
     else:
@@ -62,7 +62,7 @@ def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
 
 
 def _find_difference(tokenizer: Any, encoders: dict[bool, EncodeBatch]) -> str:
-    """Find a text that has other ids by the engine; "" where there is none."""
+    """Find a text to which the engine gives other ids; "" where there is none."""
     texts = ["", SELF_TEST, *(letter * 40 for letter in "ACGTN")]
     texts += [make_random_text(each, size, size) for each in _ALPHABETS for size in _LENGTHS]
     strings = list_vocabulary_strings(tokenizer)[:_NUM_STRINGS]

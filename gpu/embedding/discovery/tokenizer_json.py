@@ -1,4 +1,4 @@
-"""Reads from a tokenizer.json whether patterns may take several letters at once.
+"""Finds patterns in a tokenizer.json that may match several letters at once.
 
 Such patterns may not show in the texts of `probe_texts`. This module uses the format of
 tokenizer.json only.
@@ -29,9 +29,9 @@ _ONE_SIGN = re.compile(rf"(?:\(\?[ms]+\))?(?:{_SIGN}{_TIMES}(?:\|{_SIGN}{_TIMES}
 
 
 def find_pattern_fault(tokenizer: Any) -> str:
-    """Find the step that may take several letters at once unseen by tests, and say which in words.
+    """Describe a step that may match several letters at once although no probe text shows it.
 
-    Returns "" where there is none, and for a tokenizer without `to_str`. Known steps look at one
+    Returns "" where there is none, and for a tokenizer without `to_str`. Known steps read one
     character at a time, and a pattern of one sign shows in single characters, pairs or runs. A
     longer pattern, such as AUG, occurs in few texts; a charsmap or a step in Python may hold any
     pattern.
@@ -62,7 +62,7 @@ def _steps(step: dict[str, Any] | None, within: str) -> Iterator[dict[str, Any]]
 
 
 def _takes_one_sign(step: dict[str, Any]) -> bool:
-    """Whether a step's pattern takes one character, or one kind of character."""
+    """Whether a step's pattern matches one character, or one kind of character."""
     if step["type"] not in ("Replace", "Split"):
         return False
     pattern: dict[str, str] = step["pattern"]
@@ -76,9 +76,9 @@ def _takes_one_sign(step: dict[str, Any]) -> bool:
 
 
 def _splits_harmlessly(step: dict[str, Any], parts: dict[str, Any]) -> bool:
-    """Whether a split leaves ids as they are, or shows in short texts.
+    """Whether a split changes no ids, or changes those of short texts, too.
 
-    A split at one sign shows. Others leave ids as they are where every token is one character.
+    A split at one character changes them. Others change no ids where every token is one character.
     """
     if step["type"] != "Split":
         return False

@@ -44,7 +44,7 @@ def _growing(document: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 
 def _growth(where: str, step: Mapping[str, Any]) -> int:
-    """Return the most bytes that a step makes of one; 1 for steps that Unicode bounds."""
+    """Return the most bytes that a step makes from one byte; 1 for steps that Unicode bounds."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
             return max_growth(literal, content)

@@ -87,7 +87,7 @@ def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
 
 
 def _longest_first(motifs: Sequence[str], first_tried: Mapping[str, int]) -> bool:
-    """Whether the regex tries every motif before the motifs that it begins with; all are sorted."""
+    """Whether the regex tries each motif before its prefixes; the motifs are sorted."""
     beginnings: list[str] = []  # The motifs that the current one begins with, the shortest first.
     for motif in motifs:
         while beginnings and not motif.startswith(beginnings[-1]):
@@ -157,7 +157,7 @@ class _Reader:
         return letters
 
     def skip(self, sign: str) -> bool:
-        """Move behind the sign if it is next; return whether it was."""
+        """Skip the character if it is next; return whether it was."""
         found = self.pattern.startswith(sign, self.place)
         self.place += len(sign) if found else 0
         return found

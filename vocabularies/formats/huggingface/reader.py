@@ -2,7 +2,7 @@
 
 A BPE file that `Bpe` represents exactly becomes that model; any other correct file becomes an
 Upstream model, which only the library computes, with the reason. The blocks truncation and padding
-are not followed, because requests have their own; `describe_unfollowed` tells of them.
+are not followed, because requests have their own; `describe_unfollowed` reports them.
 `huggingface.writer` writes such files.
 """
 
@@ -53,11 +53,11 @@ _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
 
 def describe_unfollowed(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Describe what a tokenizer.json says of ids and the vocabulary does not follow.
+    """Describe the settings of a tokenizer.json that the vocabulary ignores.
 
     Args:
         data: a file that `read_tokenizer_json` reads.
-        vocabulary: what it reads of the file.
+        vocabulary: the vocabulary of the file.
     """
     notes = _describe_renumbered(data, vocabulary)
     if not _MAY_HAVE_UNFOLLOWED.search(data):
@@ -72,7 +72,7 @@ def describe_unfollowed(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
 
 
 def _describe_renumbered(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Describe the added tokens whose ids are other ones than the file says."""
+    """Describe the added tokens whose ids differ from those in the file."""
     if not (found := _ADDED_TOKENS.search(data)):
         return ()
     # Only the list is parsed, as parsing the whole file holds up other threads.
@@ -203,7 +203,7 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
 
 
 def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
-    """Read the unknown id; None where the model has none or needs none: all bytes are tokens."""
+    """Read the unknown id; None where the model has none, or a token for every byte."""
     unknown = model.get("unk_token")
     if unknown is None:
         return None

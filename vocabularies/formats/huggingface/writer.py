@@ -29,7 +29,8 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": F
 def tokenizer_json(vocabulary: Vocabulary) -> str:
     """Write the tokenizer.json that gives the same ids, begin and end tokens included.
 
-    Loading a vocabulary needs it for several libraries; who is done calls `cache_clear`.
+    The result is cached, because loading a vocabulary needs it for several libraries; `cache_clear`
+    frees it.
 
     Raises:
         VocabularyError: no tokenizer.json gives these ids; it names the place of every reason.
