@@ -1,4 +1,4 @@
-"""The ids over HTTP; the only package that imports FastAPI."""
+"""The service, which answers with token ids over HTTP and gRPC; the only user of FastAPI."""
 
 import os
 

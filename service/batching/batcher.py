@@ -8,8 +8,8 @@
 There is no artificial delay: requests that arrive in one tick of the loop go together, and while
 the runner is busy, the next batch collects. Short and long requests have a lane each, so that short
 requests never wait for one above `long_request_bytes`. Requests of vocabularies with unknown
-patterns, which may take any time, have a lane of their own. Knows no HTTP, and not what a
-vocabulary means.
+patterns, which may take unbounded time, have a lane of their own. Knows neither HTTP nor the
+meaning of a vocabulary.
 
 A work item is counted when it is admitted, and again when it ends: as answered, failed, cancelled,
 or by the code of its refusal.

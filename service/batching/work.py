@@ -265,7 +265,7 @@ AnyResult = Result[Any]
 
 
 class CostKey(NamedTuple):
-    """What the cost of a byte depends on: a vocabulary and an operation."""
+    """The key of a cost per byte: a vocabulary and an operation."""
 
     digest: str
     operation: str
@@ -276,7 +276,7 @@ LaneName = Literal["short", "long", "isolated"]
 
 
 class QueueKey(NamedTuple):
-    """What all work items of one queue have in common, so that they can be one batch."""
+    """The key of a queue: the properties that work items of one batch must share."""
 
     cost_key: CostKey
     skip_special_tokens: bool

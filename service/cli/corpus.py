@@ -108,7 +108,7 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
 
 
 def _check_rows(arguments: argparse.Namespace) -> None:
-    """Check options that go together, or do not.
+    """Check the options that depend on each other.
 
     Raises:
         ValueError: they contradict each other.
@@ -237,7 +237,7 @@ def _open_engine(name: str, vocabulary: Vocabulary) -> Codec:
 
 
 def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: Progress) -> None:
-    """Print what came of the job."""
+    """Print the results of the job."""
     seconds = progress.seconds
     figures = {
         "out": str(arguments.out),
@@ -271,7 +271,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
 
 
 def _peak_memory() -> int | None:
-    """Return the most resident memory so far; None: the system does not say it.
+    """Return the most resident memory so far; None: the system does not report it.
 
     The maximum of getrusage would be that of the process which started this one, if it is larger.
     """

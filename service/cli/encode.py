@@ -93,7 +93,7 @@ def _records(arguments: argparse.Namespace, reading: Reading) -> Iterable[Record
 
 
 def _progress(arguments: argparse.Namespace, reading: Reading) -> Iterator[Record]:
-    """Give the records, with a progress bar on stderr if that is a terminal and it takes long."""
+    """Yield the records; show a progress bar on stderr if that is a terminal and it takes long."""
     with tqdm(unit="B", unit_scale=True, delay=PROGRESS_DELAY_S, disable=None) as bar:
         for record in _records(arguments, reading):
             yield record

@@ -96,7 +96,7 @@ def _options(arguments: argparse.Namespace) -> TrainingOptions:
 
 @contextmanager
 def _until_interrupted() -> Iterator[Callable[[], bool]]:
-    """Give a function that tells whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
+    """Yield a function that returns whether Ctrl-C was pressed; a second one ends the process."""
     interrupts: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -112,7 +112,7 @@ def _until_interrupted() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[Progress], None]]:
-    """Give a function that shows progress on stderr if that is a terminal."""
+    """Yield a function that shows progress on stderr if that is a terminal."""
     with tqdm(unit="id", disable=None) as bar:
 
         def show(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Warns on stderr when many ids of a command's sequences are that of the unknown token."""
+"""Warns on stderr when many ids of a command's sequences are the unknown token's."""
 
 from __future__ import annotations
 

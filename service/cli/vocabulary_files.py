@@ -27,9 +27,9 @@ def open_vocabulary(
 ) -> Vocabulary:
     """Read the built-in vocabulary called `source`, or the file or folder with that path.
 
-    A name that is neither may be one of the service: of its store, or an alias.
+    Any other name may be a vocabulary in the service's store, or an alias.
 
-    What the files say of ids and is not followed is written to stderr.
+    Settings in the files that are ignored are listed on stderr.
 
     Raises:
         NoSuchVocabulary: there is none; the message suggests similar names.

@@ -1,4 +1,4 @@
-"""The data of one request that its answer needs: fields of its head, and its times.
+"""The data of one request: fields of its head, and its times.
 
 The headers of HTTP and the metadata of gRPC become the same `Call`.
 """

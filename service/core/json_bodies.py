@@ -42,10 +42,10 @@ REPLACED = "\ufffd".encode()
 
 
 def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
-    """Parse a body, with U+FFFD for halves of surrogate pairs if it requests that.
+    """Parse a body; replace halves of surrogate pairs by U+FFFD if it requests that.
 
     Args:
-        parse: parses JSON, and raises BadJson for what is none.
+        parse: parses JSON; raises BadJson if the body is not JSON.
         body: the JSON.
 
     Raises:

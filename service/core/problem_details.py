@@ -1,4 +1,4 @@
-"""Exceptions as refusals, and refusals as documents: application/problem+json (RFC 9457).
+"""Turns exceptions into refusals, and refusals into application/problem+json (RFC 9457).
 
 Any exception becomes a ServiceError; an unexpected one becomes a 500 with a number for the log.
 """
@@ -28,7 +28,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def invalid_body(error: ValidationError | RequestValidationError) -> ServiceError:
-    """Make a refusal of pydantic's error: it has each place as a JSON pointer, never the input."""
+    """Turn pydantic's error into a refusal with each place as a JSON pointer, never the input."""
     faults = error.errors()
     first = faults[0]
     if first["type"] == "json_invalid":
@@ -45,7 +45,7 @@ def invalid_body(error: ValidationError | RequestValidationError) -> ServiceErro
 def _find_places(faults: Sequence[Any]) -> list[Finding]:
     """Describe the faults, one for each place: pydantic has one for each branch of a union.
 
-    Where one branch is faulty inside, the others, which do not fit at all, say nothing.
+    If one branch fits but has a fault inside, the faults of the other branches are left out.
     """
     messages: dict[str, list[str]] = {}
     for fault in faults:
@@ -64,7 +64,7 @@ def _find_places(faults: Sequence[Any]) -> list[Finding]:
 
 
 def _describe(fault: Any) -> str:
-    """Return what is wrong; orjson reads a whole number beyond 64 bits as a float."""
+    """Describe a fault; orjson reads an integer beyond 64 bits as a float."""
     value = fault.get("input")
     if value is None and fault["type"] != "missing":
         return "is null, which is no value of this field"

@@ -16,7 +16,7 @@ def package_version() -> str:
 
 
 def library_versions(names: Iterable[str]) -> list[str]:
-    """Return the version of Python, and of each library; "" if it is not installed."""
+    """Return the versions of Python and the libraries; "" for one that is not installed."""
     versions = [platform.python_version()]
     for name in names:
         try:

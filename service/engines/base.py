@@ -21,7 +21,7 @@ class Abandoned(Exception):
 
 
 class LibraryFailed(Exception):
-    """The library that defines a vocabulary's ids fails on a text, which therefore has none."""
+    """The library that defines a vocabulary's ids fails on a text, which then has no ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class SharedEncoded:
 
 @dataclass(frozen=True, slots=True)
 class DeviceActivity:
-    """What one of several devices does, and has done so far.
+    """The current and past activity of one of several devices.
 
     Attributes:
         state: "ready"; "resting" after failures; "hanging" while calls do not return.
@@ -151,7 +151,7 @@ class EngineStatus:
         memory: the bytes on each device by their purpose, by the device's name.
         page_locked: the page-locked bytes of host memory that each device accesses, by its name.
         up: whether each device gets batches, by its name.
-        activity: what each of several devices does, by its name; empty with one.
+        activity: the activity of each of several devices, by its name; empty with one.
     """
 
     engines: tuple[str, ...]
@@ -222,7 +222,7 @@ class VocabularyHost(Protocol):
         """
 
     def settle(self) -> None:
-        """Wait for what was started in the background while the first vocabularies were loaded."""
+        """Wait for the background work that loading the first vocabularies has started."""
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running on it still finish."""

@@ -100,7 +100,7 @@ def _join_rows(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]
 def reraise_unless_failure(error: BaseException) -> None:
     """Raise an error again unless it is a failure of the engine, which a Rust panic is, too.
 
-    A batch that nobody needs, or that took too long, is no failure: half of it would be as bad.
+    A batch that was abandoned or took too long is no failure: halves of it would not help.
     """
     is_failure = isinstance(error, Exception) or type(error).__name__ == "PanicException"
     try:

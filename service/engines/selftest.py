@@ -1,6 +1,6 @@
 """Compares an encoder with a witness before it may answer.
 
-Knows neither which encoders there are nor what follows from a difference.
+Its callers choose the encoder, and decide what follows from a difference.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def make_test_texts(vocabulary: Vocabulary) -> list[str]:
 
 
 def _token_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Give random tokens, joined."""
+    """Yield random tokens, joined."""
     chance = random.Random(0)
     tokens = vocabulary.tokens
     for i in range(NUM_RANDOM_TEXTS):
@@ -79,7 +79,7 @@ def _token_texts(vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Give random motifs, whole or cut off, joined."""
+    """Yield random motifs, whole or cut off, joined."""
     chance = random.Random(0)
     motifs = vocabulary.motifs
     for _ in range(NUM_RANDOM_TEXTS if motifs else 0):
@@ -88,7 +88,7 @@ def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Give texts around the first and last special tokens."""
+    """Yield texts around the first and last special tokens."""
     tokens = vocabulary.special_tokens
     contents = [token.content for token in (*tokens[:4], *tokens[-4:])]
     for content in dict.fromkeys(contents):

@@ -162,7 +162,7 @@ class AsgiFastPath:
         return cast(str, scope["path"])
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer; drop its exceptions behind a whole answer.
+        """Let the application answer; drop exceptions that it raises after a whole answer.
 
         Such exceptions are in the log already.
         """

@@ -3,7 +3,7 @@
 A body has a credit of `stream_idle_timeout_s`. It shrinks while the service waits for the client,
 grows with each byte that comes, and is full again when a part of the answer is sent, so that a
 client may wait for an answer in the middle of its body. Time in which nobody waits does not count.
-A client that names a time for its request (X-Request-Timeout-Ms) has no longer for its body.
+A body may not take longer than the timeout of its request (X-Request-Timeout-Ms) either.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         Args:
             view: the memory for the bytes, and the most of them.
             min_bytes: at most the size of the view.
-            pace: how slowly the bytes may come; None: as slowly as they do.
+            pace: how slowly the bytes may come; None: no limit.
 
         Raises:
             BodyTimeout: the bytes come too slowly.
@@ -133,7 +133,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         return self._size
 
     def _give_back(self) -> None:
-        """Make uvicorn's protocol that of the connection again, in the state behind a body."""
+        """Give the connection back to uvicorn's protocol, in its state after a body."""
         http = self._http
         http.parser = type(http.parser)(http)
         http.parser.set_dangerous_leniencies(lenient_data_after_close=True)

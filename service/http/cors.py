@@ -1,9 +1,9 @@
 """Lets web pages of other origins call the service and read its answers (CORS).
 
 A browser asks before it sends a request with JSON or a key (a preflight), and shows a page only
-answers that allow its origin. starlette's middleware has the rules; here stands which pages may ask
-for what. Pages that call without CORS are subject to security/request_heads.py, and so are these:
-one that may not change vocabularies gets no permission to try.
+answers that allow its origin. starlette's middleware has the rules; this module says which pages
+may send which requests. Pages that call without CORS are subject to security/request_heads.py, and
+so are these: one that may not change vocabularies gets no permission to try.
 """
 
 from __future__ import annotations

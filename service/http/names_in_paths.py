@@ -1,4 +1,4 @@
-"""The parts of routes' paths that are a name of a vocabulary, which may have slashes.
+"""Matches names of vocabularies, which may have slashes, in the paths of routes.
 
 No word of the name behind a slash is a word of the API's paths, so that each path has one meaning:
 /v2/models/a/b/ready asks whether the model a/b is ready.

@@ -91,7 +91,7 @@ def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[s
 
 
 def serve_written(app: FastAPI) -> None:
-    """Let the route of openapi.json write the document once, and not for each request."""
+    """Make the route of openapi.json write the document only once."""
     path = app.openapi_url
     assert path is not None
 

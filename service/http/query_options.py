@@ -1,4 +1,4 @@
-"""Refuses unknown options in a query string, which would have no effect."""
+"""Refuses unknown options in a query string, because they would have no effect."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def _wait_for_end(stop: asyncio.Event, device_lost: threading.Event) -> No
 async def _finish_accepted(
     app: Application, engine_server: EngineServer, grpc: GrpcServer | None
 ) -> None:
-    """Answer what is accepted, and refuse the rest; front ends then wait for the next process."""
+    """Answer accepted requests, and refuse the rest; front ends wait for the next process."""
     logger.critical("the process ends, as another one can use the GPU")
     service = app.service
     service.draining = True

@@ -169,7 +169,7 @@ class EngineServer:
         return found
 
     def _find_named(self, digest: str) -> Vocabulary | None:
-        """Find a vocabulary by the name that had its digest when it was last looked for."""
+        """Find a vocabulary by the name that had its digest at the last search."""
         entry = self.service.registry.entries.get(self._names.get(digest, ""))
         if entry is None or entry.vocabulary.digest != digest:
             return None
@@ -208,7 +208,7 @@ class EngineServer:
         return Message("answer", values, [np.frombuffer(content, np.uint8)])
 
     def list_vocabularies(self, names: list[str] | None = None) -> dict[str, Any]:
-        """List what names stand for; None: all names.
+        """List the vocabularies that names stand for; None: all names.
 
         A loaded vocabulary has its digest, configuration number and state. A front end reads it
         again when its digest or its configuration's number changes.
@@ -264,7 +264,7 @@ class EngineServer:
             link.notify(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
 
     def _charge(self, usage: Usage, link: Link | None) -> None:
-        """Charge the usage of one process to all others; no link: it is this process's."""
+        """Charge the usage of one process to all others; None: the usage of this process."""
         limits = self.service.guard.limits
         if link is not None:
             limits.charge_usage(usage)
@@ -348,7 +348,7 @@ class EngineServer:
 
 
 class _ListState(NamedTuple):
-    """What a list of vocabularies is of.
+    """The state that a list of vocabularies describes.
 
     Attributes:
         num_changes: the number of the last change that it has.
@@ -367,7 +367,7 @@ class _NumberedConfig(NamedTuple):
 
 
 def _select(named: Mapping[str, T], names: list[str] | None) -> dict[str, T]:
-    """Copy the values of some names, those that have one; None: of all."""
+    """Copy the values of the given names that have one; None: of all names."""
     if names is None:
         return dict(named)
     found = ((name, named.get(name)) for name in names)
@@ -375,14 +375,14 @@ def _select(named: Mapping[str, T], names: list[str] | None) -> dict[str, T]:
 
 
 def _make_unknown_digest() -> NotReady:
-    """Make the refusal of a digest; a variable where it is raised would be a circle."""
+    """Make the refusal of a digest; a local variable in the caller would be a reference cycle."""
     refusal = NotReady("no vocabulary has this digest here")
     refusal.code = UNKNOWN_DIGEST
     return refusal
 
 
 def _log_failure(call: asyncio.Future[Message]) -> None:
-    """Log an unexpected error of a front end; one that has ended follows after its next start."""
+    """Log an unexpected error of a front end; one that has ended catches up after its restart."""
     error = None if call.cancelled() else call.exception()
     if error is not None and not isinstance(error, ServiceError):
         logger.error("This is a bug. A front end did not follow", exc_info=error)

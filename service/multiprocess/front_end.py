@@ -182,7 +182,7 @@ class FrontEnd:
                 link.notify(Message("load", values))
 
     def reasons(self) -> list[str]:
-        """List why the service is not ready, as the engine process says, or as it is silent."""
+        """List why the service is not ready, also if the engine process does not report."""
         if self.engine.link is None or self._status_link is not self.engine.link:
             return ["the engine process is being started"]
         if monotonic() - self._heard_at > MAX_SILENCE_S:

@@ -108,7 +108,7 @@ class RegistryReplica:
             self.is_complete = self.is_complete or listed["is_complete"]
 
     def _update(self, listed: dict[str, Any]) -> None:
-        """Take over what a list says, and note which vocabularies have to be read."""
+        """Apply the changes in a list, and note which vocabularies have to be read."""
         loaded = {name: _Version(*values) for name, values in listed["entries"].items()}
         names: Collection[str] | None = listed["names"]
         if names is None:
@@ -157,7 +157,7 @@ def _replace(values: dict[str, T], new: dict[str, T], names: Collection[str]) ->
 
 
 def _read_vocabulary(content: bytes) -> Vocabulary:
-    """Read a vocabulary, and find whether it may take long, which reads large files again."""
+    """Read a vocabulary, and cache whether its texts may take unbounded time."""
     vocabulary = read_canonical(content)
     _ = vocabulary.may_take_long
     return vocabulary

@@ -231,7 +231,7 @@ class PendingBatch:
 
 
 def _finish_soon(finish: Finish, error: Exception) -> None:
-    """Refuse a batch in the next tick of the loop, as the batcher expects `finish` later."""
+    """Refuse a batch in the next tick of the loop, because `finish` must not be called in `run`."""
     asyncio.get_running_loop().call_soon(finish, error)
 
 

@@ -182,7 +182,7 @@ class Metrics(Collector):
             collector(registry=self.registry)
 
     def count_received(self) -> None:
-        """Count a request of which the head was read."""
+        """Count a request whose head was read."""
         self._received[()] += 1
 
     def used_names(self) -> frozenset[str]:
@@ -213,15 +213,15 @@ class Metrics(Collector):
         self.encode_seconds.add(seconds)
 
     def count_accepted(self) -> None:
-        """Count a piece of work that the queue took."""
+        """Count a work item that the queue accepted."""
         self._accepted[()] += 1
 
     def count_finished(self, outcome: str) -> None:
-        """Count a piece of work that has left the queue or the engine."""
+        """Count a work item that has left the queue or the engine."""
         self._finished[outcome,] += 1
 
     def count_refused_rows(self, codes: Iterable[str]) -> None:
-        """Count rows that were refused alone."""
+        """Count refused rows of requests whose other rows were answered."""
         for code in codes:
             self._counts["warptok_rows_refused_total"][code,] += 1
 
@@ -236,7 +236,7 @@ class Metrics(Collector):
         self._counts["warptok_chat_section_bytes_total"][result,] += num_bytes
 
     def count_cancelled(self, key: str = "") -> None:
-        """Count a client that left, and that has perhaps a key."""
+        """Count a client that disconnected, by its key if it has one."""
         self.usage.count_gone(key)
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
@@ -254,7 +254,7 @@ class Metrics(Collector):
         self._timer_at = next_at
 
     def _add_standstill(self) -> None:
-        """Note how late the timer is already; another thread than the loop's sees it stand."""
+        """Note how late the timer is already; another thread notices that the loop is blocked."""
         seconds = perf_counter() - self._timer_at
         if seconds > STANDSTILL_S:
             self._lag.add(seconds)

@@ -29,7 +29,7 @@ class Processes(Protocol):
 
 
 def collect_families(registry: CollectorRegistry) -> Families:
-    """Collect what one process counts."""
+    """Collect the metrics of one process."""
     return [
         (
             family.name,

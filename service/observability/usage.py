@@ -47,7 +47,7 @@ class Answers:
 
 
 class Labels(NamedTuple):
-    """What an answered request is counted by; the key and the vocabulary are "" if it has none."""
+    """The labels of an answered request; the key and the vocabulary are "" if it has none."""
 
     route: str
     status: int

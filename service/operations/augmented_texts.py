@@ -1,4 +1,4 @@
-"""Changes the sequences of a request at random before they are encoded, as its options say."""
+"""Applies random crops and substitutions to the sequences of a request before encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The call chunks: one text as overlapping chunks of at most so many ids, with their places."""
+"""The call chunks, which cuts one text into overlapping chunks of ids with their places."""
 
 from __future__ import annotations
 

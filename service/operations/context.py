@@ -1,4 +1,4 @@
-"""Defines what the operations of one running service share; server/app.py makes it."""
+"""Defines the state that all operations of one service share; server/app.py makes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from service.security.request_heads import HeadRules
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """The parts of a service that only the process with the engine has.
+    """The parts of a service that exist only in the process with the engine.
 
     Attributes:
         engine: computes ids, keeps vocabularies, and shares its device.

@@ -86,7 +86,7 @@ def parse(model: type[Request], body: bytes) -> Request:
     """Parse a request from its JSON.
 
     orjson reads bodies of several texts, because it reads escapes faster (decision
-    0073). What it or the model refuses, pydantic reads again, and says what is wrong.
+    0073). If it or the model refuses a body, pydantic reads the body again and reports the faults.
 
     Raises:
         ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
@@ -104,7 +104,7 @@ def parse(model: type[Request], body: bytes) -> Request:
 
 
 def _validate(model: type[Request], body: bytes) -> Request:
-    """Validate a body again, and raise what is wrong with it."""
+    """Validate a body again, and raise the faults that it has."""
     try:
         request: Request = model.__pydantic_validator__.validate_json(body)
     except ValidationError as error:
@@ -158,7 +158,7 @@ def _count_bytes(texts: list[str], limit: int, pointer: str) -> int:
 
 
 def _num_bytes(text: str) -> int:
-    """Count the bytes of a text in UTF-8, of which at most PART_CHARACTERS are made at once."""
+    """Count the bytes of a text in UTF-8; encode at most PART_CHARACTERS at once."""
     if len(text) <= PART_CHARACTERS:
         return len(text.encode())
     begins = range(0, len(text), PART_CHARACTERS)

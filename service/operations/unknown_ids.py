@@ -1,4 +1,4 @@
-"""Finds answers in which many ids are that of the unknown token, as of DNA in lower case."""
+"""Finds answers in which many ids are the unknown token's, as for DNA in lower case."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_unknown_share(vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) ->
 def find_share_of_result(
     vocabulary: Vocabulary, result: Result[Encoded], most: int | None = None
 ) -> float | None:
-    """Return the share as `find_unknown_share`, of a request's ids or of the first `most` of them.
+    """Return `find_unknown_share` of a request's ids, or of the first `most` of them.
 
     None as well if the share is small.
     """
@@ -47,7 +47,7 @@ def find_share_of_result(
 
 
 def make_warning(unknown_share: float | None) -> list[tuple[bytes, bytes]]:
-    """Make the headers of a binary answer that warn of unknown ids; none if they are few."""
+    """Make the headers of a binary answer that warn of unknown ids; {} if their share is small."""
     if unknown_share is None:
         return []
     return [

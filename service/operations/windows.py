@@ -1,4 +1,4 @@
-"""The call windows: one sequence as overlapping windows of tokens, with positions and a channel."""
+"""The call windows, which cuts one sequence into overlapping windows of tokens."""
 
 from __future__ import annotations
 

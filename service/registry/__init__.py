@@ -2,9 +2,9 @@
 
 `vocabulary_view` is the read-only side, which a front end has too; `registry` adds loading and
 storing. `entries` describes what a name stands for; `vocabulary_store` is the folder on disk.
-`changes` notes which names have changed, so that front ends can follow.
-`management` does what routes of every protocol ask for: put, delete, load, unload. `reports`
-describes vocabularies to clients, and `tokenizer_config` reads special tokens and chat templates.
+`changes` notes which names have changed, so that front ends can follow. `management` puts, deletes,
+loads and unloads vocabularies for the routes of every protocol. `reports` describes vocabularies to
+clients, and `tokenizer_config` reads special tokens and chat templates.
 
 Called by operations and by the routes of all protocols.
 

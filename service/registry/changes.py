@@ -1,4 +1,4 @@
-"""Notes which names of vocabularies have changed, so that others follow without a whole list."""
+"""Numbers the changes of vocabularies' names, so that other processes can follow them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT_CHANGES = 1024
 
 
 class _Change(NamedTuple):
-    """A change of what a name stands for."""
+    """A change of the vocabulary that a name stands for."""
 
     number: int
     name: str
@@ -37,7 +37,7 @@ class Changes:
                 self.number += 1
 
     def names_since(self, number: int) -> list[str] | None:
-        """List the names that have changed after a change; None: perhaps all, as it is too old."""
+        """List the names that have changed since a change; None: it is too old to tell."""
         with self._noting:
             if self.number - number > len(self._changes):
                 return None

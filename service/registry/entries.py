@@ -19,7 +19,7 @@ class RegisteredVocabulary:
     Attributes:
         read: reads the vocabulary; slow, so call it in a thread. None: another process of the
             service reads it.
-        notes: what its files say of ids and the service does not follow.
+        notes: the settings in its files that the service ignores.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reads a model's folder as it lies on disk: its tokenizer, its configurations and its names.
+"""Reads a model's folder: its tokenizer, its configurations and its names.
 
 tokenizer.json, or a file of another format              the vocabulary
 tokenizer_config.json, special_tokens_map.json           named tokens
@@ -47,7 +47,7 @@ class Model:
     Attributes:
         vocabulary: its vocabulary.
         config: its configurations, with its length in `model_max_length`.
-        notes: what its files say of ids and the service does not follow.
+        notes: the settings in its files that the service ignores.
     """
 
     vocabulary: Vocabulary
@@ -90,7 +90,7 @@ def find_model_names(settings: Settings) -> list[str]:
 
 
 def _find_names(folder: Path) -> Iterator[str]:
-    """Give the names that a folder has by itself; not all are names of vocabularies."""
+    """Yield the names that a folder gives its model; some are no valid names of vocabularies."""
     origin = _read_object(folder / "config.json").get("_name_or_path")
     if isinstance(origin, str):
         yield origin

@@ -51,7 +51,7 @@ def find_name_fault(name: str) -> str:
 
 
 def find_decoder_fault(name: str) -> str:
-    """Return why a new name is refused that ends like a decoder's; "" if it does not.
+    """Return why a new name is refused if it ends like a decoder's name; else "".
 
     Older stores may have vocabularies of such names.
     """
@@ -131,7 +131,7 @@ class Aliases:
         self.names: dict[str, str] = dict(self._fixed)
 
     def read_store(self, known: Container[str]) -> None:
-        """Read the names that requests gave before; leave out those that mean nothing any more.
+        """Read the names that requests gave before; leave out those whose vocabulary is gone.
 
         Args:
             known: the own names of all vocabularies.

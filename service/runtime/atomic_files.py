@@ -14,7 +14,7 @@ SLASH = "%2F"
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Files by name in one folder; without a folder nothing is kept.
+    """Files by name in one folder; without a folder nothing is stored.
 
     A slash in a name is %2F in the name of the file.
     """

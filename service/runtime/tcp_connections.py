@@ -1,4 +1,4 @@
-"""Counts the open connections of a port from Linux's table, for libraries that do not tell."""
+"""Counts the open connections of a port from Linux's table, for libraries without a count."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def strip_port(host: str) -> str:
 
 @lru_cache(1024)
 def format_address(host: str, rule: str) -> str:
-    """Return what logs and spans have of an address; "" for nothing, or if it is no address.
+    """Format an address for logs and spans; "" if it is left out or is no address.
 
     Args:
         host: the address.

@@ -35,7 +35,7 @@ class Certificate:
 
 
 class _Fault(Exception):
-    """What is wrong with a file."""
+    """A fault of a certificate or key file."""
 
 
 def _check(is_right: bool, fault: str) -> None:

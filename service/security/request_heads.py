@@ -1,7 +1,7 @@
 """Checks the version, the framing, the Host and the Origin of a request.
 
 A web page can send requests to any address that its visitor's machine reaches, and with a name of
-its own that resolves to 127.0.0.1 it can also read the answers. So a service that asks for no keys
+its own that resolves to 127.0.0.1 it can also read the answers. So a service without keys
 answers only requests for its own names, and pages of other origins change nothing.
 
 Knows no connection: the callers pass what the parser has read.

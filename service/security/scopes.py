@@ -37,7 +37,7 @@ DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
 
 
 def find_path_scope(method: str, path: str) -> Scope | None:
-    """Find what a request over HTTP needs; None: nothing."""
+    """Find the scope that a request over HTTP needs; None: no scope."""
     if path in OPEN or path.startswith(OPEN_PREFIX):
         return None
     if TRAIN.fullmatch(path):
@@ -51,7 +51,7 @@ def find_path_scope(method: str, path: str) -> Scope | None:
 
 
 def find_method_scope(path: str) -> Scope | None:
-    """Find what a gRPC call needs; None: nothing. Inference asks for more of its model."""
+    """Find the scope that a gRPC call needs; None: no scope. Inference checks its own, too."""
     if OPEN_METHODS.fullmatch(path):
         return None
     if MANAGE_METHODS.fullmatch(path):

@@ -100,7 +100,7 @@ async def preload(service: Service, names: list[str]) -> None:
 
 
 def freeze_garbage_collector() -> None:
-    """Exclude all objects so far from garbage collection, and collect less often from now on."""
+    """Exclude all present objects from garbage collection, and collect less often from now on."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -139,7 +139,7 @@ def _bind(settings: Settings, address: _Address, *options: int) -> socket.socket
 
 
 async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> None:
-    """Let the loop accept all connections that have been made, so that a port can close.
+    """Wait until the loop has accepted all waiting connections, so that a port can close.
 
     When a port closes, the system resets the connections that nobody has accepted, and with them
     the requests on them. So new ones are kept away before. Their clients try again a second later,

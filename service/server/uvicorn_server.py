@@ -90,7 +90,7 @@ def serve(settings: Settings, open_gpus: OpenGpus) -> int:
 
 
 def end_normally_on_signals() -> None:
-    """Exit with 0 on SIGTERM and SIGINT, which uvicorn raises again once it has drained."""
+    """Exit with 0 on SIGTERM and SIGINT, which uvicorn raises again after it has drained."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
 

@@ -30,7 +30,7 @@ def open_and_test(open_device: Callable[[], Device]) -> Device:
     Raises:
         DeviceUnavailable: there is no device.
         SelfTestFailed: its kernels do not compile or run, or a merge or its scores differ.
-        OutOfMemory: the device has not enough free memory for the test.
+        OutOfMemory: the device has too little free memory for the test.
     """
     try:
         device = open_device()

@@ -99,7 +99,7 @@ def run(
 
 
 def stand_back() -> None:
-    """Give every other process of the machine precedence."""
+    """Lower the priority of this process below every other one."""
     os.nice(LOWEST_PRIORITY)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -33,7 +33,7 @@ class TextBatch(NamedTuple):
 
     Attributes:
         texts: the texts.
-        metadata: what the answer needs beside their ids: bool[B] of the null texts, or the names
+        metadata: further data for the answer: bool[B] of the null texts, or the names
             of the records.
     """
 
@@ -47,7 +47,7 @@ def check_sizes(texts: Batch, max_bytes: int, where: str, first: int = 0) -> Non
     Args:
         texts: the texts.
         max_bytes: the most bytes of one, `max_text_bytes`.
-        where: what one is, for the refusal.
+        where: the place of one in the request, for the refusal.
         first: the number of the first one.
 
     Raises:

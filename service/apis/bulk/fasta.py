@@ -131,7 +131,7 @@ class _Records:
         body: FASTA or FASTQ.
         max_bytes: the most bytes of a record that cannot be split.
         splitter: splits long records; None: records stay whole.
-        was_packed: whether the body is what was unpacked, so that nothing unpacks it again.
+        was_packed: whether the body was compressed; its content is then not unpacked once more.
         uppercase: whether letters of FASTA become upper case, as the splitter must see them.
     """
 
@@ -303,10 +303,10 @@ class BulkFasta(ArrowStream):
         return records if form is None else _ChannelRecords(form, records)
 
     def _check_options(self, *, has_channel: bool) -> None:
-        """Check that options without effect are absent.
+        """Refuse options that have no effect.
 
         Raises:
-            InvalidRequest: an option is there that has no effect.
+            InvalidRequest: the request has such an option.
         """
         query: FastaQuery = self.query
         if query.window is None:

@@ -52,7 +52,7 @@ class SequencesForm:
 
     Args:
         body: the form.
-        boundary: what parts its parts.
+        boundary: the text that separates its parts.
         max_channel_bytes: the most bytes of the part `channel`.
 
     Attributes:

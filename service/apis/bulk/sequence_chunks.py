@@ -57,7 +57,7 @@ def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | 
 
 @dataclass(frozen=True, slots=True)
 class _Characters:
-    """Splits into parts that share no letters."""
+    """Splits a sequence into parts that share no letters."""
 
     cutter: Cutter
 
@@ -67,7 +67,7 @@ class _Characters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kmers:
-    """Splits into parts that begin with a k-mer, or with anything else that is an id.
+    """Splits a sequence into parts that begin with a k-mer, or with another token.
 
     Example, k = 3: ACGTA is split into ACGTA and TA... at stride 1, and into ACG and TA... at
     stride 3.

@@ -124,7 +124,7 @@ class WindowMessages(StreamMessages):
     def _tokens(
         self, result: Result[Encoded], records: RecordNames
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-        """Return what the columns need of each token, and where each row begins, int64[B + 1]."""
+        """Return the values of each token by column, and where each row begins, int64[B + 1]."""
         ids, offsets = select_rows(result, self._dtype)
         tokens: dict[str, NDArray[Any]] = {IDS: ids}
         columns = self._columns
@@ -189,7 +189,7 @@ class WindowMessages(StreamMessages):
         return self._write_columns(columns)
 
     def _lengths(self, num_left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many ids each window has, of the number of tokens from its start on."""
+        """Return the number of ids of each window by the number of tokens from its start on."""
         layout = self._layout
         is_full = layout.circular or self._columns.padding
         lengths = np.full_like(num_left, layout.window)

@@ -1,4 +1,4 @@
-"""Answers /apply-template of llama.cpp: a chat as the text that its template makes.
+"""Answers /apply-template of llama.cpp with the text that a chat's template makes.
 
 As in llama.cpp, a last message of the assistant is the begin of the answer: its text stands behind
 the generation prompt, and nothing ends it.

@@ -1,4 +1,4 @@
-"""Converts messages of OpenAI's and Anthropic's clients to the form that chat templates take.
+"""Converts messages of OpenAI's and Anthropic's clients to the form that chat templates read.
 
     {"role": "user", "content": [{"type": "text", "text": text}, …]}
     {"role": "assistant", "content": text, "tool_calls": [{"function": {"name", "arguments": {…}}}]}

@@ -158,7 +158,7 @@ class EncodedTexts(NamedTuple):
 
     @property
     def rows(self) -> list[list[int]]:
-        """The ids of each text as Python's numbers, which are made anew."""
+        """The ids of each text as lists of Python's integers, made at each call."""
         return [array.tolist() for array in self.arrays]
 
 

@@ -1,4 +1,4 @@
-"""Turns the ids that an engine has generated into answers of OpenAI's, as vLLM's derender does.
+"""Turns ids that a model has generated into answers of OpenAI's API, as vLLM's derender does.
 
     render ─► ids ─► engine ─► ids ─► derender ─► text
 
@@ -71,7 +71,7 @@ class OriginalRequest(BaseModel):
 
 
 class StreamState(BaseModel):
-    """Where a stream is; the client passes it on with the next part.
+    """The position in a stream; the client sends it with the next part.
 
     Attributes:
         prev_token_ids: the last ids that were written, then those of a character that is not whole.
@@ -318,7 +318,7 @@ def _context(entry: LoadedVocabulary, ids: list[int], skips_special: bool) -> li
 
 
 def _behind(whole: str, context: str) -> str:
-    """Return what a text has behind that of its context."""
+    """Return the part of a text behind the text of its context."""
     return whole[len(context) :]
 
 
@@ -329,7 +329,7 @@ class DecodedPart(NamedTuple):
         generated: the part as the engine gave it.
         choice: its only choice with the text; None: it has usage only.
         state: where the stream is now.
-        before: where it was.
+        before: where the stream was before the part.
     """
 
     generated: Generated
@@ -389,7 +389,7 @@ async def _decode_part(
 
 
 def _chat_delta(part: DecodedPart) -> dict[str, Any]:
-    """Describe what a part of a chat's answer adds."""
+    """Describe the new text and ids in a part of a chat's answer."""
     if part.choice is None:
         return {}
     delta: dict[str, Any] = {} if part.before.role_sent else {"role": "assistant"}
@@ -400,7 +400,7 @@ def _chat_delta(part: DecodedPart) -> dict[str, Any]:
 
 
 def _completion_delta(part: DecodedPart) -> dict[str, Any]:
-    """Describe what a part of a completion's answer adds."""
+    """Describe the new text and ids in a part of a completion's answer."""
     if part.choice is None:
         return {}
     logprobs = part.choice.logprobs
@@ -418,7 +418,7 @@ def _make_part_response(
     delta: dict[str, Any],
     num_prompt: int | None,
 ) -> Response:
-    """Make the answer of a part: what the client sends on, and the state for its next call."""
+    """Make the answer to a part: its content, and the state for the client's next call."""
     generated = part.generated
     chunk = _answer(request, generated.request_id, kind)
     chunk["choices"] = []

@@ -1,4 +1,4 @@
-"""Estimates the ids of images and documents of a chat, whose ids only the model's processor knows.
+"""Estimates how many ids images and documents of a chat have; only the model's processor counts.
 
     image      width × height / PIXELS_AN_ID, at most IMAGE_IDS, as Anthropic publishes it;
                IMAGE_IDS where the request does not have the image (a URL, a file of the provider)
@@ -36,7 +36,7 @@ MAX_STREAMS = 64  # The most streams of a piece in which pages are looked for.
 
 @dataclass(slots=True)
 class MediaEstimate:
-    """What was estimated in one request.
+    """The estimates of one request.
 
     Attributes:
         images: the number of images.
@@ -84,7 +84,7 @@ class MediaEstimate:
         return kept
 
     def _read_document(self, part: Part) -> list[Any]:
-        """Return the parts of text in a document; count what is not text."""
+        """Return the text parts of a document; count its other parts."""
         source = part.get("source")
         if isinstance(source, dict) and source.get("type") == "text":
             return [{"type": "text", "text": str(source.get("data", ""))}]
@@ -112,7 +112,7 @@ def _find_data(part: Part) -> str:
 
 
 def _decode(data: str) -> bytes:
-    """Decode base64, as far as it is base64."""
+    """Decode the valid part of a base64 text."""
     try:
         return base64.b64decode(data[: len(data) // 4 * 4])
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Answers the requests by which clients of other systems find out what a server is and has."""
+"""Answers requests for health, version and models, by which clients detect a server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def version() -> dict[str, str]:
 
 @router.get("/v1/models")
 async def list_models(service: ServiceDep) -> dict[str, Any]:
-    """List the vocabularies as OpenAI lists models; of a model's folder the names that it got."""
+    """List the vocabularies as OpenAI lists models; a model's folder has all of its names."""
     names = split_names(service.settings.model_names) or list(service.registry.known)
     return {"object": "list", "data": [_model(service, name) for name in names]}
 

@@ -132,7 +132,7 @@ class RenderedTexts(NamedTuple):
     Attributes:
         arrays: the ids of each text.
         offsets: for each text, begin and end of each id in code points, or None where the request
-            wants no offsets.
+            requests no offsets.
         headers: headers of the answer that warn the client; mostly none.
     """
 
@@ -222,13 +222,13 @@ async def _render_texts(
 
 
 class Generation(NamedTuple):
-    """What all requests to an engine that one rendered request becomes have in common.
+    """The fields that all engine requests of one rendered request share.
 
     Attributes:
         request: the rendered request.
         entry: its vocabulary.
         sampling: its fields that say how the engine samples.
-        max_tokens: the most ids of the answer that it wants; None: it does not say.
+        max_tokens: the requested limit of the answer's ids; None: the request has no limit.
         is_chat: whether it is a chat.
     """
 
@@ -244,7 +244,7 @@ class Generation(NamedTuple):
         Args:
             num_ids: the number of its ids.
             ids: the ids as JSON, which is written once for both names.
-            offsets: the begin and end of each id; None: they are not wanted.
+            offsets: the begin and end of each id; None: they are not requested.
 
         Raises:
             InvalidRequest: the sampling parameters contradict each other.
@@ -279,7 +279,7 @@ class Generation(NamedTuple):
         }
 
     def _find_max_tokens(self, num_ids: int, generation: dict[str, Any]) -> int | None:
-        """Return the most ids of the answer: what was wanted, as far as the model's length goes."""
+        """Return the most ids of the answer: the requested number, within the model's length."""
         wanted = generation.get("max_new_tokens") if self.max_tokens is None else self.max_tokens
         length = model_length(self.request, self.entry)
         available = length - num_ids

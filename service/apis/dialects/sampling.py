@@ -1,4 +1,4 @@
-"""Makes the sampling parameters of a rendered request, which the engine of vLLM reads with its ids.
+"""Makes the sampling parameters of a rendered request, as vLLM's engine reads them.
 
 A value is the request's own, or the default of the model's generation_config.json, or vLLM's.
 Parameters that neither has are left out, so that the engine's defaults hold.
@@ -129,7 +129,7 @@ def make_sampling_params(
 
 
 def _find_logprobs(sampling: Sampling, is_chat: bool) -> int | None:
-    """Return how many of the likeliest ids each place of the answer lists; None: it lists none."""
+    """Return how many of the likeliest ids are listed for each id of the answer; None: none."""
     if sampling.logprob_token_ids:
         return None
     if is_chat:
@@ -138,7 +138,7 @@ def _find_logprobs(sampling: Sampling, is_chat: bool) -> int | None:
 
 
 def _find_structure(sampling: Sampling) -> dict[str, Any] | None:
-    """Return the structure that the answer must have; None: it may be any text.
+    """Return the structure that the answer must have; None: any text is allowed.
 
     Raises:
         InvalidRequest: `response_format` is not known.

@@ -1,4 +1,4 @@
-"""Keeps the ids of sections of rendered chats, which the next turn of a conversation has again.
+"""Caches the ids of sections of rendered chats, which later requests of a chat repeat.
 
 A rendered text is cut in front of a special token, the border:
 
@@ -29,7 +29,7 @@ MAX_BORDERS = 1_024  # Vocabularies; beyond, all borders are chosen anew.
 
 
 class Scope(NamedTuple):
-    """Whose sections these are: no client can learn from times what others have sent.
+    """The owner of cached sections, so that response times tell no client what others have sent.
 
     Attributes:
         client: the name of the client's key.

@@ -1,4 +1,4 @@
-"""Answers /tokenize/count: the number of ids of a body of /tokenize, without the ids.
+"""Answers /tokenize/count with the number of ids that /tokenize would return.
 
 llama-cpp-python has the route as /extras/tokenize/count, with the text as `input`.
 """
@@ -87,7 +87,7 @@ async def count(http_request: Request) -> Response:
 
 
 async def _read_texts(request: DialectRequest) -> CountedTexts:
-    """Read the texts of a body, of which the fields choose the system."""
+    """Read the texts of a body, whose fields say which system's client sent it."""
     fields = request.body
     if "inputs" in fields:
         tei = parse_body(InputsBody, request)

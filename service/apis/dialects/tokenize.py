@@ -54,7 +54,7 @@ class PromptBody(DialectBody):
 
 
 class ContentBody(DialectBody):
-    """The body of llama.cpp, for which null is as if the option were absent."""
+    """The body of llama.cpp, which treats null as an absent option."""
 
     content: str
     add_special: bool | None = None
@@ -79,14 +79,14 @@ class InputsBody(DialectBody):
 
 
 class TokensBody(DialectBody):
-    """The body of vLLM, SGLang and llama.cpp for ids to text."""
+    """The body of vLLM, SGLang and llama.cpp that decodes ids."""
 
     tokens: Rows
     skip_special_tokens: bool | None = None
 
 
 class IdsBody(DialectBody):
-    """The body of TEI for ids to text."""
+    """The body of TEI that decodes ids."""
 
     ids: Rows
     skip_special_tokens: bool = True
@@ -108,7 +108,7 @@ def find_tokenize_shape(body: dict[str, Any]) -> Shape:
 @router.post("/tokenize")
 @router.post("/v1/tokenize")
 async def tokenize(http_request: Request) -> Response:
-    """Encode texts; the fields of the body choose the system whose answer it gets."""
+    """Encode texts; the fields of the body decide which system's answer it gets."""
     shape: Shape = "openai"
     try:
         request = await read_request(http_request)

@@ -16,7 +16,7 @@ from service.registry.reports import report, report_put
 
 @contextmanager
 def _named_by_vocabulary() -> Iterator[None]:
-    """Let refusals of a name in the block say the field that messages have for it."""
+    """Make refusals of a name in the block point to the field `vocabulary` of the message."""
     try:
         yield
     except ServiceError as error:

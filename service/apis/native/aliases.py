@@ -21,7 +21,7 @@ router = APIRouter(
 
 
 class AliasRequest(Strict):
-    """What an alias is to mean."""
+    """The new meaning of an alias."""
 
     vocabulary: str = Field(description=schemas.VOCABULARY)
     replace: bool = Field(False, description="Redirect the alias if it already exists.")

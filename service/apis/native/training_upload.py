@@ -179,7 +179,7 @@ class _Parts:
             raise TooLarge(f"more than {limit.max_bytes} bytes{setting}", f"/{self._name}")
 
     def _find_limit(self) -> _Limit:
-        """Return the limit of the current part; that of a corpus is for all its files together."""
+        """Return the limit of the current part; all files of a corpus share one limit."""
         settings = self._settings
         if self._name == "corpus":
             num_bytes = self.uploaded.corpus_bytes

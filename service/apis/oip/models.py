@@ -94,7 +94,7 @@ def check_version(
 
 
 def own_name(service: Service, model: str) -> str:
-    """Return the one name under which a model is counted, by whatever name it is called.
+    """Return the name under which a model is counted, whichever of its names is used.
 
     Raises:
         UnknownVocabulary: there is no such model.

@@ -125,7 +125,7 @@ class RegionRegistry:
 
         Raises:
             ServiceError: there is no device, the handle is invalid, or the name is in use.
-            NotReady: the device may be one that is being started again.
+            NotReady: the process of the device may be starting again.
         """
         self._check_new(name)
         if byte_size < 1 or device_id < 0:

@@ -74,7 +74,7 @@ class Inference:
 
 
 class InferenceResult(NamedTuple):
-    """What a model computed for a request.
+    """The result of a model for a request.
 
     Attributes:
         outputs: makes the output tensors.

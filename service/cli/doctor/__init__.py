@@ -1,9 +1,9 @@
-"""The command `doctor`: what the machine has, and what the service would do on it.
+"""The command `doctor`, which checks the machine and whether the service would start on it.
 
 `command` runs the tables of checks and prints what they find. Checks of the `machine` and of its
 `cards` need no settings; those of `configuration` say whether the service would start with the
 settings of the environment. A check is a function that yields findings: a line each, with a state
-and, where something should be done, what.
+and, where the user should act, an advice.
 
 Called by the parser alone. No check changes anything: no folder is made, and ports are bound and
 given back. The GPU engine is opened and closed, which compiles kernels the first time.

@@ -80,7 +80,7 @@ def class_of(limits: DeviceLimits) -> int:
 
 
 def replaced_kernels(limits: DeviceLimits) -> dict[str, str]:
-    """Return what runs in place of each kernel that a card cannot run."""
+    """Return the replacement of each kernel that a card cannot run."""
     return {name: INSTEAD[name] for name in KERNELS if not limits.runs(name)}
 
 

@@ -1,4 +1,4 @@
-"""Checks of what the settings name: vocabularies, folders, files and ports."""
+"""Checks of the vocabularies, folders, files and ports that the settings name."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Finding:
     """The result of one check of the machine or of the settings.
 
     Attributes:
-        what: what was checked.
+        what: the subject of the check.
         state: "error" if the service does not start, "warning" if it starts but is slower or lacks
             something, else "ok".
         detail: what was found.

@@ -45,7 +45,7 @@ class ChosenEncoder:
         fallback_reason: why no faster encoder was chosen; "" if it is the fastest.
         decode: decodes rows, given ids, offsets and whether special tokens are skipped; for
             Upstream models only.
-        close: ends what the encoder has started.
+        close: ends the processes of the encoder.
     """
 
     encoder: Encoder

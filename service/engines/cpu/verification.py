@@ -43,7 +43,7 @@ class Verification:
 
 
 def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> list[str]:
-    """Make texts of random tokens of the vocabulary and other letters; a seed gives the same."""
+    """Make texts of random tokens and other letters; the same seed gives the same texts."""
     source = random.Random(seed)
     tokens = [
         token.decode(errors="ignore")
@@ -82,7 +82,7 @@ def verify(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> Verif
 
 
 def _encode_every_way(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
-    """Encode the texts once, or as single texts and in a large batch if there is a crossover.
+    """Encode the texts once; if there is a crossover, alone and in a large batch.
 
     The texts are the first rows of each result.
     """

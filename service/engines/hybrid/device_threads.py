@@ -1,4 +1,4 @@
-"""Runs the calls of one device on threads of its own, so that no caller waits for a hanging device.
+"""Runs the calls of one device on separate threads, so that no caller waits for a hanging device.
 
 A thread pool of the standard library would keep the process from ending while a thread hangs.
 """
@@ -72,7 +72,7 @@ class DeviceThreads:
             del call  # It would keep the texts of its batch until the next one comes.
 
     def _complete(self, call: _Call) -> None:
-        """Run a call; the thread counts as idle before its caller goes on."""
+        """Run a call; count the thread as idle before the caller gets the result."""
         future = call.future
         try:
             output = call.call()

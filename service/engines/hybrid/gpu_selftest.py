@@ -1,6 +1,6 @@
 """Compares the GPU's ids with the reference's, and its whole answers with the CPU engine's.
 
-Knows neither when this is done nor what follows from a difference.
+Its callers decide when this happens, and what follows from a difference.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _covered_texts(vocabulary: Vocabulary, texts: Sequence[str]) -> list[str]:
 
 
 def _why_not_covered(vocabulary: Vocabulary, text: str) -> str:
-    """Say why the GPU must refuse a text, so that the CPU engine encodes it; "": it must not."""
+    """Return why the GPU must refuse a text, which the CPU engine then encodes; "": it must not."""
     if only_composes(vocabulary) and not is_in_nfc(text):
         return "NFC may change it"
     return "k-mers may be taken apart" if may_split_kmers(vocabulary, text) else ""
@@ -236,7 +236,7 @@ def _row(encoded: Encoded, row: int, options: EncodeOptions) -> object:
 
 
 def _decode_difference(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary, batch: Batch) -> str:
-    """Decode the ids of a batch and some invalid ids on both; say what differs, or ""."""
+    """Decode a batch's ids and some invalid ids on both; describe the difference, or ""."""
     encoded = cpu.encode(vocabulary, batch)
     ids = np.concatenate([encoded.ids, np.array([0, -1, len(vocabulary), 0], np.int64)])
     last = int(encoded.offsets[-1])

@@ -59,7 +59,7 @@ class Member:
         number: the number of the device, as this process sees it.
         label: its name in metrics, which no other GPU has.
         threads: run its calls.
-        process: its process; None: the GPU is used by this process.
+        process: its process; None: this process uses the GPU.
         state: "ready"; "resting" after failures; "hanging" while calls do not return.
         bytes_in_flight: the bytes of the batches that it computes now.
         last_used: the number of the last call that it was chosen for.
@@ -114,7 +114,7 @@ class Member:
             del future  # The error's traceback leads to this frame.
 
     def hang(self, future: Future[Any]) -> None:
-        """Take the GPU out until a call returns; kill its process, so that it does."""
+        """Exclude the GPU until a call returns; kill its process, so that the call returns."""
         with self.lock:
             self._forgive_if_steady()
             self.state = "hanging"
@@ -156,7 +156,7 @@ class Member:
         logger.error(text, self.label, repr(error))
 
     def fail_to_revive(self, error: BaseException) -> None:
-        """Note that the GPU does not pass its test; its process will be another one next time."""
+        """Note that the GPU failed its test; the next test uses a new process."""
         with self.lock:
             self.retry_at = monotonic() + REST_S
             if self.process is not None:
@@ -174,7 +174,7 @@ class Member:
         logger.warning("%s is back", self.label)
 
     def _forgive_if_steady(self) -> None:
-        """Let the process start again at once if it has been ready for long."""
+        """Allow an immediate restart of the process if it has been ready for long."""
         if self.state == "ready" and monotonic() - self.ready_since > STEADY_S:
             self._restart_delay_s = 0.0
 

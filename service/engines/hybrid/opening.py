@@ -63,7 +63,7 @@ class OpenedGpus(OpenedGpu):
 
     @property
     def activity(self) -> dict[str, DeviceActivity]:
-        """What each GPU does."""
+        """The activity of each GPU."""
         return {member.label: member.activity() for member in self.several.members}
 
     def self_test(self, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
@@ -83,7 +83,7 @@ def choose_gpus(gpus: str, num_visible: int) -> list[int]:
         num_visible: the number of devices that the process sees, which are numbered from 0 on.
 
     Raises:
-        ValueError: there are fewer devices, but some.
+        ValueError: there are devices, but fewer than the setting names.
     """
     if gpus == ALL or not num_visible:
         return list(range(num_visible))

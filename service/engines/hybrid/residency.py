@@ -1,4 +1,4 @@
-"""Keeps the vocabularies of a hybrid engine: on the CPU engine, and on the GPU once it has passed.
+"""Keeps the vocabularies of a hybrid engine: on the CPU, and on the GPU after the self-test.
 
     on the CPU engine ──► queued ──► uploaded and compared ──► ready ◄───────┐
                                         │         │              │           │ its next large batch
@@ -67,7 +67,7 @@ class OpenedGpu:
 
     @property
     def activity(self) -> dict[str, DeviceActivity]:
-        """What each of several GPUs does; empty with one."""
+        """The activity of each of several GPUs; empty with one."""
         return {}
 
     def self_test(self, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
@@ -320,6 +320,6 @@ class GpuVocabularies:
 
 
 def _with_reason(residency: Residency, reason: str) -> Residency:
-    """Add a reason why nothing faster answers."""
+    """Add the reason why no faster engine answers."""
     reasons = [each for each in (residency.fallback_reason, reason) if each]
     return replace(residency, fallback_reason="; ".join(reasons))

@@ -1,4 +1,4 @@
-"""Several GPUs behind the interface of one: a batch goes to the GPU that will be done first.
+"""Several GPUs behind the interface of one; a batch goes to the GPU with the least work.
 
     batch ──► the GPU with the fewest bytes in flight, of those that have the vocabulary
                 │
@@ -164,7 +164,7 @@ class SeveralGpus:
             members: those that may run it; None: all.
 
         Raises:
-            Exception: what the last one raised.
+            Exception: the error of the last one.
             DeviceUnavailable: no GPU has the vocabulary now.
         """
         remaining = list(self.members if members is None else members)
@@ -245,7 +245,7 @@ class SeveralGpus:
         return max(sizes)
 
     def _raise_unless_out(self, results: Mapping[Member, Any], digest: str) -> None:
-        """Raise what all GPUs must follow; take the GPUs out that failed otherwise.
+        """Raise an error that concerns all GPUs; exclude the GPUs that failed otherwise.
 
         Raises:
             NotCovered, OutOfMemory: a GPU raised it; the vocabulary is unloaded from all.
@@ -340,7 +340,7 @@ class SeveralGpus:
             self.check()
 
     def check(self) -> None:
-        """Start what is due: tests of GPUs that have rested, uploads, and readings of counts."""
+        """Start what is due: tests of GPUs after their rest, uploads, and readings of counts."""
         now = monotonic()
         for member in self.members:
             if member.process is not None:

@@ -1,4 +1,4 @@
-"""Calls that a connection answers itself: their repeated heads, their requests, their answers.
+"""Calls that a connection answers itself, with the cache of their repeated heads.
 
 Clients that keep a connection send the same head again and again; only the body and its length
 change:
@@ -86,7 +86,7 @@ class DirectCall:
 
     @property
     def message_event(self) -> DirectCall:
-        """Return the event that uvicorn sets: this object, as a field would be a circle."""
+        """Return this object as the event that uvicorn sets; a field would be a reference cycle."""
         return self
 
     def set(self) -> None:
@@ -173,7 +173,7 @@ class ResponseWriter:
         self._on_complete = on_complete
 
     def close(self) -> None:
-        """Let go of the functions, as the connection has ended."""
+        """Drop the functions, as the connection has ended."""
         self._close_if_last = do_nothing
         self._on_complete = do_nothing
 
@@ -211,7 +211,7 @@ class ResponseWriter:
 
 
 def do_nothing() -> None:
-    """Take the place of a function of a connection that has ended."""
+    """Do nothing; replaces the functions of a connection that has ended."""
 
 
 def format_head(status: int, fields: Fields) -> bytes:
@@ -229,7 +229,7 @@ class RepeatedHead:
 
     @classmethod
     def read(cls, data: bytes) -> RepeatedHead | None:
-        """Read the head of data that are exactly one request; None if its head is not cached."""
+        """Read the head of data that hold exactly one request; None if it cannot be cached."""
         end = data.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES) + 4
         lower = data[:end].lower()
         place = lower.find(LENGTH_FIELD)
@@ -241,7 +241,7 @@ class RepeatedHead:
         return head if head.find_body(data) is not None else None
 
     def find_body(self, data: bytes) -> bytes | None:
-        """Return the body of data that are this head and one whole body; None for other data."""
+        """Return the body of data that hold this head and one whole body; None for other data."""
         if not data.startswith(self.before):
             return None
         begin = len(self.before)

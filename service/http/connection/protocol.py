@@ -127,7 +127,7 @@ class IdleTimer:
             self._handle = None
 
     def close(self) -> None:
-        """Stop waiting for good, and let go of the function."""
+        """Stop waiting for good, and drop the function."""
         self.cancel()
         self._call = do_nothing
 

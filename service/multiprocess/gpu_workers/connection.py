@@ -1,8 +1,8 @@
-"""A connection between a process and its GPU worker, whose ends wait for each other's messages.
+"""A connection between a process and its GPU worker, with blocking reads and writes.
 
 Frames are those of a link (link/frames.py). A thread that calls a GPU has nothing else to do, so
 it waits here itself, where a link would need an event loop between the two. Files are passed along
-with a message. Knows not what the messages mean.
+with a message. Does not know what the messages mean.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class RegionOwner(Protocol):
 
     @property
     def device(self) -> object:
-        """What its regions have as their device."""
+        """The object that owns its regions' device memory."""
 
     def read_region(self, region: DeviceRegion, offset: int, out: Bytes) -> None:
         """Copy bytes of a region to `out`."""

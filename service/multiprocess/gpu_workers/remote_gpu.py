@@ -1,4 +1,4 @@
-"""A GPU of a worker process: the methods of a GpuEngine, each a call to the worker.
+"""A GPU in a worker process: each method of a GpuEngine is a call to the worker.
 
 Counts and sizes of memory are those of the last `refresh`, so that nobody waits for a device that
 hangs in order to read them.
@@ -154,9 +154,9 @@ class RemoteGpu:
         self._process.call(Message("unload", {"digest": digest}))
 
     def is_resident(self, digest: str) -> bool:
-        """Return whether a vocabulary is on the device now; a worker that ended had it until then.
+        """Return whether a vocabulary is on the device now, or was when its worker ended.
 
-        The worker is not asked: its answers say what has changed.
+        This needs no call, because each answer of the worker reports changes.
         """
         return digest in self._process.residents
 
@@ -172,7 +172,7 @@ class RemoteGpu:
         return answer.arrays[0], read_errors(answer.values)
 
     def _call_on_texts(self, operation: str, vocabulary: Vocabulary, batch: Batch) -> Message:
-        """Join the texts where the worker reads them, and have them computed."""
+        """Join the texts in memory that the worker reads, and run a call on them."""
         memory = self._memory
         with Joining(batch, memory.host_memory, memory.copies):
             pass
@@ -206,7 +206,7 @@ class RemoteGpu:
     def open_regions(self) -> None:
         """Let the worker page-lock the regions of the host, which may take seconds.
 
-        It tries one that fails again when a batch needs it.
+        A region that fails is tried again when a batch needs it.
         """
         for region in self._memory.list_regions():
             assert isinstance(region, HostRegion)

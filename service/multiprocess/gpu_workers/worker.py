@@ -1,4 +1,4 @@
-"""The program of a GPU worker: it owns one device, and computes what its parent calls.
+"""The program of a GPU worker, which owns one device and runs the calls of its parent.
 
     main connection     opened; then new connections, and the end
     other connections   a thread each: receive a call, compute it, send the answer

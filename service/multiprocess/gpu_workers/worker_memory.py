@@ -1,7 +1,7 @@
 """Memory that a process and all its GPU workers map.
 
     texts   in blocks that every worker page-locks ──► its device reads them in place
-    ids     in blocks that a worker has asked for ───► front ends read them in place, too
+    ids     in blocks that a worker has requested ───► front ends read them in place, too
 
 Workers also map regions of front ends and clients (regions.py). Arrays that are in neither are
 copied to a block for texts.
@@ -36,7 +36,7 @@ class MappedRegion(Protocol):
 
 
 class MappingWorker(Protocol):
-    """A worker, which makes these changes before its next call."""
+    """A worker that applies changes of memory before its next call."""
 
     def pin(self, offset: int, num_bytes: int) -> None:
         """Page-lock a block."""

@@ -1,7 +1,7 @@
-"""The process of one GPU, as its parent sees it: started, called by several threads, and ended.
+"""Starts, calls and ends the worker process of one GPU; several threads may call it.
 
     a call      takes an idle connection, or makes one ──► a thread of the worker computes it
-    meanwhile   the worker may ask for memory for ids; the waiting thread answers
+    meanwhile   the worker may request memory for ids; the waiting thread answers
 
 Messages to the worker also say what has changed since the last one: blocks to page-lock, regions
 to close, and loans whose arrays nobody refers to any more. A worker that has ended is not used
@@ -161,7 +161,7 @@ class WorkerProcess:
                 self._closed_regions.append(number)
 
     def open_region(self, region: HostRegion | DeviceRegion) -> None:
-        """Let the worker open a region, unless it has.
+        """Let the worker open a region that it has not opened yet.
 
         Raises:
             Exception: the device cannot open it, or the worker has ended.
@@ -186,7 +186,7 @@ class WorkerProcess:
 
         Raises:
             DeviceLost: the worker ended before the answer.
-            Exception: what the worker raised.
+            Exception: the error of the worker.
         """
         placed = [self._memory.place(array) for array in message.arrays]
         message = Message(message.kind, message.values, [each.array for each in placed])
@@ -223,7 +223,7 @@ class WorkerProcess:
 
     @contextmanager
     def _sent_changes(self, message: Message) -> Iterator[None]:
-        """Add to a message what has changed; the changes are made when its answer has come.
+        """Add the changes since the last message to a message; they hold when its answer has come.
 
         One message at a time has changes, so that they are made in their order.
         """
@@ -296,7 +296,7 @@ class WorkerProcess:
         self._process.kill()
 
     def _lose(self) -> DeviceLost:
-        """Kill the process, wait for its end, and return the error that says so.
+        """Kill the process, wait for its end, and return the error for its callers.
 
         Only then may its memory be used again, as its device does not write any more.
         """

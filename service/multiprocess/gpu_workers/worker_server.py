@@ -128,7 +128,7 @@ class WorkerServer:
         self._send(connection, answer)
 
     def _end_lost(self, connection: Connection, lost: str) -> None:
-        """Say that the device is lost, and end the process, so that the parent starts another."""
+        """Report that the device is lost, and end the process; the parent starts another one."""
         logger.critical("the CUDA context is lost by %s; the worker ends", lost)
         connection.send(make_error_message(DeviceLost(f"its context is lost by {lost}")))
         logging.shutdown()
@@ -190,7 +190,7 @@ class WorkerServer:
         connection.send(message, places, loan=loan)
 
     def _add_residents(self, message: Message) -> None:
-        """Say which vocabularies are on the device, if that has changed; forget the others."""
+        """Report which vocabularies are on the device, if that has changed; forget the others."""
         with self._lock:
             residents = [each for each in self._vocabularies if self._gpu.is_resident(each)]
             if residents == self._residents:

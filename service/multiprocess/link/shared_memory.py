@@ -151,7 +151,7 @@ class PeerMemory:
         """Let a device read arrays in the front part of the file directly from now on.
 
         Args:
-            share: page-locks a range of a file; None: it cannot, and arrays are read as before.
+            share: page-locks a range of a file; returns None if it cannot.
             num_bytes: the length of the range, at most FRONT_BYTES.
         """
         self.is_page_locked = True

@@ -1,4 +1,4 @@
-"""Pads rows of ids to a matrix, only for the requests that want one."""
+"""Pads rows of ids to a matrix, for requests with padding."""
 
 from __future__ import annotations
 

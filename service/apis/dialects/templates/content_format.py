@@ -1,4 +1,4 @@
-"""Detects whether a chat template takes a message's content in parts or as one text.
+"""Detects whether a chat template reads a message's content as parts or as one text.
 
 A template that loops over a content and reads the type or text of its items, as Gemma 3's does,
 takes parts, as in transformers and vLLM. Every other template takes one text.

@@ -1,4 +1,4 @@
-"""Memory that the service shares with one process of chat templates: a chat, then its text.
+"""Memory that the service shares with one template process, for chats and their rendered text.
 
 A long chat does not fit into a pipe, so that each side would wait for the other several times. The
 pipe only says how many bytes of this memory are the message. Both sides take turns, so that one of
@@ -21,7 +21,7 @@ KEPT_BYTES = 4 << 20  # The memory of longer messages is returned to the system.
 
 
 class Answer(NamedTuple):
-    """What a template wrote, or the error that ended it, in UTF-8."""
+    """The text that a template wrote, or the error that ended it, in UTF-8."""
 
     data: bytes
     is_error: bool

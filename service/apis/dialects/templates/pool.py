@@ -132,7 +132,7 @@ class TemplatePool:
             task.cancel()
 
     def _start_next(self) -> None:
-        """Begin to render the chats that are next, as far as there are processes."""
+        """Begin to render the next chats, one for each free process."""
         while len(self._running) < self.num_processes and not self._is_closed:
             num_slow = sum(map(self.queue.is_slow, self._running))
             only_quick = self.num_processes > 1 and num_slow >= self.num_processes - 1

@@ -1,4 +1,4 @@
-"""One process of chat templates: starts it, sends it chats, and kills it."""
+"""Starts a process that renders chat templates, sends it chats, and kills it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which chat gets the next free process of templates: fair between keys and vocabularies.
+"""Decides which chat gets the next free template process, fairly for keys and vocabularies.
 
 The seconds of the processes are shared between the keys that have chats waiting, and those of a key
 between its vocabularies, by virtual times [1]: each key and each vocabulary of a key has one, which

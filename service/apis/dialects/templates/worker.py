@@ -1,11 +1,11 @@
 """Renders chat templates in a separate process, as templates are untrusted programs.
 
-`python -m service.apis.dialects.templates.worker NUMBER` finds requests and leaves answers in the
-memory file with the descriptor NUMBER. It reads from stdin the length of each request, which is
+`python -m service.apis.dialects.templates.worker NUMBER` reads requests from and writes answers to
+the memory file with the descriptor NUMBER. It reads from stdin the length of each request, which is
 JSON, and writes to stdout the length of its answer and a byte that is 1 for an error. jinja2's
-sandbox limits a template to its values; the process has a memory limit, and `pool` kills
-it when a chat takes longer than its `timeout_s`. The kernel does it a little later, in case the
-service has ended.
+sandbox limits a template to its values; the process has a memory limit, and `pool` kills it when a
+chat takes longer than its `timeout_s`. The kernel does it a little later, in case the service has
+ended.
 """
 
 from __future__ import annotations
@@ -128,14 +128,14 @@ def strftime_now(format: str) -> str:
 
 
 class CompiledTemplate(NamedTuple):
-    """A compiled template, and whether it takes contents in parts."""
+    """A compiled template, and whether it reads contents as parts."""
 
     template: Template
     takes_parts: bool
 
 
 class Templates:
-    """Compiles templates, and detects whether each takes contents in parts.
+    """Compiles templates, and detects whether each reads contents as parts.
 
     Recently used templates stay compiled, as compiling takes far longer than rendering. Variables
     that a template sets do not outlive the chat.
@@ -161,7 +161,7 @@ class Templates:
 
 
 def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> bytes:
-    """Render a chat in UTF-8; contents in parts are joined if the template takes no parts.
+    """Render a chat in UTF-8; join the parts of contents if the template reads no parts.
 
     A lone surrogate, which a template can write, becomes a question mark.
 

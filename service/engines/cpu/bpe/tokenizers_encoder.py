@@ -1,7 +1,7 @@
 """Encodes BPE by Hugging Face's tokenizers; text/encoder.py extends it with C++ of our own.
 
-The reference computes what the libraries cannot: for which special token a row is refused, and the
-spans of rows whose tokens do not spell the row.
+The libraries cannot tell for which special token a row is refused, nor the spans of rows whose
+tokens do not spell the row; the reference computes both.
 """
 
 from __future__ import annotations

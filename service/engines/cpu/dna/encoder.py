@@ -1,4 +1,4 @@
-"""Encodes BPE of DNA letters by the C++ extension; another encoder takes the rows that it leaves.
+"""Encodes BPE of DNA letters by the C++ extension, and the rows that it leaves by another encoder.
 
 Special tokens that strip white space, or are matched after the normalizers, letters that are not
 ASCII, and letters that are left out without an id are left to the other encoder.

@@ -34,7 +34,7 @@ MOST_INDEXED = (
 
 @dataclass(frozen=True, slots=True)
 class FoundToken:
-    """What the extension does where it finds the text of a special token.
+    """The action of the extension where it finds the text of a special token.
 
     Attributes:
         content: the text; b"" if the first byte alone decides.
@@ -113,7 +113,7 @@ def _letter_codes(letters: Letters) -> tuple[NDArray[np.uint8], int]:
 
 
 def _byte_codes(letters: Letters, letter_codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return uint8[256], the code of what becomes of each byte of a text."""
+    """Return uint8[256], the code of the letter that each byte of a text becomes."""
     codes = np.full(256, NOT_ASCII_CODE, np.uint8)
     codes[:ASCII] = letter_codes[np.frombuffer(letters.steps.letters, np.uint8)[:ASCII]]
     return codes

@@ -1,4 +1,4 @@
-"""Runs the regular expressions that nobody knows in processes that can be ended.
+"""Runs unknown regular expressions in processes that can be killed.
 
 A vocabulary that `may_take_long` is encoded by an `IsolatedEncoder` (`isolated_encoder`), whose
 processes run `worker`; `worker_process` starts one, calls it by `messages`, and kills it when it

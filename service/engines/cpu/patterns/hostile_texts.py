@@ -2,7 +2,7 @@ r"""Makes texts on which a regular expression may take long, from the expression
 
 Such texts repeat what the expression matches, or almost matches, and end with something that it
 does not match, so that the matcher tries every way to divide the repetitions. The expression is
-read roughly: what is not understood is taken as letters. Texts are the same each time.
+parsed roughly: syntax that is not understood counts as letters. Texts are the same each time.
 
 Example: ``(foo|o+)*x`` gives, among others, "foofoofoo…!", "oooo…!" and "foofo!foofo!…".
 """
@@ -108,7 +108,7 @@ def _members(text: str) -> list[str]:
 
 
 class _Sampler:
-    """Writes random strings that an expression matches, as far as it is understood."""
+    """Writes random strings that an expression matches, as far as its syntax is understood."""
 
     def __init__(self, pattern: str, chance: random.Random) -> None:
         self.symbols = list(SYMBOL.finditer(pattern))

@@ -1,4 +1,4 @@
-"""Encodes a vocabulary with unknown regular expressions in processes that can be ended.
+"""Encodes a vocabulary with unknown regular expressions in processes that can be killed.
 
 Each thread that encodes has a process of its own, which is kept for the next one. A call may take
 `BASE_S` of processor time and the time of its bytes. Above that its process is killed, the
@@ -58,7 +58,7 @@ class IsolatedEncoder:
         self._idle.append(self._start())
 
     def _start(self) -> WorkerProcess:
-        """Start a process that has loaded the vocabulary; note what it says about it."""
+        """Start a process that has loaded the vocabulary; note its report."""
         load = Message({"call": "load"}, [np.frombuffer(self._content, np.uint8)])
         try:
             worker = WorkerProcess()

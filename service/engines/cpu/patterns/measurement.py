@@ -1,8 +1,8 @@
 """Times the unknown regular expressions of an upload on hostile texts, and refuses slow ones.
 
 Short texts come first. The slowest of the strings that they repeat make the longest texts, on which
-the time of a byte of a slow expression has grown. What this does not find, the time of each call
-bounds (`isolated_encoder`).
+the time of a byte of a slow expression has grown. The time limit of
+each call (`isolated_encoder`) bounds the patterns that this does not find.
 """
 
 from __future__ import annotations

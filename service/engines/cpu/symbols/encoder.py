@@ -1,4 +1,4 @@
-"""Encodes characters and k-mers by the C++ extension; the reference takes the rows that it leaves.
+"""Encodes characters and k-mers by the C++ extension, and the rows that it leaves by the reference.
 
 These are rows that may hold a special token, letters that are not ASCII in k-mers and where the
 case is changed, words that are no k-mers, and circular sequences that cannot wrap. NumPy encodes

@@ -1,4 +1,4 @@
-"""Makes the arguments from which the C++ extension makes the rules of characters or k-mers."""
+"""Makes the arguments of the C++ extension for characters and k-mers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LETTER, SKIPPED = KINDS[BASE], KINDS[SPACE]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NativeTables:
-    """What the extension knows of each byte.
+    """The properties of each byte for the extension.
 
     Attributes:
         flags: uint8[256], what the byte means to its row.

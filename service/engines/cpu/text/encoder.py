@@ -1,4 +1,4 @@
-"""Encodes byte-level BPE of text in C++; another encoder takes the rows that the extension leaves.
+"""Encodes byte-level BPE of text in C++, and the rows that C++ leaves by another encoder.
 
 These are rows that are not UTF-8, and rows with special tokens whose match depends on more than
 their content and the white space around them. Rows that NFC may change are left at first, too, and
@@ -81,7 +81,7 @@ class TextEncoder(TokenizersEncoder):
     def _encode_most(
         self, batch: Batch, plain: bool, is_composed: bool
     ) -> tuple[Content, NDArray[np.int64]]:
-        """Encode rows by the extension; also return the rows that it left, which have no ids.
+        """Encode rows by the extension; also return the rows that it left without ids.
 
         Raises:
             Abandoned: no request waits for the batch any more.
