@@ -117,6 +117,8 @@ def test_every_library_is_one_that_the_package_asks_for() -> None:
         for path in MODULES
         for name, inside in imports(path)
         if not (inside and relative(path) in DEVELOPERS_ONLY)
+        # A stage for a project's pipelines is named after the project.
+        if relative(path) != f"warptok/integrations/{name}.py"
     }
     assert used - names - set(PACKAGES) - sys.stdlib_module_names == set()
 

@@ -1,0 +1,133 @@
+"""datatrove's `DocumentTokenizer`, with the ids computed by warptok: its files have the same bytes.
+
+    from warptok.integrations.datatrove import DocumentTokenizer
+
+datatrove loads the tokenizer, shuffles, and writes metadata; `DocumentTokenizerMerger` and its
+executors take this step as its own. A batch of documents is encoded by all cores, or by a GPU,
+and is written as one array instead of one list of Python's integers a document.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from datatrove.data import DocumentsPipeline
+from datatrove.pipeline.tokens import DocumentTokenizer as OwnDocumentTokenizer
+from datatrove.pipeline.tokens.tokenizer import TokenizedFile
+from datatrove.utils.batching import batched
+from numpy.typing import NDArray
+
+from warptok.errors import InvalidRequest
+from warptok.loading import load
+from warptok.options import Unit
+from warptok.results import EncodedBatch
+from warptok.tokenizer import Tokenizer
+
+
+class DocumentTokenizer(OwnDocumentTokenizer):
+    """Tokenizes the documents of a pipeline, and writes .ds, .ds.index, .ds.metadata and .ds.loss.
+
+    Args:
+        arguments: those of datatrove's `DocumentTokenizer`, in its order.
+        device: as for `warptok.load`: "auto", "cpu", "cuda" or "cuda:1".
+        options: its arguments by name.
+
+    Raises:
+        InvalidRequest: when it runs: the tokenizer pads or truncates, or warptok cannot read it.
+    """
+
+    def __init__(self, *arguments: Any, device: str = "auto", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.device = device
+
+    def write_unshuffled(self, data: DocumentsPipeline, filename: str) -> TokenizedFile:
+        """Tokenize documents in batches, and write them to a file in their order."""
+        tokenizer = self._load()
+        is_shuffled = self.shuffle_documents or self.shuffle_chunk_size
+        file = TokenizedFile(
+            self.local_working_dir
+            if is_shuffled and self.local_working_dir
+            else self.output_folder,
+            filename,
+            save_index=self.save_index or is_shuffled,
+            save_loss_metadata=self.save_loss_metadata,
+            upload_block_size=self.upload_block_size,
+            tokenizer_name_or_path=self.tokenizer_name_or_path,
+            save_final_metadata=self.save_final_metadata,
+            token_size=self.token_size,
+        )
+        for documents in batched(data, self.batch_size):
+            with self.track_time(unit="batch"):
+                self._write(tokenizer, documents, file)
+        file.close()
+        return file
+
+    def _load(self) -> Tokenizer:
+        """Load the tokenizer that datatrove has loaded, with its end-of-text token."""
+        if self.tokenizer.padding is not None or self.tokenizer.truncation is not None:
+            raise InvalidRequest(
+                f"{self.tokenizer_name_or_path} pads or truncates, and datatrove would write that; "
+                "take both out of its tokenizer.json"
+            )
+        return _load(self.tokenizer.to_str(), self.device)
+
+    def _write(self, tokenizer: Tokenizer, documents: list[Any], file: TokenizedFile) -> None:
+        texts = [document.text for document in documents]
+        unit: Unit | None = "codepoints" if self.save_loss_metadata else None
+        encoded = tokenizer.encode_batch(texts, return_offsets=unit)
+        ids, ends = encoded.ids, encoded.offsets[1:]
+        if self.save_loss_metadata:
+            ids, ends, loss = self._mask(documents, encoded)
+            file.write_loss_bytes(loss.tobytes())
+        if self.token_size == 2 and len(ids) and ids.max() > np.iinfo(np.uint16).max:
+            raise InvalidRequest(
+                f"{self.tokenizer_name_or_path}: the id {ids.max()} does not fit uint16, which "
+                "datatrove takes for its vocabulary"
+            )
+        dtype = "<u2" if self.token_size == 2 else "<u4"
+        file.write_bytes(ids.astype(dtype).tobytes(), ends.tolist())
+        for length in np.diff(ends, prepend=0).tolist():
+            self.stat_update("tokens", value=length)
+
+    def _mask(
+        self, documents: list[Any], encoded: EncodedBatch
+    ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return ids and ends without the last parts that are not learned, and the mask."""
+        assert encoded.offset_mapping is not None
+        masks = []
+        is_kept = np.ones(len(encoded.ids), np.bool_)
+        for row, document in enumerate(documents):
+            begin, end = encoded.offsets[row : row + 2]
+            one = _Encoding(encoded.ids[begin:end], encoded.offset_mapping[begin:end])
+            mask = self.get_loss_values(document, one)
+            masks.append(mask.astype(np.bool_))
+            is_kept[begin + len(mask) : end] = False
+        lengths = [len(mask) for mask in masks]
+        return encoded.ids[is_kept], np.cumsum(lengths), np.concatenate(masks)
+
+
+class _Encoding(NamedTuple):
+    """What datatrove reads of an `Encoding` to make a mask.
+
+    Attributes:
+        ids: the ids of a document.
+        places: int64[T, 2], the begin and the end of each in the text.
+    """
+
+    ids: NDArray[np.integer[Any]]
+    places: NDArray[np.int64]
+
+    def char_to_token(self, place: int) -> int | None:
+        """Return the number of the id that has a character; None: no id has it."""
+        found = np.flatnonzero((self.places[:, 0] <= place) & (place < self.places[:, 1]))
+        return int(found[0]) if len(found) else None
+
+
+@cache
+def _load(tokenizer_json: str, device: str) -> Tokenizer:
+    """Load a tokenizer once in a process, whose ranks run one after another."""
+    from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+    return load(HuggingFaceTokenizer.from_str(tokenizer_json), device=device)

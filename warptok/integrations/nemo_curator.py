@@ -1,0 +1,123 @@
+"""NeMo Curator's `MegatronTokenizerWriter`, with the ids computed by warptok: the same files.
+
+    from warptok.integrations.nemo_curator import MegatronTokenizerWriter
+
+Curator names the files, and says what a task has become; only its tokenizer and the writing of ids
+are replaced. The stage runs on a GPU to itself, or on the CPU with `device="cpu"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from nemo_curator.backends.base import WorkerMetadata
+from nemo_curator.stages.resources import Resources
+from nemo_curator.stages.text.io.writer.megatron_tokenizer import (
+    MegatronTokenizerWriter as OwnMegatronTokenizerWriter,
+)
+from numpy.typing import NDArray
+
+from warptok.errors import InvalidRequest
+from warptok.loading import load
+from warptok.results import EncodedBatch
+from warptok.tokenizer import Tokenizer
+
+
+@dataclass
+class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
+    """Writes each DocumentBatch as .bin and .idx.
+
+    Its fields are those of Curator's `MegatronTokenizerWriter`, and:
+
+    Attributes:
+        device: "cuda": the stage has a GPU; "cpu": the cores.
+        resources: what Curator reserves; None: a GPU, or a core with `device="cpu"`.
+        tokenization_batch_size: the documents that are encoded at once.
+    """
+
+    name: str = "warptok_megatron_tokenizer_writer"
+    tokenization_batch_size: int = 10_000
+    device: str = "cuda"
+    resources: Resources | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resources is None:
+            self.resources = Resources(gpus=0.0 if self.device == "cpu" else 1.0)
+
+    def setup(self, _worker_metadata: WorkerMetadata | None = None) -> None:
+        """Load the tokenizer of Hugging Face as Curator does, then ours from it.
+
+        Raises:
+            TypeError, InvalidRequest: the tokenizer is not a fast one, or its rules are unknown.
+            DeviceUnavailable: there is no GPU, or its kernels do not compute the vocabulary.
+        """
+        super().setup(_worker_metadata)
+        self.tokenizer: Any = _BatchTokenizer.of(self.tokenizer, self.device)
+
+    def ray_stage_spec(self) -> dict[str, Any]:
+        """Say that workers keep what `setup` has loaded."""
+        return {**super().ray_stage_spec(), "is_actor_stage": True}
+
+    def write_data(
+        self,
+        bin_file: BinaryIO,
+        token_dtype: type[np.integer[Any]],
+        eod_token_id: int,
+        tokens_batch: EncodedBatch,
+        sequence_lengths: list[int],
+    ) -> None:
+        """Write the ids of documents, each with the end-of-text token if `append_eod` says so.
+
+        Raises:
+            InvalidRequest: an id does not fit the type that Curator chose by `vocab_size`.
+        """
+        ids, ends = tokens_batch.ids, tokens_batch.offsets[1:]
+        most = max(int(ids.max(initial=0)), eod_token_id if self.append_eod else 0)
+        if most > np.iinfo(token_dtype).max:
+            raise InvalidRequest(
+                f"{self.model_identifier}: the id {most} does not fit {np.dtype(token_dtype)}, "
+                "which NeMo Curator takes for its vocab_size"
+            )
+        if self.append_eod:
+            ids = np.insert(ids, ends, eod_token_id)
+        bin_file.write(ids.astype(token_dtype).tobytes())
+        sequence_lengths.extend((tokens_batch.num_tokens + self.append_eod).tolist())
+
+    @staticmethod
+    def _sequence_pointers(sequence_lengths: Sequence[int], token_size: int) -> NDArray[np.int64]:
+        """Return where each document begins; Curator's own wraps around at 2 GiB with NumPy 2."""
+        sizes = np.asarray(sequence_lengths, np.int64) * token_size
+        return np.cumsum(sizes) - sizes
+
+
+class _Rows(NamedTuple):
+    """What Curator reads of a `BatchEncoding`."""
+
+    input_ids: EncodedBatch
+
+
+class _BatchTokenizer(NamedTuple):
+    """What Curator's `process` calls of a tokenizer.
+
+    Attributes:
+        tokenizer: computes the ids.
+        vocab_size: decides about the type of the ids in the files.
+        eos_token_id: the end-of-text token; None: there is none.
+    """
+
+    tokenizer: Tokenizer
+    vocab_size: int | None
+    eos_token_id: int | None
+
+    @classmethod
+    def of(cls, own: Any, device: str) -> _BatchTokenizer:
+        """Load a tokenizer of transformers on a device."""
+        return cls(load(own, device=device), own.vocab_size, own.eos_token_id)
+
+    def batch_encode_plus(self, texts: Sequence[str], **_: Any) -> _Rows:
+        """Return the ids of texts without begin and end tokens."""
+        return _Rows(self.tokenizer.encode_batch(list(texts), add_special_tokens=False))
