@@ -1,7 +1,8 @@
 """Benchmarks of the engines, the service and training.
 
-`engine`, `dna`, `service` and `training` hold what they are named after; `support` holds what they
-share; `results` holds what runs have written, from which docs/performance.md is made.
+`engine`, `dna`, `corpus`, `service` and `training` measure these parts, and `papers` rebuilds the
+tables of papers. `support` has shared modules; `results` has the results of runs, from which
+docs/performance.md is made.
 
 Every command first proves the ids equal to another implementation's and then times only what it
 has proved. Nothing imports this package but its tests.

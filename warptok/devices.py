@@ -2,7 +2,7 @@
 
 "cpu" computes on the CPU. "auto" sends batches from a measured size on to the first GPU, and works
 without one. "cuda" and "cuda:1" send all batches to that GPU; the CPU computes the rows that the
-kernels do not, as in the service, and `EncodedBatch.engine` says so.
+kernels do not support, as in the service, and `EncodedBatch.engine` says so.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Place:
         device: "cpu", "cuda:0", "cuda:1", ...
         engine: computes the ids.
         gpu: the same engine, where it has a GPU; None: it has none.
-        is_required: whether vocabularies that the GPU does not compute are refused.
+        is_required: whether vocabularies that the GPU does not support are refused.
     """
 
     device: str
@@ -77,7 +77,7 @@ class Place:
         return cast("GpuEngine", opened.gpu)
 
     def describe(self, vocabulary: Vocabulary) -> str:
-        """Say what computes the ids of a loaded vocabulary, in words."""
+        """Describe the engine that computes the ids of a loaded vocabulary, as text for people."""
         residency = self.engine.residency(vocabulary.digest)
         if residency is None:
             return f"on {self.device}"
@@ -139,7 +139,7 @@ def _open_cuda(number: int) -> Place:
 
 
 def _open_hybrid(number: int, crossover_bytes: int | None) -> HybridEngine:
-    """Open a GPU beside the CPU; with None the size from which on it is used is measured."""
+    """Open a GPU beside the CPU; None: measure the size from which on batches go to the GPU."""
     from service.engines.hybrid.engine import HybridEngine
 
     return HybridEngine(_open_cpu().engine, lambda: _open_gpu(number), crossover_bytes)

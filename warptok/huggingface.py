@@ -1,9 +1,9 @@
-"""The call of Hugging Face's `AutoTokenizer` on a warptok tokenizer, with the same answers.
+"""Calls a warptok tokenizer like Hugging Face's `AutoTokenizer`, with the same answers.
 
     tok(texts, padding=True, truncation=True, max_length=128, return_tensors="pt")
 
 The options that training and inference use are here, with Hugging Face's defaults. Others are
-refused with the call of warptok that does it.
+refused, and the message names the call of warptok that does the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
 
 
 class BatchEncoder(Protocol):
-    """What is needed of a tokenizer; see `warptok.Tokenizer`."""
+    """The methods of a tokenizer that this module calls; see `warptok.Tokenizer`."""
 
     padding_side: Side
     truncation_side: Side
@@ -75,7 +75,7 @@ class BatchEncoding(dict[str, Any]):
             raise AttributeError(name) from None
 
     def to(self, device: Any) -> BatchEncoding:
-        """Return the same with the tensors of torch on a device."""
+        """Return a copy whose torch tensors are on a device."""
         moved = {name: v.to(device) if hasattr(v, "to") else v for name, v in self.items()}
         return BatchEncoding(moved)
 
@@ -119,7 +119,7 @@ def encode_as_huggingface(
         others: refused.
 
     Returns:
-        `input_ids`, `attention_mask` and what else was requested.
+        `input_ids`, `attention_mask` and the other requested fields.
 
     Raises:
         TypeError: there is no such option; the message says what to call.
@@ -164,7 +164,7 @@ def encode_as_huggingface(
 
 
 def _refuse(others: Mapping[str, Any]) -> None:
-    """Refuse options that are not here; those that Hugging Face has switched off are ignored."""
+    """Refuse unsupported options, unless they have the value that switches them off."""
     for name, value in others.items():
         if name in REFUSED and (value is None or value is False or (name, value) == ("stride", 0)):
             continue

@@ -1,4 +1,4 @@
-"""Makes a batch of texts in any form that Python libraries have them in.
+"""Makes a batch of texts from any of the forms that Python libraries use.
 
     list of str or bytes · Arrow, chunked or not · pandas and polars columns · NumPy strings
     bytes and offsets · matrices of bytes (NumPy, torch) · a generator · a batch of read_batches
@@ -234,7 +234,7 @@ def one_text(call: str, text: Any, options: Mapping[str, Any]) -> Batch:
 
 
 def as_text(text: Any, unit: Unit, options: Mapping[str, Any]) -> str:
-    """Return a text as the string whose places are counted; it need not be one for bytes.
+    """Return a text as the string in which places are counted; "" for bytes with the unit "bytes".
 
     Raises:
         InvalidRequest: bytes that are not UTF-8 have no places in this unit.

@@ -1,4 +1,4 @@
-"""Finds the vocabulary that `warptok.load` is called with: a name, a path, or a tokenizer object.
+"""Finds the vocabulary of `warptok.load` by a name, a path, or a tokenizer object.
 
     "gpt2"                                   built in
     tokenizer.json, a folder of a model      read as the service reads an upload
@@ -6,7 +6,7 @@
     tokenizers.Tokenizer                     what its `to_str()` says
     tiktoken.Encoding                        its ranks, pattern and special tokens
 
-Objects are known by what they have: none of these libraries is imported.
+Objects are recognized by their attributes: none of these libraries is imported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STACKLEVEL = 5  # Warnings name the line that calls `load`.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A vocabulary, and what its source says beside it."""
+    """A vocabulary, and the other settings of its source."""
 
     vocabulary: Vocabulary
     defaults: Defaults
@@ -141,7 +141,7 @@ def _find_named(
 def _read_folder(
     folder: Path, pretokenizer: str | None, special_tokens: Mapping[str, int] | None
 ) -> Found:
-    """Read the folder of a model, with the length and the sides that its configuration says."""
+    """Read the folder of a model, with the length and the sides in its configuration."""
     from service.registry.model_folder import LENGTH, read_folder
     from vocabularies.formats.folders import NoTokenizer
 
@@ -224,6 +224,6 @@ def _as_length(length: Any) -> int | None:
 
 
 def _warn(name: str, notes: tuple[str, ...]) -> None:
-    """Warn of what a source says of ids and is not followed."""
+    """Warn of settings of a source that are ignored."""
     for note in notes:
         warnings.warn(f"{name}: {note}", UserWarning, stacklevel=STACKLEVEL)

@@ -1,6 +1,7 @@
-"""The options of encode and count calls: the words of the service, checked before anything runs.
+"""The options of encode and count calls, with the names of the service's options.
 
-An unknown word is refused with the call that does what it means, as no option is ignored.
+They are checked before anything runs. No option is ignored: an unknown one is refused, and the
+message names the call that does the same.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
 
 
 def refuse_unknown(call: str, given: Mapping[str, object]) -> None:
-    """Refuse words that a call does not have.
+    """Refuse options that a call does not have.
 
     Raises:
         TypeError: there is one; the message says what to call instead.

@@ -1,4 +1,4 @@
-"""What calls return: ids of several texts, ragged or padded, on the host or on the GPU.
+"""The results of calls: ids of several texts, ragged or padded, on the host or on the GPU.
 
 Ragged rows are a flat array with offsets: row i is `ids[offsets[i]:offsets[i + 1]]`. Arrays are
 NumPy's, which know DLPack, and become Arrow's and torch's without a copy where the types are equal.
@@ -49,7 +49,7 @@ def import_library(name: str, needed_by: str) -> Any:
 
 
 class Truncated(NamedTuple):
-    """What truncation did to a row.
+    """The truncation of a row.
 
     Attributes:
         num_tokens: the ids before the cut, begin and end tokens included.
@@ -76,12 +76,13 @@ class EncodedBatch:
     Attributes:
         ids: int32[T], or the `dtype` of the call; the rows one after another.
         offsets: int64[B + 1], where each row begins.
-        engine: what computed them: "gpu", "cpu" or "reference"; "" where a service does not say it.
+        engine: the engine that computed them: "gpu", "cpu" or "reference"; "" where a service
+            does not say it.
         digest: the vocabulary's digest; "" where a service does not say it.
         offset_mapping: int64[T, 2], begin and end of each id in its text, in the unit of
             `return_offsets`; (0, 0) for begin and end tokens. None if not requested.
         tokens: each id's token as a string, row by row; None if not requested.
-        truncated: what was cut off, by row; rows that were not cut are not in it. None where a
+        truncated: the truncation of each row that was cut, by its number. None where a
             service does not say it.
         errors: the refused rows, which have no ids, with `errors="keep"`; else there are none.
         pad_id: the id to pad with; None: the vocabulary has none.
@@ -295,7 +296,7 @@ class TextChunks:
         starts: int64[C], the number of the first token of each chunk.
         texts: the text of each chunk; None if not requested.
         num_tokens: the number of the text's tokens.
-        engine: what computed them: "gpu", "cpu" or "reference".
+        engine: the engine that computed them: "gpu", "cpu" or "reference".
     """
 
     ids: Ids

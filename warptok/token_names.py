@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary by name and by id, with the words of Hugging Face's tokenizers."""
+"""The tokens of a vocabulary by name and by id, with the names of Hugging Face's attributes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TokenNames:
 
     @property
     def unk_token_id(self) -> int | None:
-        """The id of what has no other; None: the vocabulary has none."""
+        """The id of text without a token; None: the vocabulary has none."""
         return self._roles.get("unk")
 
     @property

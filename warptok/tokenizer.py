@@ -77,7 +77,7 @@ JUNCTIONS: tuple[Junction | None, ...] = (None, "append", "prepend")
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What Hugging Face's tokenizer, or the folder of a model, says beside the vocabulary.
+    """The settings of Hugging Face's tokenizer, or of a model's folder, beside the vocabulary.
 
     Attributes:
         name: the tokenizer's name.

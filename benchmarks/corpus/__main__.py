@@ -67,7 +67,7 @@ def _parse() -> argparse.Namespace:
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Do everything in a folder; return the document."""
+    """Run the whole benchmark in a folder; return the document."""
     tokenizer = folder / "tokenizer.json"
     packed = arguments.data / "vocab" / "gpt2" / "tokenizer.json.xz"
     tokenizer.write_bytes(lzma.decompress(packed.read_bytes()))
@@ -191,7 +191,7 @@ def time_rival(
 
 
 def subtract_start(start: Measurement | None, taken: Measurement | None) -> Measurement | None:
-    """Subtract the time of a run with few documents: the start, which long jobs do not feel.
+    """Subtract the start, which is the time of a run with few documents.
 
     Returns:
         None: a run failed, or so few documents were read that no difference can be measured.
@@ -210,7 +210,7 @@ def _row(who: str, kind: str, text_bytes: int, taken: Measurement | None) -> dic
 
 
 def summarize(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the median of the rounds for everybody and each kind of file."""
+    """Return the median of the rounds for each program and kind of file."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if "seconds" in row:

@@ -1,4 +1,4 @@
-"""Measures what the machine allows: reading, unpacking and writing alone, warm."""
+"""Measures the limits of the machine: reading, unpacking and writing alone, warm."""
 
 from __future__ import annotations
 

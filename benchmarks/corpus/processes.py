@@ -14,17 +14,17 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class CommandFailed(RuntimeError):
-    """A command ended with an error; the message has the end of what it wrote."""
+    """A command ended with an error; the message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a command took.
+    """The time and memory that a command took.
 
     Attributes:
         seconds: from its start to its end.
         cpu_seconds: of all its processes.
-        peak_bytes: the most memory of all its processes together, seen now and then.
+        peak_bytes: the most memory of all its processes together, in samples.
     """
 
     seconds: float
@@ -66,7 +66,7 @@ def measure(command: Sequence[str], environment: dict[str, str] | None = None) -
 def _look_at_group(group: int, used: dict[int, float]) -> int:
     """Add the resident memory of a process group, and note the processor seconds of each process.
 
-    What processes share counts once for each.
+    Memory that processes share counts once for each.
     """
     total = 0
     for folder in Path("/proc").iterdir():

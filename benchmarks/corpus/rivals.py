@@ -1,4 +1,4 @@
-"""Does the job in the ways of others; run by a Python that has their packages, by path.
+"""Runs the job with other libraries; a Python that has their packages runs this file by path.
 
     python rivals.py WAY SOURCE OUT TOKENIZER_JSON WORKERS
 
@@ -29,7 +29,7 @@ def _load(tokenizer: str) -> None:
 
 
 def _encode_line(line: str) -> list[int]:
-    """Do what `Encoder.encode` of Megatron's preprocess_data.py does with a line."""
+    """Encode a line as `Encoder.encode` of Megatron's preprocess_data.py does."""
     ids: list[int] = state["tokenizer"].encode(json.loads(line)["text"]).ids
     return [*ids, EOD] if ids else []
 
@@ -76,7 +76,7 @@ def _encode_texts(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
 
 
 def run_datasets(source: Path, out: Path, tokenizer: str, workers: int) -> None:
-    """Map Hugging Face datasets by batches, and save what came of it."""
+    """Map a Hugging Face dataset by batches, and save the result."""
     import datasets
 
     kind = "parquet" if source.suffix == ".parquet" else "json"

@@ -10,7 +10,7 @@ texts that are timed. A way with other ids ends the run. Without a GPU, or with
 `--engine cpu`, everything that needs none is done. Ways of one shape take turns.
 
 What the figures do not show: files, the network, an embedder behind the ids. Strings are made
-before the clock starts; other libraries' ids are taken as they give them. What does a few megabases
+before the clock starts; other libraries' ids are taken as they give them. A way of a few megabases
 a second gets the front of a shape, whose last row may be cut (`bases` says how much).
 """
 
@@ -85,10 +85,10 @@ def time_shape(
 
 
 def open_gpu(engine: str) -> GpuWays | None:
-    """Open the GPU, if the options ask for it and there is one.
+    """Open the GPU, if the options request it and there is one.
 
     Raises:
-        SystemExit: it is asked for and is not there.
+        SystemExit: it is requested and there is none.
     """
     if engine == "cpu":
         return None

@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def wake(device: str) -> None:
-    """Keep a device busy until its clocks are those of work; else the first case would pay."""
+    """Keep a device busy until its clocks have risen, so that the first case is not slower."""
     output, end = torch.empty(1 << 20, WIDTH, device=device), perf_counter() + WAKE_S
     while perf_counter() < end:
         output.fill_(1.0)
@@ -83,7 +83,7 @@ def line(row: dict[str, Any]) -> str:
 def timed(
     work: Callable[[], object], num_ids: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return medians of both ways to wait."""
+    """Return the medians of calls alone and of calls in a row."""
     wait: Callable[[], object] = (
         torch.cuda.synchronize if arguments.device != "cpu" else lambda: None
     )
@@ -107,7 +107,7 @@ def timed(
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The rows of a shape in every form, and what they become.
+    """The rows of a shape in every form, and the expected results.
 
     Attributes:
         matrix, pinned, texts: the same rows, uint8[B, T] twice and strings.
@@ -206,7 +206,7 @@ def ids_cases(inputs: Inputs) -> Iterator[Case]:
 
 
 def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weight: Any) -> None:
-    """Prove every id and every number of an embedding, and that no path fell back.
+    """Check every id and every number of an embedding, and that no path fell back.
 
     Raises:
         SystemExit: one differs.
@@ -223,7 +223,7 @@ def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weigh
 
 
 def prove_ids(layer: EmbeddingLayer, sequences: Any, expected: Any) -> None:
-    """Prove every id of a call that embeds nothing.
+    """Check every id of a call that embeds nothing.
 
     Raises:
         SystemExit: one differs.

@@ -1,4 +1,4 @@
-"""Compares ids of DNA with fast references, which run in several processes: one is too slow.
+"""Compares ids of DNA with fast references, which run in several processes.
 
 Knows no clock and no GPU.
 """
@@ -39,7 +39,7 @@ def joined(rows: Any) -> Ids:
 
 
 class Prover:
-    """Fast references in so many processes; in this one if that is 1. A context manager."""
+    """Runs fast references in several processes, or in this one; a context manager."""
 
     def __init__(self, data: Path | None, processes: int) -> None:
         self.data = data

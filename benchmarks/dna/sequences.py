@@ -1,6 +1,6 @@
 """Sequences for the DNA benchmark: the paper's shapes, and rows that are hard to get right.
 
-Bases are those of E. coli where the data folder has them, else random; which stands in the results.
+Bases are those of E. coli where the data folder has them, else random; the results say which.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class Sequences:
         return [text[b:e] for b, e in zip(self.offsets, self.offsets[1:], strict=False)]
 
     def part(self, begin: int, end: int) -> Sequences:
-        """Take some of the rows."""
+        """Return some of the rows."""
         offsets = self.offsets[begin : end + 1]
         data = self.data[offsets[0] : offsets[-1]]
         return Sequences(self.name, data, offsets - offsets[0])
 
 
 def genome(data: Path | None) -> tuple[str, Bytes]:
-    """Return the name and the bases that sequences are taken from."""
+    """Return the name and the bases of the genome that sequences are parts of."""
     if data is not None and (data / ECOLI).is_file():
         return ECOLI, records(data / ECOLI)[0]
     return "random", ACGT[np.random.default_rng(1).integers(0, 4, RANDOM_BASES)]

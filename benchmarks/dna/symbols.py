@@ -115,7 +115,7 @@ def all_sequences(size: int) -> list[Sequences]:
 
 
 def prove(engine: GpuEngine, name: str, sequences: Sequences, most: int = 1 << 20) -> int:
-    """Compare the first rows with the CPU engine; returns how many bases that were.
+    """Compare the first rows with the CPU engine; return the number of their bases.
 
     Raises:
         SystemExit: they differ.

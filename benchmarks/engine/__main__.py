@@ -99,7 +99,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def pieces_of(vocabulary: Vocabulary) -> list[bytes]:
-    """Return tokens to make random text of, special ones of all kinds among them."""
+    """Return tokens, special ones included, of which random text is made."""
     tokens = [token for token in vocabulary.tokens if token]
     special = [token.content.encode() for token in vocabulary.special_tokens]
     times = len(tokens) // SPECIAL_EVERY // max(1, len(special)) + 1
@@ -107,7 +107,7 @@ def pieces_of(vocabulary: Vocabulary) -> list[bytes]:
 
 
 def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> None:
-    """Prove the data folder's files, all texts of the blocks, and mixed text.
+    """Compare the ids of the data folder's files, of all texts of the blocks, and of mixed text.
 
     Raises:
         Differs: an id is not the reference's.
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
 
 
 def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[str, Any]:
-    """Make the document: what was measured, and what is needed to measure it again."""
+    """Make the document: the results, and what is needed to repeat the run."""
     return {
         "command": command,
         "machine": device_facts(session.gpu.device.info) | machine(PACKAGES),

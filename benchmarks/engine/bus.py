@@ -1,9 +1,9 @@
-"""Every bulk call of the GPU engine beside copies of the same bytes over PCIe.
+"""Times every bulk call of the GPU engine beside copies of the same bytes over PCIe.
 
     python -m benchmarks.engine.bus --data FOLDER --out FILE.json
 
-What a call is given and what it answers is copied between pinned memory and the device, both
-ways at once; a call is as fast as PCIe where it takes no longer. Answers are compared first:
+The bytes of a call's arguments and answer are copied between pinned memory and the device, both
+ways at once; a call that takes no longer is as fast as PCIe. Answers are compared first:
 ids, counts and spans with the CPU engine's, decoded bytes with the text. Needs a GPU.
 """
 
@@ -71,7 +71,7 @@ class Bus:
 
 
 def measure(bus: Bus, call: Call) -> dict[str, Any]:
-    """Prove a call, and time it in turns with copies of what it moves.
+    """Check a call's answer, and time the call in turns with copies of the bytes that it moves.
 
     Raises:
         SystemExit: the answer is wrong.

@@ -38,7 +38,7 @@ class Memory:
         self._taken = list[Bytes]()
 
     def empty(self, num_bytes: int) -> Bytes:
-        """Take pinned uint8[num_bytes], not initialized."""
+        """Allocate pinned uint8[num_bytes], not initialized."""
         self._taken.append(self.device.allocate_pinned(max(1, num_bytes)))
         return self._taken[-1][:num_bytes]
 
@@ -62,9 +62,9 @@ class Call:
 
     Attributes:
         name: the call, and where its arguments lie.
-        given: the arrays that it is given.
-        run: does it once and returns its answer.
-        right: the answer.
+        given: its arguments, as arrays.
+        run: calls it once and returns its answer.
+        right: the expected answer.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The compared engines: our own and other libraries, each called as its authors advise.
 
-What an engine likes as input (strings, a list of bytes, pinned memory) is made before anything is
-timed; its ids are taken as it gives them. A library that is not installed is absent, and the
-results say so. Knows no corpus.
+The input that suits an engine (strings, a list of bytes, pinned memory) is made before anything is
+timed, and its ids are read in the form that it returns. A library that is not installed is absent,
+and the results say so. Knows no corpus.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Competitor:
         package: the package whose version is reported; "" for our own.
         cores: "all" or "1".
         form: makes the engine's input of a text.
-        load: loads a vocabulary; what it gives has seen no text yet, and encodes a form.
+        load: loads a vocabulary; returns a function that encodes a form and has seen no text yet.
         num_loads: how often the first call is timed, where there is one batch.
         most_bytes: the most bytes of a text; the engine gets the front of a larger one.
     """
@@ -97,8 +97,8 @@ def competitors(gpu: GpuWays, front_bytes: int) -> tuple[Competitor, ...]:
 def cpu_competitors(front_bytes: int) -> tuple[Competitor, ...]:
     """List our CPU engine and the libraries.
 
-    Those of tens of megabytes a second get `front_bytes` of a text, and what does hundreds gets a
-    few times as many.
+    An engine of tens of megabytes a second gets `front_bytes` of a text, one of hundreds a few
+    times as many.
     """
     cores = usable_cores()
     return (
@@ -147,7 +147,7 @@ def _pinned(gpu: GpuWays) -> Callable[[Text], Any]:
 def _gpu(
     gpu: GpuWays, encode: Callable[[GpuWays, Published, Any], Any], *, anew: bool = False
 ) -> Callable[[Published], Callable[[Any], Any]]:
-    """Make a call of our engine; `anew` takes the vocabulary from the device first."""
+    """Make a call of our engine; with `anew` it first removes the vocabulary from the device."""
 
     def load(timed: Published) -> Callable[[Any], Any]:
         if anew:
@@ -191,7 +191,7 @@ def _cpu_engine(timed: Published) -> Callable[[Text], Any]:
 
 
 def _fastokens(timed: Published) -> Callable[[list[str]], Ids]:
-    """Make its call for bulk."""
+    """Make fastokens' call for bulk."""
     tokenizer = importlib.import_module("fastokens").Tokenizer.from_json_str(_known(timed))
     return lambda texts: np.frombuffer(
         tokenizer.encode_batch_flat(texts, False, False)[0], np.int32
@@ -199,7 +199,7 @@ def _fastokens(timed: Published) -> Callable[[list[str]], Ids]:
 
 
 def _gigatoken_form(text: Text) -> Any:
-    """Give it one buffer, which it splits itself, or rows."""
+    """Make gigatoken's input: one buffer, which it splits itself, or rows."""
     if text.rows_are_texts:
         return _parts(text)
     return importlib.import_module("gigatoken").BytesSource(text.data.tobytes())
@@ -211,7 +211,7 @@ def _gigatoken(timed: Published) -> Callable[[Any], Any]:
 
 
 def _tiktoken(num_threads: int) -> Callable[[Published], Callable[[list[str]], Any]]:
-    """Make its call for batches with a thread a core, or on one core the call for a text."""
+    """Make tiktoken's call: for batches with a thread a core, or on one core for a text."""
 
     def load(timed: Published) -> Callable[[list[str]], Any]:
         encoding = tiktoken_encoding(timed.files)

@@ -1,7 +1,7 @@
-"""All calls of the GPU engine by the benchmarks, so that a change of the engine ends here.
+"""Makes all calls of the GPU engine for the benchmarks, so that its changes concern one file.
 
-Each way is a function that does the work once and one that gives the ids of the last time, so that
-what is timed is what is proved. Knows no corpus and no result.
+Each way has a function that runs a call and one that returns the ids of the last run, so that the
+proved ids are those of a timed call. Knows no corpus and no result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_UINT16 = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _DeviceIds:
-    """int32[size] on the device, as other libraries show their arrays."""
+    """An array int32[size] on the device, with the interface of other libraries' arrays."""
 
     address: int
     size: int
@@ -47,7 +47,7 @@ class _DeviceIds:
 
 
 class _DeviceMemory:
-    """Memory of the device as `SharedMemory`, as if it were another process's."""
+    """Device memory with the interface of `SharedMemory`, as if another process had it."""
 
     on_device = True
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.engine.long_periods --out FILE.json
 
-Device to device, one row, medians. The period is random printable bytes; the vocabulary makes it of
-halves, as training does, or letter by letter, each of which is a round, and then repeats it 2, 4
-and 8 times. All ids are those of `tokenizers` before a text is timed.
+Medians from device to device, with one row. The period is random printable bytes. The vocabulary
+merges it from halves, as training does, or letter by letter, with a round for each, and has tokens
+of 2, 4 and 8 periods. All ids are those of `tokenizers` before a text is timed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def code_points(size: int, seed: int) -> Bytes:
 
 
 def of_pieces(pieces: Sequence[bytes], size: int, seed: int) -> Bytes:
-    """Join random pieces, without what is not UTF-8."""
+    """Join random pieces, without bytes that are not UTF-8."""
     mean = max(1, sum(map(len, pieces)) // len(pieces))
     chosen = (numbers(seed, 2 * size // mean + 2) % np.uint64(len(pieces))).tolist()
     joined = b"".join([pieces[i] for i in chosen]).decode(errors="ignore").encode()
@@ -91,7 +91,7 @@ def of_pieces(pieces: Sequence[bytes], size: int, seed: int) -> Bytes:
 
 
 def whole(data: Bytes, size: int) -> Bytes:
-    """Take the first bytes up to a character's end."""
+    """Return the first bytes up to a character's end."""
     if len(data) <= size:
         return data
     return data[: int(character_begins(data, np.array([size]))[0])]

@@ -1,4 +1,4 @@
-"""Texts made to be slow: patterns on which some stage of splitting works hardest.
+"""Makes texts that are slow to split: the hardest patterns for each stage of splitting.
 
 The same bytes on every machine. Knows no engine.
 """
@@ -108,7 +108,7 @@ def _others(_: int) -> Named:
 
 
 def slow_texts(size: int, tokens: Sequence[bytes], names: Collection[str] = ()) -> Iterator[Text]:
-    """Make texts of about `size` bytes, most of one row: all, or those with these names.
+    """Make slow texts of about `size` bytes, most of one row: all, or those with these names.
 
     `tokens` are those of a vocabulary.
     """

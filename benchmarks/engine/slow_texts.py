@@ -1,4 +1,4 @@
-"""Times texts made to be slow; reports those under 5 GB/s and the kernels that they spend it in.
+"""Times texts made to be slow; reports those under 5 GB/s and their slowest kernels.
 
     python -m benchmarks.engine.slow_texts --data FOLDER --out FILE.json
 
@@ -100,7 +100,7 @@ def hunt(ways: GpuWays, published: Published, size: int, names: Sequence[str] = 
 
 
 def print_rows(rows: list[Any]) -> None:
-    """Print the slowest and the kernels that the slow ones are in."""
+    """Print the slowest texts, and the kernels in which slow texts spend their time."""
     slow = [row for row in rows if row["gb_per_s"] < SLOW_BELOW]
     first = rows[0]
     count = f"{len(slow)} of {len(rows)} under {SLOW_BELOW}"

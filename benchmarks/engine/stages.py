@@ -121,7 +121,7 @@ def cpu_stages(case: Case) -> dict[str, Run]:
 
 @contextmanager
 def gpu_stages(ways: GpuWays, case: Case) -> Iterator[dict[str, Run]]:
-    """Give the stages on a GPU.
+    """Yield the stages on a GPU.
 
     Raises:
         AssertionError: the kernels have other ids than the CPU engine.

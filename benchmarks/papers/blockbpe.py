@@ -1,4 +1,4 @@
-"""BlockBPE: what leaving out the pattern does to ids (Table 1), and its grid (Figures 2 and 3).
+"""BlockBPE: the effect of no pattern on ids (Table 1), and its grid (Figures 2 and 3).
 
 Source: A. You, BlockBPE: Parallel BPE Tokenization, section 5.
 """

@@ -77,7 +77,7 @@ def encode_rows(session: Session) -> Rows:
 
 
 def _host_run(name: str, way: DnaWay, texts: list[str], expected: Any) -> tuple[Run, int]:
-    """Prove a way and return what times it, and its number of ids."""
+    """Compare a way's ids; return the function that times it, and its number of ids."""
     given = front_of(texts) if name in SLOW else texts
     _prove(name, way.matrix(way.encode(given)), expected[: len(given)])
     return clocked(lambda: way.encode(given)), len(given) * expected.shape[1]

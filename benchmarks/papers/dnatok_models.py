@@ -1,6 +1,6 @@
-"""Small models with random weights and the layers of those that DNATok names.
+"""Small models with random weights and the kinds of layers of the models that DNATok names.
 
-What they compute means nothing; they take the time of their kind of layer. Sizes are far below the
+Their results mean nothing; they take the time of their kind of layer. Sizes are far below the
 published ones, which leaves more of the time to the tokenizer.
 """
 

@@ -133,7 +133,7 @@ def _kernel_rows(session: Session, ways: TextWays, text: str, ids: Ids, length: 
 
 
 def _minima_row(ways: TextWays, expected: list[Ids], found: list[Ids]) -> Row:
-    """Say how far merging local minima is from the merges in their order."""
+    """Measure how much merging local minima differs from merging in order."""
     widths = [len(token or b"") for token in ways.vocabulary.tokens]
     alike = [_alike(*pair, widths) for pair in zip(expected, found, strict=True)]
     return {

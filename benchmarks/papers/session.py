@@ -1,4 +1,4 @@
-"""What the parts of a run share: the data folder, the GPU, how things are timed, what is left out.
+"""The state that all parts of a run share: the data folder, the GPU, and the timing.
 
 A part is a generator of rows; each row names its `table`. Knows no paper.
 """
@@ -32,7 +32,7 @@ class Session:
         data: the data folder.
         gpu: the engine on the GPU; None: there is none.
         slice_s: the seconds that the calls of one comparison may take together, about.
-        left_out: what was not measured, and why.
+        left_out: the measurements that were left out, with the reasons.
     """
 
     data: Path
@@ -42,7 +42,7 @@ class Session:
     left_out: list[str] = field(default_factory=list)
 
     def leave_out(self, words: str) -> None:
-        """Note once what is not measured."""
+        """Note once that something is not measured."""
         if words not in self.left_out:
             self.left_out.append(words)
             self.log(f"left out: {words}")
@@ -90,7 +90,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a part found.
+    """The results of a part.
 
     Attributes:
         is_complete: whether the part ended before its time.

@@ -88,7 +88,7 @@ class TextWays:
         return expected
 
     def runs(self, texts: Sequence[str]) -> dict[str, Run]:
-        """Return what times each way on the same texts."""
+        """Return the functions that time each way on the same texts."""
 
         def timed(way: TextWay) -> Run:
             return clocked(lambda: way.encode(texts))

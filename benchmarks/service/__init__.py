@@ -4,6 +4,6 @@
 several front ends beside one, `bulk_apis` large bodies beside echoes, `shared_regions` shared
 memory, `long_fasta` a stream of any length; `load` and `training_job` time requests beside other
 work, `soak` counts what is lost under faults, and `rolling` what is lost while replicas behind a
-proxy are restarted. `dashboard` asks Prometheus what the Grafana dashboard shows of a load. Clients
-run on cores that the service does not use.
+proxy are restarted. `dashboard` queries Prometheus for the panels of the Grafana dashboard under
+load. Clients run on cores that the service does not use.
 """

@@ -1,9 +1,9 @@
-"""Puts a load of several clients on the service, and asks Prometheus what the dashboard shows.
+"""Puts load on the service, and queries Prometheus for the panels of the Grafana dashboard.
 
     python -m benchmarks.service.dashboard --out benchmarks/results/service/dashboard.json
 
-Prometheus reads /metrics of a service with two front ends; then it is asked the queries of some
-panels of deploy/grafana, as Grafana would. docs/images/dashboard.svg is drawn of the answers.
+Prometheus reads /metrics of a service with two front ends; then it gets the queries of some
+panels of deploy/grafana, as from Grafana. docs/images/dashboard.svg is drawn of the answers.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def upload_model(url: str, key: str) -> None:
 
 
 async def put_load(port: int, keys: dict[str, str], seconds: float) -> dict[str, int]:
-    """Send what four clients send: three come later, and one sends more than its key allows."""
+    """Send the load of four clients: three start later, and one exceeds the rate of its key."""
     web, search, genomes = keys["web"], keys["search"], keys["genomes"]
     plan: list[tuple[float, float, Make]] = [
         (0.0, 80, make_texts("web", "gpt2", web, 40)),
@@ -150,7 +150,7 @@ async def put_load(port: int, keys: dict[str, str], seconds: float) -> dict[str,
 
 
 def read_panel(prometheus: str, panel: dict[str, Any], begin: float, end: float) -> dict[str, Any]:
-    """Ask the queries of a panel; return its lines by their names."""
+    """Run the queries of a panel; return its lines by their names."""
     lines: dict[str, list[list[float]]] = {}
     for target in panel["targets"]:
         query = target["expr"].replace("$__rate_interval", f"{INTERVAL_S}s")

@@ -1,4 +1,4 @@
-"""Servers that send received bytes back unchanged: the limit that bulk APIs are compared with.
+"""Servers that send received bytes back unchanged, as the limit of bulk APIs.
 
     python -m benchmarks.service.echo_server PORT GRPC_PORT
 

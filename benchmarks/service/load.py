@@ -4,11 +4,12 @@
     python -m benchmarks.service.load --seconds 5 --rounds 1 --only beside
 
 Arrivals are a Poisson process, and latencies count from the time at which a request was due, so
-that a stall counts for everybody who would have come in it. Service and client share the machine's
-cores; the client's own lateness is in the figures, and so is other work on the machine, of which
-`loop_waited_percent` tells: how long the service's event loop could have run and had no core.
-`beside` sends 1 kB requests with and without one long text after the other, in turn (A B A B), and
-compares their p99; the first round warms up. Every answer must be 200, or nothing is written.
+that a pause of the service counts for every request that is due in it. Service and client share the
+machine's cores; the client's own lateness is in the figures, and so is other work on the machine,
+of which `loop_waited_percent` tells: how long the service's event loop could have run and had no
+core. `beside` sends 1 kB requests with and without one long text after the other, in turn (A B A
+B), and compares their p99; the first round warms up. Every answer must be 200, or nothing is
+written.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     python -m benchmarks.service.long_fasta --gigabytes 10 --window 512 --vocabulary mtdna6
 
 One service process with the CPU engine. Records are of 2.5 million random bases in lines of 80, or
-with `--one-record` all of it is one, which only windows allow. What the service held at most stands
-in /proc (VmHWM). Ids are proved equal for a part: the front of the answer beside the CPU engine's.
+with `--one-record` all of it is one, which only windows allow. The most memory of the service is
+read from /proc (VmHWM). Ids are proved equal for a part: the front of the answer beside the CPU
+engine's.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _joined(body: bytes) -> bytes:
 
 
 def prove(front: bytes, query: dict[str, Any], record_bases: int) -> int:
-    """Compare the first record batch of an answer with the CPU engine's ids; returns how many.
+    """Compare the first record batch of an answer with the CPU engine's ids; return their number.
 
     Raises:
         SystemExit: one differs.

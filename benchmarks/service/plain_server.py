@@ -1,4 +1,4 @@
-r"""The server that a user would write without warptok: the baseline of the HTTP benchmarks.
+r"""A server without warptok, as a user would write it: the baseline of the HTTP benchmarks.
 
 FastAPI with pydantic models around a Hugging Face tokenizer, a sync handler, nothing tuned.
 Run: python -m uvicorn benchmarks.service.plain_server:app --loop uvloop --http httptools \

@@ -1,4 +1,4 @@
-"""Several GPUs beside one: text to ids in shared memory of the host and of the devices.
+"""Times several GPUs beside one, from text to ids in shared memory of host and devices.
 
     python -m benchmarks.service.several_gpus --data FOLDER --gpus 1 2 --out FILE.json
 

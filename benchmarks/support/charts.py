@@ -1,6 +1,6 @@
 """Draws charts on a page: columns of bars with shared rows, lines, and panels of lines.
 
-A chart knows figures and words, not what they are of.
+A chart knows figures and words, not what they mean.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Column:
 
     Attributes:
         values: a figure for each row; None where there is none.
-        words: what stands beside a bar; absent its figure.
+        words: the text beside each bar; empty: the figures.
         limit: a line that no bar can be longer than; 0: there is none.
     """
 

@@ -1,7 +1,7 @@
-"""A closed-loop HTTP/1.1 load over loopback: each connection sends its next request on an answer.
+"""A closed-loop HTTP/1.1 load over loopback: each connection waits for an answer, then sends again.
 
-Lean on purpose, so that on two cores the server and not the client is what is measured: requests
-are bytes made beforehand and of an answer only status and length are read.
+The client does little, so that on two cores the server is the limit: requests are bytes made
+beforehand, and only the status and the length of an answer are read.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
 async def measure(
     port: int, requests: list[bytes], num_connections: int, warmup_s: float, seconds: float
 ) -> Load:
-    """Load a server on loopback; only what is answered after the warm-up counts."""
+    """Load a server on loopback; only answers after the warm-up count."""
     load = Load()
     stop_at = [perf_counter() + warmup_s + seconds]
     loop = asyncio.get_running_loop()

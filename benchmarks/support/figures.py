@@ -2,7 +2,7 @@
 
     python -m benchmarks.support.figures
 
-The page's prose is written by hand; what stands between the two marks of a table is replaced. A
+The page's prose is written by hand; the text between the two marks of a table is replaced. A
 figure that a result no longer has ends the command, and the table is left as it was.
 """
 
@@ -63,8 +63,8 @@ class Figure:
     """A line of the table.
 
     Attributes:
-        limit: what the machine allows; a figure may be compared with it as a share.
-        competitor: the best of the others that do the same.
+        limit: the limit of the machine; a figure may be shown as a share of it.
+        competitor: the best other program for the same task.
     """
 
     run: Run

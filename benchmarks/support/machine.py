@@ -20,7 +20,7 @@ CUPY = ("cupy-cuda12x", "cupy-cuda13x")
 def machine(packages: Iterable[str]) -> dict[str, Any]:
     """Describe processor, cores, versions of packages and CuPy, commit and date.
 
-    The commit is what SOURCE_COMMIT says, for a copy without history; else that of the checkout.
+    The commit is the value of SOURCE_COMMIT, for a copy without history; else that of the checkout.
     """
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]

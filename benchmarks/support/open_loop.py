@@ -1,7 +1,7 @@
 """An open-loop HTTP/1.1 load over loopback: requests are sent at times drawn beforehand.
 
-A closed loop waits for a slow answer before it asks again, and so leaves out what a slow server
-would have done to others (coordinated omission). Here arrivals are a Poisson process drawn
+A closed loop waits for a slow answer before the next request, and so leaves out the delays of
+other requests (coordinated omission). Here arrivals are a Poisson process drawn
 beforehand, and a latency is counted from the moment at which its request was due, also when this
 client was late or all of its connections were busy.
 """

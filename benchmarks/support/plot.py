@@ -454,7 +454,7 @@ def _machine(document: Row) -> str:
 
 
 def _described(unit: str, bars: list[Bar], columns: list[Column]) -> str:
-    """Write the figures as a sentence for each column."""
+    """Describe the figures, with a sentence for each column."""
     sentences = []
     for column in columns:
         parts = [

@@ -33,7 +33,7 @@ def take_turns(
 ) -> dict[str, Seconds]:
     """Time every run `rounds` times in turns, after `warmups` rounds; return seconds by name.
 
-    What is faster than `slice_s` is run again until its turn has lasted so long.
+    A run that is faster than `slice_s` is repeated until its turn has lasted that long.
     """
     samples: dict[str, Seconds] = {name: [] for name in runs}
     for number in range(-warmups, rounds):

@@ -4,9 +4,9 @@ r"""The experiments of the GeneticBPE paper on MirGeneDB's mature miRNAs, its fi
         [--device cuda --processes 8]
 
 FOLDER of --data holds dna/mirgenedb_2.1_ALL-mat.fa, 17,599 sequences of 75 species, where the paper
-had 20,861 of 114 (release 3.0), and dna/mirna_family_seeds_mirmachine.tsv. Without --seeds only
-what needs no model is measured: construction times and what becomes of the motifs. Every cell that
-has ended is kept in FOLDER of --out, and a second call goes on where one was cut off. --quick
+had 20,861 of 114 (release 3.0), and dna/mirna_family_seeds_mirmachine.tsv. Without --seeds
+only measurements without a model run: construction times and the splits of motifs. Every cell
+that has ended is kept in FOLDER of --out, and a later call continues from there. --quick
 trains two of them a little, to see that it runs.
 """
 

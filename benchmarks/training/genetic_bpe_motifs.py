@@ -1,4 +1,4 @@
-r"""Measures what the GeneticBPE paper says of motifs, without classifiers and on a CPU.
+r"""Measures the GeneticBPE paper's claims on motifs, without classifiers and on a CPU.
 
     python -m benchmarks.training.genetic_bpe_motifs --data FOLDER --out FOLDER
 

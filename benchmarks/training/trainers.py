@@ -91,7 +91,7 @@ def _timed(
     rounds: int,
     **more: float,
 ) -> Row:
-    """Time some rounds of a training after a warm-up; a single round has none."""
+    """Time some rounds of a training after a warm-up; a single round has no warm-up."""
     cpu: list[float] = []
     learnt: list[Training] = []
     work = _with_cpu(lambda: learnt.append(train(corpus, options, motifs=bank)), cpu)
@@ -186,7 +186,7 @@ def _learnt_by_tokenizers(
 
 
 def _growth(genome: Corpus, largest: int) -> Iterator[Row]:
-    """Time 4,096 tokens of ever more bases: copies of the genomes, a tenth of each changed."""
+    """Time trainings of 4,096 tokens on growing corpora: copies of genomes with a tenth changed."""
     bank = bank_of(genome)
     millions = 1
     while millions <= largest:

@@ -234,7 +234,7 @@ def _continued(watch: Watch, corpus: Corpus, plan: Plan) -> Row:
 
 
 def _after(number: int) -> Callable[[], bool]:
-    """Whether it was calls so many times before."""
+    """Return a function that returns True after so many calls, and False before."""
     calls = iter(range(number))
     return lambda: next(calls, None) is None
 

@@ -1,9 +1,9 @@
-"""The class of cards that tests run as: what a block gets there, and the code that is compiled.
+"""Sets the class of cards that tests emulate: the shared memory of a block, and the code.
 
     CARD_CLASS=64 python -m pytest -m gpu                  # a block has 64 KiB
     CARD_CLASS=64 CARD_CODE=75 python -m pytest -m gpu     # and all code is PTX of compute_75
 
-A device of a larger class runs what a smaller one would, so that one machine tests all of them.
+A device of a larger class then runs the kernels of a smaller one, so that one machine tests all.
 CARD_CLASS holds for emulated devices, too. Which kernels are launched is tested for the largest
 class alone.
 """
@@ -23,7 +23,7 @@ EMULATED = CLASSES[int(CARD_CLASS or "227")]
 
 
 def need_largest_class() -> None:
-    """Skip a test of which kernels are launched: other cards launch others."""
+    """Skip a test that names launched kernels, because other cards launch others."""
     if EMULATED != CLASSES[227]:
         pytest.skip("cards of other classes launch other kernels")
 

@@ -31,7 +31,7 @@ def write_jsonl(path: Path, texts: Sequence[str]) -> Path:
 def megatron_bytes(rows: Sequence[Sequence[int]], is_narrow: bool) -> tuple[bytes, bytes]:
     """Return the .bin and .idx of documents, as Megatron's IndexedDatasetBuilder writes them.
 
-    This is its code without its lists of tensors; benchmarks/corpus compares with its own.
+    This is Megatron's code without its lists of tensors; benchmarks/corpus runs Megatron itself.
     """
     kind = "H" if is_narrow else "i"
     data = b"".join(struct.pack(f"<{len(row)}{kind}", *row) for row in rows)
@@ -51,6 +51,6 @@ def megatron_bytes(rows: Sequence[Sequence[int]], is_narrow: bool) -> tuple[byte
 
 
 def folder_bytes(folder: Path) -> dict[str, bytes]:
-    """Return the content of each file of a folder, but the lock and the times of the inputs."""
+    """Return the content of each file of a folder, except the lock and the times of the inputs."""
     hidden = (".lock", ".inputs")
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in hidden}

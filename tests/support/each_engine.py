@@ -48,7 +48,7 @@ MARKS = {
 
 
 def make_engine(name: str) -> Engine:
-    """Make an engine; a GPU engine computes on its device whatever the kernels cover."""
+    """Make an engine; a GPU engine computes on its device all that the kernels support."""
     open_gpu = ENGINES[name]
     if open_gpu is None:
         return CpuEngine()

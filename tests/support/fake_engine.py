@@ -1,4 +1,4 @@
-"""A fake engine: a text's ids are its bytes. It can be slow, busy, or fail on a word."""
+"""A fake engine whose ids are the bytes of a text; it can be slow, busy, or fail on a word."""
 
 from __future__ import annotations
 

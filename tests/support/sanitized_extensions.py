@@ -38,7 +38,7 @@ class Sanitizer:
 
     Attributes:
         flags: for the compiler.
-        libraries: what is loaded before Python.
+        libraries: the libraries that are loaded before Python.
         environment: its options.
         report: how its reports begin.
     """

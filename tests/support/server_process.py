@@ -43,7 +43,7 @@ class Server:
     Attributes:
         url: its base address, without a slash at the end.
         process: the process; its output goes to `log`.
-        log: what it wrote to stdout and stderr so far.
+        log: its output on stdout and stderr so far.
         context: how a client speaks TLS with it; None: it does not.
     """
 
@@ -58,10 +58,10 @@ class Server:
         return int(self.url.rsplit(":", 1)[1])
 
     def wait_draining(self) -> None:
-        """Return when it takes no new connection, as after a first SIGTERM.
+        """Return when it accepts no new connection, as after a first SIGTERM.
 
         Raises:
-            AssertionError: it still takes them after `STOP_TIMEOUT_S`.
+            AssertionError: it still accepts them after `STOP_TIMEOUT_S`.
         """
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while time.monotonic() < deadline:

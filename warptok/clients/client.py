@@ -258,7 +258,7 @@ class Client:
             return result
 
     def _send(self, request: Request) -> Response:
-        """Send a request, again where that helps.
+        """Send a request; send it again after an error that may pass.
 
         Raises:
             WarptokError: it is refused, or the service is not reached.

@@ -465,7 +465,7 @@ class GrpcClient:
             raise InvalidRequest(problem, where="if_digest")
 
     def _call(self, name: str, request: Any, response: Any) -> Any:
-        """Send a request, again where that helps.
+        """Send a request; send it again after an error that may pass.
 
         Raises:
             WarptokError: it is refused, or the service is not reached.

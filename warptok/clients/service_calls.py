@@ -1,4 +1,4 @@
-"""The calls of a service, without sending them: which requests they make, and what answers mean.
+"""Makes the requests of each call of a service, and reads the answers; sends nothing.
 
 Each call is a generator that yields requests, gets the answer to each, and returns the result; so
 `Client` and `AsyncClient` make the same calls. Arguments are checked as by `Tokenizer`, before
@@ -117,7 +117,7 @@ class ServiceCalls:
         errors: Refused,
         options: Mapping[str, Any],
     ) -> Call[EncodedBatch | PaddedBatch]:
-        """Return the ids of several texts, by Arrow where it can say the options."""
+        """Return the ids of several texts; use Arrow if its call has these options."""
         choose("errors", errors, REFUSED)
         choose("dtype", dtype, tuple(ID_TYPES))
         check_padding(padding, padding_side, pad_id, dtype, MANY_IDS)
@@ -357,7 +357,7 @@ class ServiceCalls:
     def _json_parts(
         self, batch: Batch, options: Mapping[str, Any]
     ) -> Iterator[tuple[int, list[str], dict[str, Any]]]:
-        """Give the parts of a batch: the first row, the texts, and the options of each.
+        """Yield the parts of a batch: the first row, the texts, and the options of each.
 
         Raises:
             RowRefused: a text is not UTF-8.
@@ -370,7 +370,7 @@ class ServiceCalls:
             yield begin, list(texts[begin:end]), own
 
     def _find_padding(self, pad_id: int | None) -> Call[PaddingRule]:
-        """Find how the vocabulary pads, once: a padded text shows it."""
+        """Find the padding of the vocabulary, once, from the answer to a padded text."""
         rule = self._padding.get(pad_id)
         if rule is None:
             body = {"texts": [PROBE], "add_special_tokens": False, "padding": PROBE_LENGTH}
@@ -399,7 +399,7 @@ def write_query(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def part_rows(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Give the begin and end of parts of at most PART_ROWS rows and `most` items, or of one row."""
+    """Yield begin and end of parts of at most PART_ROWS rows and `most` items, or of one row."""
     begin, num_rows = 0, len(offsets) - 1
     while begin < num_rows:
         end = int(np.searchsorted(offsets, offsets[begin] + most, side="right")) - 1

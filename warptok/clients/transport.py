@@ -1,4 +1,4 @@
-"""Requests of a client and answers of a service, the errors in them, and when to ask again.
+"""Requests of a client, answers of a service, their errors, and the policy of retries.
 
 Knows no HTTP library: `client` sends the requests. All calls of the clients are idempotent: a text
 has the same ids however often it is sent. So each may be sent again, also where the connection
@@ -61,10 +61,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a request is sent again: the service is busy, starts or stops, or is not reached.
+    """Decides when a request is sent again, as for a service that is busy or not reached.
 
     Attributes:
-        retries: how often a request is sent again at most.
+        retries: the most times that a request is sent again.
         max_wait_s: the longest wait before one; the error is raised where `Retry-After` is longer.
     """
 

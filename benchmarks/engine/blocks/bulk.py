@@ -1,6 +1,6 @@
 """Corpora of many megabytes: kernels alone, and from host memory to ids, beside plain copies.
 
-A stream is a corpus again and again, whose ids are the proved ones as often.
+A stream is a repeated corpus, whose ids are the proved ids repeated.
 """
 
 from __future__ import annotations

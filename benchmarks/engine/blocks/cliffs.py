@@ -1,4 +1,4 @@
-"""Texts on which a slow path would show: a piece of megabytes, alone and among other texts."""
+"""Times texts that a slow path would slow down: a piece of megabytes, alone and among others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Times all engines on each corpus, and on batches as a service gets them.
 
-First calls apart from warm ones, which are taken in turns. Calls go through several different
-batches of a shape, because some libraries remember what they saw.
+First calls are timed apart from warm ones, which take turns. Calls go through several different
+batches of a shape, because some libraries cache texts.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Comparison:
 
     @contextmanager
     def _copies(self, rows: list[Row]) -> Iterator[dict[str, Run]]:
-        """Time copies of the bytes that each row's engine takes and gives."""
+        """Time copies of the bytes that the engine of each row reads and writes."""
         if not rows:
             yield {}
             return
@@ -202,7 +202,7 @@ class _OtherIds(Exception):
 
 
 def as_ids(answer: Any) -> Ids:
-    """Convert a library's answer to int32[T]: an array, rows of arrays or numbers, encodings."""
+    """Convert a library's answer (an array, rows of numbers or encodings) to int32[T]."""
     if isinstance(answer, np.ndarray):
         return answer.astype(np.int32)
     if hasattr(answer, "layout"):
@@ -231,7 +231,7 @@ def batches_of(text: Text, num_rows: int) -> Iterator[Text]:
 
 
 def front_of(text: Text, most_bytes: float) -> Text:
-    """Take the front of a text, up to a border; the text itself where it is short enough."""
+    """Return the front of a text, up to a border; the text itself if it is short enough."""
     if len(text.data) <= most_bytes:
         return text
     last = max(1, int(np.searchsorted(text.borders, most_bytes, "right")) - 1)

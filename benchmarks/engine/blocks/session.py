@@ -95,7 +95,7 @@ class Session:
         scratch: a folder for files that are forgotten when the run ends.
         vocabularies: the timed vocabularies by name; those of `main` are timed beside
             other libraries, too.
-        engines: names of those that are put side by side.
+        engines: names of the engines that are compared.
         log: prints the progress.
     """
 

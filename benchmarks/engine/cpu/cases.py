@@ -31,10 +31,10 @@ class Case:
     """Batches of one kind and a vocabulary.
 
     Attributes:
-        name: what it is, in the results.
+        name: its name in the results.
         kind: "text" or "dna".
         vocabulary: the name of the vocabulary.
-        batches: different ones, because some libraries remember what they saw.
+        batches: different ones, because some libraries cache texts.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The CPU engine beside the other libraries, on one core and on all of them; no GPU is needed.
+"""Times the CPU engine beside other libraries, on one core and on all cores, without a GPU.
 
     python -m benchmarks.engine --engine cpu --data FOLDER
 
@@ -92,7 +92,7 @@ TINY = CpuSizes(6_000, 3_000, 4_096, 2, 2, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a process measures.
+    """The task of a measuring process.
 
     Attributes:
         data: the data folder.
@@ -164,7 +164,7 @@ def use_cores(cores: str) -> None:
 
 @dataclass(slots=True)
 class Measured:
-    """What a process measured."""
+    """The results of a measuring process."""
 
     rows: list[Row]
     proofs: list[Row]
@@ -256,7 +256,7 @@ class _CaseRun:
                 raise Differs(f"{self.case.vocabulary} on {self.case.name}: other ids than before")
 
     def _compare(self, batch: Text, ids: Ids) -> tuple[str, int]:
-        """Return what a batch was compared with, and how many of its bytes.
+        """Compare a batch; return the name of the reference, and the number of bytes compared.
 
         Raises:
             Differs: the ids are not equal.
@@ -313,7 +313,7 @@ class _CaseRun:
         yield COPY, self._start_copy
 
     def _cores_of(self, competitor: Competitor) -> str:
-        """Return which of an engine's ways suits the cores: tiktoken has one for a single core."""
+        """Return an engine's way for this number of cores: tiktoken has one for a single core."""
         return self.task.cores if competitor.name == "tiktoken" else "all"
 
     def _start(self, competitor: Competitor, row: Row) -> Run:
@@ -393,7 +393,7 @@ MAX_K = 8  # Of the k-mers here: the last ids of a part of a sequence may be oth
 
 
 def _numpy_ways(vocabulary: Vocabulary, text: Text) -> dict[str, Callable[[], Ids]]:
-    """List what takes a few lines of Python: characters, and 6-mers at every base of equal rows."""
+    """List the short NumPy programs: for characters, and for 6-mers at every base of equal rows."""
     data, num_rows = text.data, len(text.offsets) - 1
     if isinstance(vocabulary.model, Characters):
         ids = np.array([reference.encode(vocabulary, chr(b), OWN).ids[0] for b in range(128)] * 2)

@@ -37,12 +37,12 @@ class Differs(Exception):
 
 
 class NotProved(Exception):
-    """These ids were never compared with a reference library's."""
+    """The ids of a text were never compared with a reference library's."""
 
 
 @dataclass(slots=True)
 class Proved:
-    """A line of the results: how much of a text was compared.
+    """A line of the results: the number of rows, ids and bytes that were compared.
 
     Attributes:
         witnesses: bytes of text by the reference library that encoded them; a key of the results.
@@ -145,8 +145,8 @@ class Proofs:
         """Check that ids are the proved ones.
 
         Raises:
-            NotProved: nothing was proved of this text.
-            Differs: they are others.
+            NotProved: no ids of this text were proved.
+            Differs: the ids are not equal.
         """
         key = self._key(timed, text)
         if key not in self._proved:

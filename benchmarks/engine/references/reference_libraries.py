@@ -170,7 +170,7 @@ class ReferenceProcesses:
         )
 
     def submit(self, files: ReferenceFiles, text: Text) -> Iterator[GroupDigests]:
-        """What the files says, part by part; the work begins now."""
+        """Start to encode a text; return an iterator over the digests of its groups."""
         path = self.folder / f"{text.sha256}.txt"
         if not path.exists():
             text.data.tofile(path)

@@ -119,7 +119,7 @@ class BlockMerges:
         return self.fetch(placed)
 
     def without_pool(self) -> Any:
-        """Let every allocation go to the driver while the context lasts, as GPUTok's do."""
+        """Allocate through the driver, without a pool, during a `with` block, as GPUTok does."""
         return self._cupy.cuda.using_allocator()
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.papers.page
 
-The page's prose is written by hand; what stands between the two marks of a table is replaced.
+The page's prose is written by hand; the text between the two marks of a table is replaced.
 """
 
 from __future__ import annotations

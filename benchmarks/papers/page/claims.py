@@ -1,4 +1,4 @@
-"""The papers' claims, what was found here, and a verdict that the figures give.
+"""Lists the papers' claims with our findings and a verdict that follows from the figures.
 
 A claim whose figures are not there yet is "not measured".
 """
@@ -30,7 +30,7 @@ class Claim:
 
     Attributes:
         words: the claim, in our words, with the paper's number.
-        here: what was found.
+        here: our finding.
         verdict: VERIFIED, BETTER, NOT or NOT_MEASURED, perhaps with a reason.
     """
 
@@ -424,7 +424,7 @@ def _told(values: Iterable[str]) -> str:
 
 
 def geneticbpe(results: Results) -> Iterator[Claim]:
-    """Judge what GeneticBPE says of motifs and compression."""
+    """Judge GeneticBPE's claims on motifs and compression."""
     names = ("BPE", "GeneticBPE (λ = 1)", "GeneticBPE", "GeneticBPE (λ = 5)", "GeneticBPE (1024)")
     plain, weak, genetic, strong, large = (_by_way(results, name, "distortion") for name in names)
     words = "distortion falls from 0.25 (BPE) to 0.05"

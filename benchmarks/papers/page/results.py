@@ -69,7 +69,7 @@ class Results:
         return Found([], {})
 
     def left_out(self) -> list[str]:
-        """Say what runs left out, each once."""
+        """List the measurements that runs left out, each once."""
         words: dict[str, None] = {}
         for document in self.documents:
             for part in document["parts"].values():

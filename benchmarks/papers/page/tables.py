@@ -146,7 +146,7 @@ def gputok_speedups(results: Results) -> str:
 
 
 def gputok_similarity(results: Results) -> str:
-    """Write what merges alone do to windows of WikiText."""
+    """Write the effect of merges alone on windows of WikiText."""
     found = results.table("similarity", "similarity")
     if not found:
         return "*Not measured yet.*"
@@ -424,7 +424,7 @@ def _cell(row: Row | None, measure: str, digits: int) -> str:
 
 
 def left_out(results: Results) -> str:
-    """List what runs left out."""
+    """List the measurements that runs left out."""
     words = sorted(results.left_out())
     return "\n".join(f"- {line}" for line in words) or "Nothing."
 

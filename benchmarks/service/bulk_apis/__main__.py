@@ -5,11 +5,11 @@
 
 One service with the CPU engine on one core, or on `--cores`, one client on as many others. Through
 each API go the same bases, and their ids must be the same before anything is timed: those of the
-reference for a part, those of the engine for all. Beside them what moving the bytes costs alone:
-the same number of bytes there and back over a TCP connection and over a gRPC stream, with nothing
-done to them. The APIs take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
+reference for a part, those of the engine for all. Beside them, echo servers show the
+cost of moving the bytes: the same number of bytes there and back over a TCP connection and over a
+gRPC stream. The APIs take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
 
-`cpu_s_per_gb` is what the server's process used and hardly feels a busy machine, unlike rates.
+`cpu_s_per_gb` is the CPU time of the server's process; a busy machine changes it less than rates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lean clients of the bulk APIs: requests are made before, answers are parsed after the clock.
+"""Fast clients of the bulk APIs: they make requests and parse answers outside the timed span.
 
 Blocking sockets in two threads, which release the interpreter lock, so that on two cores the
 server and not the client is measured.
@@ -28,7 +28,7 @@ CHUNK_END = b"\r\n"
 
 
 def exchange(port: int, sent: Sequence[Any], buffer: Bytes) -> Answer:
-    """Send everything, receive until the other side closes, both at once; a view of `buffer`."""
+    """Send and receive at once until the other side closes; return a view of `buffer`."""
     with closing(socket.create_connection(("127.0.0.1", port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -46,7 +46,7 @@ def exchange(port: int, sent: Sequence[Any], buffer: Bytes) -> Answer:
 
 
 def http_head(path: str, query: dict[str, Any], num_bytes: int, **headers: str) -> bytes:
-    """Make the head of a POST that asks the server to close the connection afterwards."""
+    """Make the head of a POST with `Connection: close`."""
     fields = {"host": "localhost", "connection": "close", "content-length": str(num_bytes)}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     target = f"{path}?{urlencode(query)}" if query else path

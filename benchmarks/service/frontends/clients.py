@@ -93,7 +93,7 @@ def streams(
         begin: when to begin, on the clock of perf_counter.
 
     Returns:
-        How many were answered in these seconds, one that went on behind them in part.
+        The number of streams answered in these seconds; one that ends later counts in part.
 
     Raises:
         SystemExit: an answer was cut short or refused, or a last one has other ids.
@@ -120,7 +120,7 @@ def _stream(
 
 
 def counted(times: Sequence[float], seconds: float) -> float:
-    """Count the streams, which end at these times, within the first seconds; the last one in part.
+    """Count the streams that end within the first seconds; the next one counts in part.
 
     Example: 3 seconds of 10, 11, 12, 14 have two and a half.
     """

@@ -1,4 +1,4 @@
-"""Makes chats of public texts: a system message, tools, and several turns with calls and results.
+"""Makes chats of public texts: a system message, tools, and several turns with tool calls.
 
 The sizes spread around a median, as those of a conversation that grows do. Nothing here tokenizes:
 a length in ids is met by a number of characters, and the benchmark reports the ids that there are.

@@ -1,4 +1,4 @@
-r"""The server that a user would write to render chats: the baseline of this benchmark.
+r"""A server that renders chats without warptok, as a user would write it: the baseline.
 
 FastAPI with a pydantic model around transformers' `apply_chat_template` and the Hugging Face
 tokenizer, a sync handler, nothing tuned. It needs transformers, and nothing of warptok.

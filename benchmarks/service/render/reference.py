@@ -1,4 +1,4 @@
-"""Gives the ids that transformers and Hugging Face tokenizers give chats.
+"""Prints digests of the ids that transformers and Hugging Face tokenizers give chats.
 
     python -m benchmarks.service.render.reference FOLDER < CHATS > DIGESTS
 

@@ -1,5 +1,5 @@
-"""Minutes of load with faults, after which the books of clients and service are compared.
+"""Runs minutes of load with faults, and compares the counts of clients and service afterwards.
 
-`faults` are the faulty clients and the clients' books, `server` is the service with an engine that
+`faults` has the faulty clients and the clients' counts, `server` is the service with an engine that
 runs out of memory on request, and `__main__` runs the rounds.
 """

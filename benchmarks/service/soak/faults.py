@@ -69,7 +69,7 @@ class Faults:
         self._text = english(self.chance, BURST_BYTES)
 
     async def run(self, seconds: float) -> None:
-        """Do all of them until the time is over."""
+        """Cause all faults until the time is over."""
         until = perf_counter() + seconds
         kinds = (
             (self._killed, 0.2),

@@ -1,4 +1,4 @@
-"""Serves for the soak with an engine that has no memory for texts with MARK.
+"""Runs the service for the soak test with an engine that has no memory for texts with MARK.
 
 The engine is the one that the service chooses, that of the GPU where there is one. With front ends,
 the supervisor starts this module in place of service.multiprocess.child, so that the engines of all

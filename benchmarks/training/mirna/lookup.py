@@ -1,6 +1,6 @@
 """Baselines without a classifier: the most frequent class, or the class of the same seed.
 
-They stand beside the classifiers: only accuracy above them is learnt.
+Only accuracy above these baselines shows that a classifier has learnt.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Matures:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """rows: int64[M], which sequences take part; labels: int64[M], their classes."""
+    """A task: the rows int64[M] of its sequences, and their classes `labels` int64[M]."""
 
     name: str
     rows: Ints
@@ -96,7 +96,7 @@ def _family(species: str, gene: str) -> str:
 
 
 def task(matures: Matures, name: str) -> Task:
-    """Make a task: BurBary, is the family in more than two species? MultiTop50, which of 50?"""
+    """Make a task: BurBary (is the family in over two species?) or MultiTop50 (which of 50?)."""
     if name == "BurBary":
         found = defaultdict(set)
         for species, family in zip(matures.species, matures.families, strict=True):

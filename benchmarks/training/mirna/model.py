@@ -1,8 +1,8 @@
 """The classifier of the GeneticBPE paper: a 4-layer transformer, 128 wide, 4 heads.
 
 Several are stacked, one per seed, each with weights of its own: a batch is small, so that launches
-and not arithmetic take a GPU's time, and one launch serves them all. What the paper leaves open:
-learnt positions, mean over the tokens, 512 wide inside, dropout 0.1.
+and not arithmetic take a GPU's time, and one launch serves them all. The paper leaves these choices
+open: learnt positions, mean over the tokens, 512 wide inside, dropout 0.1.
 
 Shapes: M models, B rows, L tokens, W = 128 wide; W is last, and M first.
 """
@@ -48,7 +48,7 @@ class Classifiers(nn.Module):
 
 
 class _Layer(nn.Module):
-    """torch.nn.TransformerEncoderLayer as it is by default, for a stack."""
+    """A torch.nn.TransformerEncoderLayer with its defaults, for a stack of models."""
 
     def __init__(self, chances: list[torch.Generator]) -> None:
         super().__init__()

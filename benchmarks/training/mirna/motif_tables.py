@@ -1,4 +1,4 @@
-"""Writes what `genetic_bpe_motifs` measured as tables, the paper's figure in brackets.
+"""Writes the results of `genetic_bpe_motifs` as tables, with the paper's figures in brackets.
 
 Knows only the document.
 """
@@ -129,7 +129,7 @@ def _corpus(document: Document) -> str:
 
 
 def _lookups(document: Document) -> str:
-    """Write what memory alone gets right of the held-out sequences."""
+    """Write the accuracy of look-ups alone on the held-out sequences."""
     shown = ("majority", "same", "seed")
     rows = []
     for way, found in document["lookups"].items():

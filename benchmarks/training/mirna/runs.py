@@ -28,7 +28,7 @@ Measured = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What a cell needs of a tokenizer: int64[T] ids, int64[B + 1] offsets, how many ids it has."""
+    """An encoded corpus: ids int64[T], offsets int64[B + 1], and the tokenizer's number of ids."""
 
     ids: Ints
     offsets: Ints
@@ -37,7 +37,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A tokenizer, a task, and whose sequences are trained on."""
+    """A tokenizer, a task, and the species whose sequences are trained on."""
 
     tokenizer: str
     task: str
@@ -56,7 +56,7 @@ class Plan:
 
 
 class Kept:
-    """The cells that have ended, one a line of a file: what a second call need not measure."""
+    """The cells that have ended, one on each line of a file, so that later calls skip them."""
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path

@@ -1,6 +1,6 @@
 """Trains a stack of classifiers, by Adam 3e-4 with early stopping, and measures each.
 
-What the paper leaves open: batches of 128; a model's training ends when its accuracy on the
+The paper leaves these choices open: batches of 128; a training ends when its accuracy on the
 validation part has not risen for a while, and its weights of the best epoch count.
 """
 
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """At most so many epochs; ended when there were `patience` of them without a better one."""
+    """The most epochs of a training, and how many without a better one end it (`patience`)."""
 
     max_epochs: int = 60
     patience: int = 8
@@ -31,7 +31,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Token ids, int64[B, L], from 1 on, 0 behind the end of a row; labels int64[B]."""
+    """Rows of token ids from 1 on, int64[B, L] padded with 0, and their labels int64[B]."""
 
     ids: Tensor
     labels: Tensor
@@ -47,7 +47,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Each int64[M, n]: which rows each of M models is trained, validated and tested on."""
+    """The rows that each of M models is trained, validated and tested on, each int64[M, n]."""
 
     train: Ints
     validation: Ints
@@ -99,7 +99,7 @@ def fit(
 
 @dataclass(slots=True)
 class _Best:
-    """accuracies: float64[M]; epochs: int64[M], when they were met; weights: of those epochs."""
+    """The best accuracies float64[M], their epochs int64[M], and the weights of those epochs."""
 
     accuracies: NDArray[np.float64]
     epochs: Ints

@@ -61,7 +61,7 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
 
 
 class EmulatedKernels(dict[str, "LaunchSpec"]):
-    """How C++ launches the kernels on a device."""
+    """The launch specifications of the kernels of a device."""
 
     def __init__(self, device: EmulatedDevice) -> None:
         self.device = device

@@ -3,7 +3,7 @@
     stream 0    copy  copy       copy           what is queued runs when a stream is waited for,
     stream 1          └─ follow  kernel         or when chance says so, in each stream's order
 
-What is not queued behind what it needs is done too early, or reads what has been overwritten.
+Work that is not queued behind the work it depends on runs too early, or reads overwritten data.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LazyStream(EmulatedStream):
     """See gpu.runtime.device.Stream.
 
     Attributes:
-        queued: what is to be done yet.
-        num_queued, num_done: how much was queued, and is done.
+        queued: the work that has not run yet.
+        num_queued, num_done: the number of works that were queued, and that have run.
     """
 
     def __init__(self, device: LazyDevice) -> None:
@@ -45,7 +45,7 @@ class LazyStream(EmulatedStream):
         self.lazy.let_some_run()
 
     def run_one(self) -> None:
-        """Do the first thing that is queued; before it what it follows."""
+        """Run the first queued work, after the work that it follows."""
         name, arguments = self.queued.popleft()
         if name == "follow":
             other, count = arguments

@@ -53,7 +53,7 @@ _poison, _unpoison = map(
 
 
 class Gaps(dict[int, int]):
-    """{begin: end} of memory that nobody may touch."""
+    """Memory that no kernel may access, as {begin: end}."""
 
     def add(self, begin: int, end: int) -> None:
         self[begin] = end
@@ -74,7 +74,7 @@ class Gaps(dict[int, int]):
 
 
 class RedzoneStream(EmulatedStream):
-    """Clears the fields among what it is to clear, and not the gaps."""
+    """A stream that clears fields, but not the gaps between them."""
 
     device: RedzoneDevice
 
@@ -103,7 +103,7 @@ class RedzoneStream(EmulatedStream):
 
 
 class RedzoneDevice(EmulatedDevice):
-    """With a gap around each allocation; see gpu.runtime.device.Device."""
+    """A device with a gap around each allocation; see gpu.runtime.device.Device."""
 
     def __init__(self) -> None:
         super().__init__()

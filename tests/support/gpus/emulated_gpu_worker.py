@@ -1,8 +1,8 @@
 """The program of a GPU worker whose device is emulated, with faults that a test chooses.
 
-Its arguments: a folder, and what the service's own workers get. A file of the folder with the name
-of the worker, such as gpu-1, has a fault: "fail", "hang", "lost" or "end"; "closed" from the start
-on. Device memory of a client is a file; its handle is made by `handle_of`.
+Its arguments are a folder and the arguments of the service's own workers. A file of the folder with
+the name of the worker, such as gpu-1, holds a fault: "fail", "hang", "lost" or "end"; "closed"
+holds from the start. Device memory of a client is a file; its handle is made by `handle_of`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A CuPy of a machine with an L4, as far as `cupy_loader` asks; parts of it can be missing."""
+"""A fake CuPy of a machine with an L4, for `cupy_loader`; parts of it can be missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fake_cupy(
     capability: str = "89",
     nvrtc: tuple[int, int] | Exception = (12, 9),
 ) -> Any:
-    """What is asked of CuPy on a machine with an L4."""
+    """Make the parts of CuPy that `cupy_loader` uses, for a machine with an L4."""
     runtime = SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
         getDeviceCount=failing(count) if isinstance(count, Exception) else lambda: count,

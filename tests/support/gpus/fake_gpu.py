@@ -26,7 +26,7 @@ class FakeGpu:
 
     Attributes:
         max_rows: more rows than this are out of memory.
-        heavy: a row that holds this is out of memory even alone.
+        heavy: a row that contains it does not fit into memory even alone.
         failing: how many of the next calls fail.
         wrong: changes an answer before it is returned.
         uncovered: digests that the kernels do not cover.

@@ -30,7 +30,7 @@ class EmulatedWorkers:
 
     Attributes:
         engine: the engine.
-        folder: where the faults of the workers are written.
+        folder: the folder of the files with the workers' faults.
         memory: the memory of this process that the workers map.
     """
 

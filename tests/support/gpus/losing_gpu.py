@@ -1,4 +1,4 @@
-"""A fake GPU whose CUDA context a text destroys, and programs of a service that has it.
+"""A fake GPU that loses its CUDA context at a certain text, and programs that serve with it.
 
 The arguments of the program are "single", or "engine" and the path of a listening Unix socket; the
 settings come from the environment.

@@ -32,7 +32,7 @@ def vocabulary_of(
     pretokenizer: str = "none",
     normalizers: tuple[Normalizer, ...] = (),
 ) -> Vocabulary:
-    """A vocabulary of letters; <unk> and <mask> come first."""
+    """Make a vocabulary of letters; <unk> and <mask> come first."""
     tokens = list(dict.fromkeys(["<unk>", "<mask>", *letters, *(a + b for a, b in merges)]))
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     model = Bpe(
@@ -53,14 +53,14 @@ def vocabulary_of(
 
 
 def unknown_as(vocabulary: Vocabulary, letter: bytes) -> Vocabulary:
-    """With the id of a letter for all that have none."""
+    """Return a vocabulary that gives letters without an id the id of a given letter."""
     unknown_id = vocabulary.tokens.index(letter)
     return replace(vocabulary, model=replace(vocabulary.model, unknown_id=unknown_id))
 
 
 @st.composite
 def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
-    """4 to 60 merges, in the order of training or in any; now and then several give one token."""
+    """Draw 4 to 60 merges, in the order of training or in any; several may make the same token."""
     symbols = [*letters]
     merges: dict[tuple[str, str], None] = {}
     for _ in range(draw(st.integers(4, 60))):
@@ -73,7 +73,7 @@ def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
 
 
 def repeats(letters: str) -> st.SearchStrategy[str]:
-    """Runs of short units, one after the other."""
+    """Draw texts of repeated short units."""
     unit = st.tuples(st.text(letters, min_size=1, max_size=5), st.integers(1, 150))
     return st.lists(unit, max_size=8).map(lambda runs: "".join(u * n for u, n in runs))
 

@@ -1,4 +1,4 @@
-"""Texts that broke tokenizers before, for every engine and every vocabulary."""
+"""Texts on which tokenizers have failed before, for every engine and every vocabulary."""
 
 from __future__ import annotations
 

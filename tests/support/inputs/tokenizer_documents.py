@@ -116,7 +116,7 @@ def bpe_documents(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
 
 @st.composite
 def rank_lists(draw: st.DrawFn) -> list[bytes]:
-    """All 256 bytes and some longer tokens, in order of rank: the rank files that may exist.
+    """Draw rank lists: all 256 bytes and some longer tokens, in order of rank.
 
     Longer tokens are joined from any tokens, or thrown in whole (no merge may reach them), and
     their ranks are in any order, so that a token may stand before its own parts.

@@ -40,7 +40,7 @@ ENCODINGS = (
 
 @dataclass(frozen=True)
 class FastTokenizer:
-    """A fast tokenizer in the manner of transformers: a backend and what Python says beside it."""
+    """A fast tokenizer like those of transformers: a backend with settings in Python."""
 
     backend_tokenizer: Tokenizer
     name_or_path: str = "org/model"
@@ -84,7 +84,7 @@ WORDS = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "hello": 3, "world": 4, "wor": 5, "
 
 
 def make_small(name: str) -> Tokenizer:
-    """Make a small tokenizer of a kind that is in none of the files."""
+    """Make a small tokenizer of a kind that no data file has."""
     tokenizer = Tokenizer(MODELS[name]())
     if name in NORMALIZERS:
         tokenizer.normalizer = NORMALIZERS[name]()

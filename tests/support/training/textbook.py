@@ -17,7 +17,7 @@ Token = tuple[int, int, int]
 
 @dataclass
 class Learnt:
-    """Merges as (left, right, frequency, bonus, penalty, score); sequences as they are then."""
+    """Merges as (left, right, frequency, bonus, penalty, score), and the sequences after them."""
 
     merges: list[tuple[int, int, int, int, int, int]]
     tokens: list[bytes]

@@ -1,9 +1,9 @@
-"""A training worker that does what the vocabulary's name says.
+"""A training worker whose behaviour depends on the vocabulary's name.
 
-slow...    half of it, then nothing until it is stopped; done when it finds its state
-deaf...    as slow, and does not hear when it is stopped
+slow...    learns half, then waits until it is stopped; completes if it finds its state
+deaf...    as slow, but ignores requests to stop
 dies...    ends by a signal
-quits...   ends without a word
+quits...   ends without a message
 wrong...   says that the corpus is wrong
 faulty...  learns bytes at once, off a GPU that failed
 other      learns bytes at once, on a GPU
