@@ -62,7 +62,7 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/openai/.installed: PACKAGES := openai
 .clients/anthropic/.installed: PACKAGES := anthropic
 # What `import warptok` needs beside it.
-.clients/transformers/.installed: PACKAGES := "transformers>=5" orjson
+.clients/transformers/.installed: PACKAGES := "transformers>=5" jinja2 orjson
 
 .clients/%/.installed: Makefile | $(BIN)/python
 	$(PYTHON) -m venv --without-pip .clients/$*

@@ -3,7 +3,8 @@
 `settings` reads every setting from the environment. `errors` declares every refusal with its code
 and status, and `problem_details` writes refusals as documents. `call` reads the head of a request;
 `context_vars` carries the request's id and client to code that has no `Call`. `version` is the
-installed version. `json_bodies` reads JSON with halves of surrogate pairs.
+installed version. `json_bodies` reads JSON with halves of surrogate pairs, `exact_json` with
+integers beyond 64 bits.
 
 Nothing here imports another folder of the service, or knows more of a protocol than its headers.
 """

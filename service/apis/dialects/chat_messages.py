@@ -12,15 +12,25 @@ depends on the template.
 
 from __future__ import annotations
 
+import json
 from typing import Any
-
-import orjson
 
 from service.apis.dialects.templates.content_format import join_parts
 from service.core.errors import InvalidRequest
 
 Message = dict[str, Any]
-TEXTS = ("text", "input_text", "output_text", "reasoning_text", "summary_text")
+TEXTS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "reasoning_text": "text",
+    "summary_text": "text",
+    "refusal": "refusal",
+    "thinking": "thinking",
+}
+"""The parts of a content that are text, and the field of each that has it."""
+# The names of an assistant's reasoning: templates read the first, gpt-oss' the second.
+REASONING = ("reasoning_content", "thinking", "reasoning")
 HIDDEN = ("redacted_thinking",)  # Blocks that the model does not get.
 
 
@@ -33,14 +43,23 @@ def convert_messages(messages: list[Message]) -> list[Message]:
     converted = []
     for number, message in enumerate(messages):
         where = f"/messages/{number}"
-        fields = {**message, "content": _content(message.get("content"), f"{where}/content")}
+        read = _text if message.get("role") == "tool" else _content
+        fields = {name: value for name, value in message.items() if value is not None}
+        fields["content"] = read(message.get("content"), f"{where}/content")
         calls = fields.pop("tool_calls", None)
         if calls:
             fields["tool_calls"] = _calls(calls, f"{where}/tool_calls")
-        if isinstance(message.get("reasoning"), str):
-            fields.setdefault("reasoning_content", message["reasoning"])
-        converted.append(fields)
+        converted.append(_name_reasoning(fields))
     return converted
+
+
+def _name_reasoning(message: Message) -> Message:
+    """Give an assistant's reasoning the names that templates read, as transformers does."""
+    for name in REASONING:
+        if name in message:
+            reasoning = message[name]
+            return {"thinking": reasoning, **message, "reasoning_content": reasoning}
+    return message
 
 
 def _content(content: Any, where: str) -> Any:
@@ -53,11 +72,12 @@ def _content(content: Any, where: str) -> Any:
     for part in content:
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})
-        elif isinstance(part, dict) and part.get("type") in TEXTS:
-            parts.append({"type": "text", "text": str(part.get("text", ""))})
+        elif isinstance(part, dict) and (field := TEXTS.get(str(part.get("type")))):
+            if (text := part.get(field, "")) is not None:
+                parts.append({"type": "text", "text": str(text)})
         else:
             raise InvalidRequest("only text has ids", where)
-    return parts
+    return parts or ""
 
 
 def _text(content: Any, where: str) -> Any:
@@ -71,15 +91,21 @@ def _calls(calls: Any, where: str) -> list[Message]:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             raise InvalidRequest("must have a function", f"{where}/{number}")
-        arguments = function.get("arguments") or {}
-        if isinstance(arguments, str):
-            try:
-                arguments = orjson.loads(arguments)
-            except orjson.JSONDecodeError as error:
-                place = f"{where}/{number}/function/arguments"
-                raise InvalidRequest(f"are not JSON: {error.msg}", place) from error
+        arguments = _arguments(function.get("arguments"), f"{where}/{number}/function/arguments")
         converted.append({**call, "function": {**function, "arguments": arguments}})
     return converted
+
+
+def _arguments(arguments: Any, where: str) -> Any:
+    """Read the arguments of a call; what a model has written that is no JSON becomes {}."""
+    if isinstance(arguments, str):
+        try:
+            return json.loads(arguments)  # As vLLM does, and with integers of any size.
+        except RecursionError as error:
+            raise InvalidRequest("are nested too deeply", where) from error
+        except ValueError:
+            return {}
+    return arguments if isinstance(arguments, dict | list) else {}
 
 
 def convert_anthropic(messages: list[Message], system: Any = None) -> list[Message]:

@@ -22,6 +22,8 @@ from service.operations.rendering.json_stream import write_ids
 from service.registry.entries import LoadedVocabulary
 
 MESSAGES = "/messages"  # The place of a chat's text in its request.
+# Marks the end of a message that is continued, in transformers' words, which templates may know.
+END = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
 class ChatBody(DialectBody):
@@ -87,7 +89,7 @@ async def render_chat_utf8(
         **config.special_tokens(),
         "documents": None,
         **chat.template_options(),
-        "messages": messages,
+        "messages": _mark_end(messages) if chat.continue_final_message else messages,
         "tools": chat.tools,
     }
     # The template and the ids have one deadline: what one takes is no longer there for the other.
@@ -97,23 +99,37 @@ async def render_chat_utf8(
     receive = request.call.receive
     text = await request.templates.render(flow, template, variables, wait_s, receive)
     if chat.continue_final_message:
-        return _cut_behind_last(text.decode(errors="replace"), messages).encode()
+        return _cut_at_end(text.decode(errors="replace"), messages[-1]["content"]).encode()
     return text
 
 
-def _cut_behind_last(text: str, messages: list[dict[str, Any]]) -> str:
-    """Remove the text that the template writes behind the last message.
+def _mark_end(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add END to the last message, behind which the template's text is cut."""
+    *before, last = messages
+    content = last["content"]
+    if isinstance(content, list):
+        *parts, final = content
+        return [*before, {**last, "content": [*parts, {**final, "text": final["text"] + END}]}]
+    return [*before, {**last, "content": f"{content}{END}"}]
+
+
+def _cut_at_end(text: str, content: Any) -> str:
+    """Remove END, and all that the template writes behind it.
+
+    Args:
+        text: the rendered chat.
+        content: the content of its last message.
 
     Raises:
         InvalidRequest: the text does not contain the last message.
     """
-    content = messages[-1].get("content") or ""
-    texts = [part["text"] for part in content] if isinstance(content, list) else [str(content)]
-    for final in ("\n".join(texts).strip(), texts[-1].strip() if texts else ""):
-        place = text.rfind(final)
-        if final and place >= 0:
-            return text[: place + len(final)]
-    raise InvalidRequest("the template does not repeat the last message", "/messages")
+    final = content[-1]["text"] if isinstance(content, list) else str(content)
+    place = text.rfind(END.strip())
+    if place < 0 or final.strip() not in text:
+        raise InvalidRequest("the template does not repeat the last message", "/messages")
+    if text.startswith(END, place):
+        return text[:place]
+    return text[:place].rstrip()  # The template strips the message, which may end in white space.
 
 
 class ChatIds(NamedTuple):

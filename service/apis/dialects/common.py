@@ -21,6 +21,7 @@ from service.apis.dialects.templates.pool import TemplatePool
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call, get_call, read_timeout
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge, UnknownVocabulary
+from service.core.exact_json import load_json
 from service.core.json_bodies import Surrogates, parse_json
 from service.core.problem_details import invalid_body
 from service.http.request_body import RequestBody, collect
@@ -112,7 +113,7 @@ async def read_request(request: Request) -> DialectRequest:
 
 def _load(raw: bytes) -> Any:
     try:
-        return orjson.loads(raw)
+        return load_json(raw)
     except orjson.JSONDecodeError as error:
         raise BadJson(f"the body is not JSON: {error.msg}", f"line {error.lineno}") from error
 

@@ -29,6 +29,7 @@ from typing_extensions import override
 
 from service.apis.dialects.templates.content_format import join_parts, takes_parts
 from service.apis.dialects.templates.memory import ANSWER, READY, REQUEST, Answer, ChatMemory
+from service.core.exact_json import load_json
 from service.runtime.malloc import keep_large_blocks
 
 MEMORY_BYTES = 1 << 30
@@ -199,7 +200,7 @@ def read_request(body: bytes) -> dict[str, Any]:
     """Read the JSON of a request."""
     request: dict[str, Any]
     try:
-        request = orjson.loads(body)
+        request = load_json(body)
     except orjson.JSONDecodeError:  # It holds what only Python's own writer and reader know.
         request = json.loads(body)
     return request

@@ -49,6 +49,10 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
         ("", {}),
         (None, {}),
         ("[2]", [2]),
+        ("12345678901234567890123", 12345678901234567890123),
+        ('{"a": ', {}),  # A model was interrupted.
+        (" ", {}),
+        (7, {}),
     ],
 )
 def test_arguments_of_calls_are_values_and_not_json_in_a_string(arguments, wanted):
@@ -71,7 +75,7 @@ def test_no_calls_are_no_calls(none):
         ({"content": [7]}, "/messages/1/content"),
         ({"tool_calls": "x"}, "/messages/1/tool_calls/0"),
         ({"tool_calls": [{"id": "c1"}]}, "/messages/1/tool_calls/0"),
-        ({"tool_calls": calls("{")}, "/messages/1/tool_calls/0/function/arguments"),
+        ({"tool_calls": calls("[" * 9999)}, "/messages/1/tool_calls/0/function/arguments"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(message, where):
@@ -80,9 +84,33 @@ def test_what_cannot_be_read_is_refused_with_its_place(message, where):
     assert refused.value.where == where
 
 
-def test_reasoning_has_both_of_its_names():
-    (made,) = convert_messages([{"role": "assistant", "content": "3", "reasoning": "so"}])
-    assert (made["reasoning"], made["reasoning_content"]) == ("so", "so")
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content", "thinking"])
+def test_reasoning_has_all_names_that_templates_read(name):
+    (made,) = convert_messages([{"role": "assistant", "content": "3", name: "so"}])
+    assert (made[name], made["reasoning_content"], made["thinking"]) == ("so", "so", "so")
+
+
+def test_fields_that_are_null_are_absent():
+    message = {"role": "assistant", "content": "3", "reasoning_content": None, "refusal": None}
+    assert convert_messages([message]) == [{"role": "assistant", "content": "3"}]
+
+
+def test_a_result_in_parts_becomes_one_text_for_every_template():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert convert_messages([{"role": "tool", "content": parts}])[0]["content"] == "a\nb"
+
+
+def test_refusals_and_thoughts_are_parts_of_text():
+    parts = [
+        {"type": "refusal", "refusal": "No."},
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "text", "text": None},
+    ]
+    (made,) = convert_messages([{"role": "assistant", "content": parts}])
+    texts = [{"type": "text", "text": "No."}, {"type": "text", "text": "Hm."}]
+    assert made["content"] == texts
+    (empty,) = convert_messages([{"role": "user", "content": parts[-1:]}])
+    assert empty["content"] == ""
 
 
 def test_anthropics_calls_and_results():
@@ -116,7 +144,7 @@ def test_anthropics_calls_and_results():
         },
         {"role": "user", "content": []},
     ]
-    thought = {"reasoning": "I add.", "reasoning_content": "I add."}
+    thought = dict.fromkeys(("reasoning", "reasoning_content", "thinking"), "I add.")
     assert convert_messages(
         convert_anthropic(messages, [{"type": "text", "text": "Be kind."}])
     ) == [
@@ -157,7 +185,8 @@ def test_items_of_responses():
     ]
     assert convert_messages(convert_responses(items)) == [
         USER,
-        {"role": "assistant", "content": "", "reasoning": "so", "reasoning_content": "so"},
+        {"role": "assistant", "content": ""}
+        | dict.fromkeys(("reasoning", "reasoning_content", "thinking"), "so"),
         {"role": "assistant", "content": "", "tool_calls": [CALL]},
         RESULT,
         {"type": "message", "role": "assistant", "content": [text("3.")]},
