@@ -16,10 +16,10 @@ from gpu.host.cores import limit_threads
 from service.cli.vocabulary_files import open_vocabulary
 from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
 from service.corpus.job import SHARD_TOKENS, Job
+from service.corpus.own_files import OwnFiles
 from service.corpus.progress import Progress
 from service.corpus.reading.chats import ChatRenderer
 from service.corpus.run import Running, run_job
-from service.corpus.writing import mds
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from service.engines.cpu.engine import CpuEngine
@@ -30,7 +30,6 @@ from vocabularies.model.vocabulary import Vocabulary
 
 MEGA = 1e6
 CHAT_FORMATS = ("jsonl", "lines")
-OWN_FILES = r"manifest\.json|rejects_\d{5}\.jsonl|part_\d{5}\.checkpoint"
 NO_END = "the vocabulary names no end-of-text token; name it with --eod"
 
 
@@ -152,22 +151,20 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
 def _find_inputs(arguments: argparse.Namespace) -> tuple[Input, ...]:
     """Look up the files of all paths.
 
-    A folder may have the folder of the shards in it: the job's own files there are left out, unless
-    they are named.
+    A folder may have the folder of the shards in it, or those of other jobs: files that jobs wrote
+    are left out, unless they are named.
 
     Raises:
         UnreadableInput: some cannot be read, and are not skipped; the message has all of them.
         ValueError: a file is named twice, or there is none.
     """
     read_as = arguments.read_as
-    out = os.path.realpath(arguments.out)
-    index = "|" + re.escape(mds.INDEX) if arguments.format == "mds" else ""
-    own = re.compile(rf"{OWN_FILES}{index}|{re.escape(arguments.prefix)}_\d{{5}}_\d{{5}}\..*")
+    own = OwnFiles(arguments.out, arguments.prefix, arguments.format)
     expanded: list[str] = []
     for path in arguments.inputs:
         found = expand([path], read_as)
         if not SCHEME.match(path) and os.path.isdir(path):
-            found = [each for each in found if not _is_own(each, out, own)]
+            found = [each for each in found if not own.has(each)]
         expanded += found
     if not expanded:
         raise ValueError(f"no files of documents in {', '.join(arguments.inputs)}")
@@ -182,11 +179,6 @@ def _find_inputs(arguments: argparse.Namespace) -> tuple[Input, ...]:
         hint = "; --skip-unreadable leaves such files out"
         raise UnreadableInput("\nwarptok: ".join(faults) + hint)
     return tuple(inputs)
-
-
-def _is_own(path: str, out: str, own: re.Pattern[str]) -> bool:
-    folder, name = os.path.split(os.path.realpath(path))
-    return folder == out and own.fullmatch(name) is not None
 
 
 def _find_end(vocabulary: Vocabulary, token: str | None) -> int:

@@ -6,6 +6,7 @@
     writing/     rows → shards in the formats of training frameworks
     part.py      runs the four in threads, in order, with a checkpoint after each shard
     job.py, run.py   what is to be done; all parts, the lock and the manifest
+    own_files.py     the files that jobs wrote, which are no inputs of others
 
 Called by `cli/corpus.py` only. What always holds: the bytes of a shard depend on the inputs, the
 vocabulary and the options alone, not on threads, engines or interruptions; memory is bounded

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from service.corpus.job import VERSION
 from service.corpus.writing.shard_files import WrittenFile
 from service.runtime.atomic_files import Store
 
@@ -88,6 +89,7 @@ def save(folder: Path, part: int, fingerprint: str, checkpoint: Checkpoint) -> N
         for number, blocks in checkpoint.digests.items()
     }
     content = {
+        "format_version": VERSION,
         "fingerprint": fingerprint,
         "cursor": checkpoint.cursor._asdict(),
         "shards": [describe_shard(shard) for shard in checkpoint.shards],
@@ -96,6 +98,36 @@ def save(folder: Path, part: int, fingerprint: str, checkpoint: Checkpoint) -> N
         "is_done": checkpoint.is_done,
     }
     Store(folder).write(checkpoint_name(part), orjson.dumps(content))
+
+
+def read_job_file(path: Path) -> dict[str, Any] | None:
+    """Read a manifest or a checkpoint; None: it is none of ours, of whatever version.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        content = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        return None
+    is_ours = isinstance(content, dict) and "fingerprint" in content and "shards" in content
+    return content if is_ours else None
+
+
+def read_same_version(path: Path) -> dict[str, Any]:
+    """Read a manifest or a checkpoint that this version of warptok goes on with.
+
+    Raises:
+        OtherJob: it is one of another version, or none of ours.
+        OSError: it cannot be read.
+    """
+    content = read_job_file(path)
+    if content is None:
+        raise OtherJob(f"{path} is no file of warptok corpus; --out names another folder")
+    if content.get("format_version") != VERSION:
+        message = "is of another version of warptok, which may write other bytes"
+        raise OtherJob(f"{path} {message}; --fresh removes the job")
+    return content
 
 
 def describe_shard(shard: Shard) -> dict[str, Any]:
@@ -109,10 +141,10 @@ def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpo
     Raises:
         OtherJob: it is one of another job.
     """
-    try:
-        content = orjson.loads((folder / checkpoint_name(part)).read_bytes())
-    except FileNotFoundError:
+    path = folder / checkpoint_name(part)
+    if not path.exists():
         return Checkpoint(Cursor(first_input))
+    content = read_same_version(path)
     if content["fingerprint"] != fingerprint:
         message = "has a job that is not finished, with other inputs or options"
         raise OtherJob(f"{folder} {message}; --fresh removes it")

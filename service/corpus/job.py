@@ -13,7 +13,8 @@ from service.corpus.inputs import Input
 
 MAX_DOCUMENT_BYTES = 256 << 20
 SHARD_TOKENS = 1_000_000_000
-VERSION = 1  # Of the bytes that the same job makes; it changes with them.
+VERSION = 2
+"""Of the manifest, the checkpoints and the bytes that the same job makes; it changes with them."""
 
 
 @dataclass(frozen=True, slots=True)

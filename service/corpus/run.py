@@ -20,10 +20,12 @@ from service.corpus.checkpoint import (
     checkpoint_name,
     describe_shard,
     locked,
+    read_job_file,
+    read_same_version,
 )
 from service.corpus.encoding import DocumentEncoder
 from service.corpus.inputs import InputDigest
-from service.corpus.job import Job
+from service.corpus.job import VERSION, Job
 from service.corpus.ordered import Stopped
 from service.corpus.part import PartResult, Workers, run_part
 from service.corpus.progress import Progress
@@ -103,10 +105,9 @@ def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:
     Raises:
         OtherJob: another job is done.
     """
-    try:
-        manifest: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
-    except FileNotFoundError:
+    if not (folder / MANIFEST).exists():
         return None
+    manifest = read_same_version(folder / MANIFEST)
     if manifest["fingerprint"] != job.fingerprint():
         message = "has a finished job with other inputs or options"
         raise OtherJob(f"{folder} {message}; --fresh removes it")
@@ -132,13 +133,19 @@ def _check_times(job: Job, folder: Path) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Remove the files of jobs, and nothing else."""
+    """Remove the files of jobs, and nothing else.
+
+    Raises:
+        OtherJob: the manifest is not one of a job.
+    """
     names: set[str] = set()
     manifest = folder / MANIFEST
     described = [manifest, *folder.glob("part_*.checkpoint")]
     for path in described:
         if path.exists():
-            content = orjson.loads(path.read_bytes())
+            content = read_job_file(path)
+            if content is None:
+                raise OtherJob(f"{path} is no file of warptok corpus; --out names another folder")
             if content.get("format") == "mds":
                 names.add(mds.INDEX)
             for shard in content["shards"]:
@@ -190,6 +197,7 @@ def _describe(
     """Make the manifest. Nothing in it depends on when, where or how fast the job ran."""
     shards = [shard for result in results for shard in result.checkpoint.shards]
     return {
+        "format_version": VERSION,
         "fingerprint": job.fingerprint(),
         "format": job.format,
         "id_type": np.dtype(id_dtype).name,

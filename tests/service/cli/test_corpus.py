@@ -112,6 +112,10 @@ def test_inputs_in_the_folder_of_the_shards(
     options = ["-v", "gpt2", "--format", "parquet"]
     for _ in range(2):
         assert run(capsys, ".", "--out", ".", *options)[1]["documents"] == 2
+    other = ["-v", "gpt2", "--prefix", "other.1", "--format", "mds", "--shard-tokens", "1"]
+    assert run(capsys, ".", "--out", ".", *other, "--fresh")[1]["documents"] == 2
+    assert run(capsys, ".", "--out", "deep", *options, "--read-as", "lines")[1]["documents"] == 2
+    assert run(capsys, ".", "--out", ".", *options, "--fresh")[1]["documents"] == 2
     named = ["a.jsonl", "--out", ".", "--fresh", "-v", "gpt2"]
     assert run(capsys, *named)[1]["documents"] == 1
     shard = ["shard_00000_00000.bin", "--read-as", "lines", "--out", "out", "-v", "gpt2"]

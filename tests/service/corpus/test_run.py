@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,34 @@ def test_a_job_that_is_not_finished_keeps_others_out(
         run(job, tmp_path / "out")
     with pytest.raises(OtherJob, match="not finished"):
         run(replace(job, end_id=None), tmp_path / "out")
+
+
+def test_a_job_of_another_version_is_refused_by_name(
+    files: list[Path], tmp_path: Path, interrupt_after: Any
+) -> None:
+    job = make_job(files, shard_tokens=100)
+    for name, writes in (("manifest.json", 1 << 30), ("part_00000.checkpoint", 20)):
+        path = tmp_path / name / name
+        interrupt_after(writes)
+        with suppress(Interrupted):
+            run(job, path.parent)
+        older = orjson.loads(path.read_bytes())
+        del older["format_version"]  # As version 1 had none.
+        path.write_bytes(orjson.dumps(older))
+        interrupt_after(1 << 30)
+        with pytest.raises(OtherJob, match=f"{name} is of another version of warptok.*--fresh"):
+            run(job, path.parent)
+        run(job, path.parent, is_fresh=True)
+    assert folder_bytes(tmp_path / "manifest.json") == folder_bytes(path.parent)
+
+
+def test_a_manifest_of_another_program_stays(files: list[Path], tmp_path: Path) -> None:
+    for content in (b"{}", b"[1]", b"no JSON"):
+        (tmp_path / "manifest.json").write_bytes(content)
+        for is_fresh in (False, True):
+            with pytest.raises(OtherJob, match="is no file of warptok corpus"):
+                run(make_job(files), tmp_path, is_fresh=is_fresh)
+        assert (tmp_path / "manifest.json").read_bytes() == content
 
 
 def test_a_damaged_file_stops_the_job_or_is_left_out(files: list[Path], tmp_path: Path) -> None:

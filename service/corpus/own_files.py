@@ -1,0 +1,57 @@
+"""Knows the files that jobs have written, which are no inputs of another job."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from service.corpus.checkpoint import MANIFEST, read_job_file
+from service.corpus.writing import mds
+
+BESIDE_SHARDS = r"manifest\.json|rejects_\d{5}\.jsonl|part_\d{5}\.checkpoint"
+
+
+class OwnFiles:
+    """The files of jobs in folders: of a job to come, and of those whose manifest is there.
+
+    Args:
+        out: the folder of the job to come.
+        prefix: the begin of the names of its shards.
+        format: the format of its shards.
+    """
+
+    def __init__(self, out: Path, prefix: str, format: str) -> None:
+        own = _pattern({prefix}, has_index=format == "mds")
+        self._patterns: dict[str, list[re.Pattern[str]]] = {}
+        self._out = os.path.realpath(out)
+        self._patterns[self._out] = [own, *_find_patterns(self._out)]
+
+    def has(self, path: str) -> bool:
+        """Whether a file is one of a job."""
+        folder, name = os.path.split(os.path.realpath(path))
+        if folder not in self._patterns:
+            self._patterns[folder] = _find_patterns(folder)
+        return any(pattern.fullmatch(name) for pattern in self._patterns[folder])
+
+
+def _find_patterns(folder: str) -> list[re.Pattern[str]]:
+    """Return a pattern for the names of the files of the job in a folder, if there is one."""
+    prefixes: set[str] = set()
+    has_index = has_job = False
+    for path in (Path(folder, MANIFEST), *Path(folder).glob("part_*.checkpoint")):
+        try:
+            content = read_job_file(path)
+        except OSError:
+            continue
+        if content is not None:
+            has_job = True
+            has_index |= content.get("format") == "mds"
+            prefixes |= {shard["name"].rsplit("_", 2)[0] for shard in content["shards"]}
+    return [_pattern(prefixes, has_index)] if has_job else []
+
+
+def _pattern(prefixes: set[str], has_index: bool) -> re.Pattern[str]:
+    shards = [rf"{re.escape(prefix)}_\d{{5}}_\d{{5,}}\..*" for prefix in sorted(prefixes)]
+    index = [re.escape(mds.INDEX)] if has_index else []
+    return re.compile("|".join([BESIDE_SHARDS, *index, *shards]))
