@@ -14,16 +14,18 @@ letters that follow it in ACGTACG.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.batch.batch import Batch
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
+UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
 ROUNDS = 10
@@ -32,6 +34,8 @@ STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 CROP, LETTER = 0, 1
 RATE_BITS = 24
+LAST_ASCII = 0x7F
+BLOCK = 1 << 13  # Counters at once, which stay in the caches.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +93,15 @@ def philox(seed: int, counters: UInt64s) -> UInt64s:
     a, b, c, d = (counters[..., i].astype(np.uint64) for i in range(4))
     low, high = np.uint64(seed & int(LOW)), np.uint64(seed >> 32)
     for _ in range(ROUNDS):
-        first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
-        a, c = second >> HALF ^ b ^ low, first >> HALF ^ d ^ high
-        b, d = second & LOW, first & LOW
+        a *= MULTIPLIERS[0]
+        c *= MULTIPLIERS[1]
+        b ^= c >> HALF
+        b ^= low
+        d ^= a >> HALF
+        d ^= high
+        c &= LOW
+        a &= LOW
+        a, b, c, d = b, c, d, a
         low, high = low + STEPS[0] & LOW, high + STEPS[1] & LOW
     return np.stack([a, b, c, d], axis=-1)
 
@@ -116,6 +126,65 @@ def augment(data: Bytes, offsets: Int64s, augmentation: Augmentation) -> tuple[B
     ], offsets_from_lengths(kept)
 
 
+class NotASequence(ValueError):
+    """A row has a letter beyond ASCII, inside of which a crop could begin.
+
+    Attributes:
+        row: the number of the row in its batch.
+    """
+
+    def __init__(self, row: int) -> None:
+        super().__init__("a sequence has ASCII letters")
+        self.row = row
+
+
+def augment_batch(batch: Batch, augmentation: Augmentation) -> Batch:
+    """Return the batch with its rows augmented and all else as it was.
+
+    Raises:
+        NotASequence: a row is not ASCII.
+    """
+    begin, end = batch.offsets[0], batch.offsets[-1]
+    data, offsets = batch.data[begin:end], batch.offsets - begin
+    beyond = np.flatnonzero(data > LAST_ASCII)
+    if len(beyond):
+        raise NotASequence(int(np.searchsorted(offsets, beyond[0], side="right")) - 1)
+    data, offsets = augment(data, offsets, augmentation)
+    augmented = Batch(data=data, offsets=offsets, options=batch.options, id_dtype=batch.id_dtype)
+    augmented.should_continue = batch.should_continue
+    return augmented
+
+
+class StreamAugmenter:
+    """Augments the batches of a stream, whose rows are numbered through.
+
+    Args:
+        augmentation: the changes; `first_row` is the number of the stream's first row.
+
+    Attributes:
+        num_rows: the number of rows so far.
+    """
+
+    def __init__(self, augmentation: Augmentation) -> None:
+        self._augmentation = augmentation
+        self.num_rows = 0
+
+    def augment(self, batch: Batch) -> Batch:
+        """Return the stream's next batch with its rows augmented.
+
+        Raises:
+            NotASequence: a row is not ASCII; its number is that in the stream.
+            ValueError: the number of a row is too large.
+        """
+        begin = self.num_rows
+        changes = replace(self._augmentation, first_row=self._augmentation.first_row + begin)
+        self.num_rows += len(batch)
+        try:
+            return augment_batch(batch, changes)
+        except NotASequence as error:
+            raise NotASequence(begin + error.row) from None
+
+
 def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
     counters = np.stack(
         [numbers & LOW, np.full_like(numbers, purpose), rows & LOW, rows >> HALF], axis=-1
@@ -124,18 +193,33 @@ def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
 
 
 def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augmentation) -> Bytes:
-    sizes = np.diff(offsets)
-    places = ragged_indices(np.zeros_like(sizes), sizes).astype(np.uint64)
-    numbers = places >> np.uint64(2)
-    words = _words(augmentation.seed, numbers, LETTER, np.repeat(rows, sizes))
-    word = np.take_along_axis(words, (places & np.uint64(3)).astype(np.int64)[:, None], 1)[:, 0]
+    """Return the letters, which are those of the rows and no others, with some substituted."""
+    word = _letter_words(augmentation.seed, np.diff(offsets), rows)
     letters = np.frombuffer(b"ACGT", np.uint8)
-    upper, case = data & 0xDF, data & 0x20
     code = np.full(256, 4, np.uint8)
-    code[letters] = np.arange(4)
-    own = code[upper].astype(np.uint64)
-    other = (
-        own + np.uint64(1) + ((word & np.uint64(0xFF)) * np.uint64(3) >> np.uint64(8))
-    ) % np.uint64(4)
-    chosen = (word >> np.uint64(8) < np.uint64(augmentation.rate)) & (own < 4)
-    return np.where(chosen, letters[other.astype(np.int64)] | case, data)
+    code[letters] = code[letters | 0x20] = np.arange(4)
+    own = code[data]
+    places = np.flatnonzero((word >> np.uint32(8) < np.uint32(augmentation.rate)) & (own < 4))
+    steps = (word[places] & np.uint32(0xFF)) * np.uint32(3) >> np.uint32(8)
+    others = (own[places] + 1 + steps) % 4
+    changed = data.copy()
+    changed[places] = letters[others] | data[places] & 0x20
+    return changed
+
+
+def _letter_words(seed: int, sizes: Int64s, rows: UInt64s) -> UInt32s:
+    """Return the random word of each letter of all rows, uint32[N].
+
+    Four letters share a number, and are computed once.
+    """
+    num_groups = -(-sizes // 4)
+    numbers = ragged_indices(np.zeros_like(sizes), num_groups).view(np.uint64)
+    of_row = np.repeat(rows, num_groups)
+    words = np.empty((len(numbers), 4), np.uint32)
+    for begin in range(0, len(numbers), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        words[block] = _words(seed, numbers[block], LETTER, of_row[block])
+    if len(sizes) == 1 or not (sizes % 4).any():
+        return words.reshape(-1)[: int(sizes.sum())]
+    firsts = 4 * offsets_from_lengths(num_groups)[:-1]
+    return words.reshape(-1)[ragged_indices(firsts, sizes)]
