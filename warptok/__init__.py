@@ -8,8 +8,10 @@ whose names may change with any release. Importing it imports neither the web fr
 CuPy, Arrow or httpx. docs/python.md shows how to use it.
 """
 
+from vocabularies.sequences.augmentation import Augmentation as Augmentation
 from warptok import mtdna as mtdna
 from warptok.clients.async_client import AsyncClient as AsyncClient
+from warptok.clients.async_grpc_client import AsyncGrpcClient as AsyncGrpcClient
 from warptok.clients.client import Client as Client
 from warptok.clients.grpc_client import GrpcClient as GrpcClient
 from warptok.errors import DeadlinePassed as DeadlinePassed

@@ -13,7 +13,8 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 
-from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions
+from vocabularies.sequences.augmentation import Augmentation, NotASequence, augment_batch
 from warptok.errors import InvalidRequest
 
 Special = Literal["match", "plain", "refuse"]
@@ -89,6 +90,9 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         "padding": "encode_batch(texts, padding='longest')",
         "return_offsets": "offsets(text), or encode_batch([text], return_offsets='codepoints')",
         "return_tokens": "encode_batch([text], return_tokens=True)",
+        "augmentation": "encode_batch([text], augmentation=...)",
+        "seed": "encode_batch(texts, augmentation=warptok.Augmentation(seed=...))",
+        "crop_letters": "encode_batch(texts, augmentation=warptok.Augmentation(crop_letters=...))",
     }
 )
 """What to call instead, by the words of other libraries and of other calls."""
@@ -183,6 +187,46 @@ def _of_row(fields: Mapping[str, Any]) -> EncodeOptions:
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
     return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
+
+
+def make_augmentation(value: object, unit: Unit | None = None) -> Augmentation | None:
+    """Make the random changes to sequences; None: there are none.
+
+    Args:
+        value: an Augmentation, its fields by name, or None.
+        unit: the unit of the places of ids, which cannot be told of changed sequences.
+
+    Raises:
+        TypeError: it is something else, or a name is unknown.
+        InvalidRequest: a value is out of range, or places are requested.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        try:
+            value = Augmentation(**value)
+        except ValueError as error:
+            raise InvalidRequest(str(error), where="augmentation") from error
+    if not isinstance(value, Augmentation):
+        raise TypeError(f"augmentation is {value!r}; it is warptok.Augmentation(seed=...)")
+    if unit is not None:
+        message = "places of ids would be those in the changed sequences"
+        raise InvalidRequest(message, where="return_offsets")
+    return value
+
+
+def augment_rows(batch: Batch, augmentation: Augmentation | None) -> Batch:
+    """Return a batch with its rows changed; the batch itself where there are no changes.
+
+    Raises:
+        InvalidRequest: a row has letters beyond ASCII.
+    """
+    if augmentation is None:
+        return batch
+    try:
+        return augment_batch(batch, augmentation)
+    except NotASequence as error:
+        raise InvalidRequest(f"{error} (row {error.row})", where="texts") from error
 
 
 def choose(name: str, value: Any, choices: Sequence[Value]) -> Value:

@@ -19,6 +19,7 @@ from service.operations.rendering.offset_units import convert_spans
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.batch.post_processing import NO_ADDED_IDS, AddedIds
 from vocabularies.batch.upper_case import make_upper_case
+from vocabularies.sequences.augmentation import Augmentation
 from vocabularies.sequences.chunks import ChunkLayout, cut_chunks
 from vocabularies.sequences.window_layout import (
     Junction,
@@ -49,9 +50,11 @@ from warptok.options import (
     Special,
     TextOptions,
     Unit,
+    augment_rows,
     check_counts,
     check_padding,
     choose,
+    make_augmentation,
     make_options,
 )
 from warptok.results import (
@@ -182,6 +185,7 @@ class Tokenizer(TokenNames):
         *,
         offsets: ArrayLike | None = None,
         padding: None = None,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
         dtype: IdType = "int32",
@@ -198,6 +202,7 @@ class Tokenizer(TokenNames):
         padding: Padding,
         padding_side: Side | None = None,
         pad_id: int | None = None,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
         dtype: IdType = "int32",
@@ -213,6 +218,7 @@ class Tokenizer(TokenNames):
         padding: Padding | None = None,
         padding_side: Side | None = None,
         pad_id: int | None = None,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
         dtype: IdType = "int32",
@@ -230,6 +236,8 @@ class Tokenizer(TokenNames):
                 matrix with an attention mask, a `PaddedBatch`.
             padding_side: "right" or "left"; None: the tokenizer's own.
             pad_id: the id to pad with; None: `pad_token_id`.
+            augmentation: random crops and letters of sequences: `Augmentation(seed=...)`, or its
+                fields by name; None: there are none.
             return_offsets: the unit in which `offset_mapping` has the place of each id in its text.
             return_tokens: whether `tokens` has each id's token as a string.
             dtype: "int32", or "uint16" or "uint8" where all ids fit; not with padding.
@@ -252,6 +260,7 @@ class Tokenizer(TokenNames):
         made = make_options("encode_batch", options, len(batch), spans=spans)
         batch = batch.with_options(made)
         batch.id_dtype = id_dtype
+        batch = self._augment(batch, augmentation, return_offsets)
         begin = perf_counter()
         encoded = self._engine.encode(self._vocabulary, batch)
         kernel_time = perf_counter() - begin
@@ -432,6 +441,7 @@ class Tokenizer(TokenNames):
         offsets: ArrayLike | None = None,
         dtype: IdType = "int32",
         add_special_tokens: bool = True,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
     ) -> DeviceBatch:
         """Encode several texts into the memory of the GPU; the ids do not visit the host.
 
@@ -443,6 +453,7 @@ class Tokenizer(TokenNames):
             offsets: as for `encode_batch`.
             dtype: as for `encode_batch`.
             add_special_tokens: must be False where the vocabulary has begin or end tokens.
+            augmentation: as for `encode_batch`; the changes are made on the host.
 
         Raises:
             DeviceUnavailable: the tokenizer has no GPU, or its kernels do not compute a text.
@@ -456,6 +467,7 @@ class Tokenizer(TokenNames):
             raise InvalidRequest(f"{message}: {hint}", where="add_special_tokens")
         batch = make_batch(texts, offsets)
         refuse_invalid_utf8(batch)
+        batch = self._augment(batch, augmentation)
         return encode_to_device(self._place.gpu_engine(), vocabulary, batch, self._id_dtype(dtype))
 
     def windows_to_device(
@@ -516,6 +528,23 @@ class Tokenizer(TokenNames):
         encoded = self._engine.encode(self._vocabulary, batch)
         raise_refused(encoded.errors)
         return encoded
+
+    def _augment(
+        self,
+        batch: Batch,
+        augmentation: Augmentation | Mapping[str, Any] | None,
+        unit: Unit | None = None,
+    ) -> Batch:
+        """Return the batch with its rows augmented.
+
+        Raises:
+            TypeError, InvalidRequest: as `make_augmentation`, or the vocabulary is of text.
+        """
+        changes = make_augmentation(augmentation, unit)
+        if changes is not None and not self._vocabulary.supports_reverse_complement:
+            message = "the vocabulary is of text, not of sequences"
+            raise InvalidRequest(message, where="augmentation")
+        return augment_rows(batch, changes)
 
     def _decode(
         self, ids: NDArray[np.int64], offsets: NDArray[np.int64], skip_special_tokens: bool

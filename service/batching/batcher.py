@@ -441,6 +441,7 @@ class Batcher:
         for work, result in zip(works, finished.results, strict=True):
             waited_s = work.started - work.submitted
             queue_seconds.add(waited_s)
+            result.seconds = finished.seconds
             if (times := work.times) is not None:
                 times.queue_s += waited_s
                 times.encode_s += finished.seconds

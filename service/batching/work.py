@@ -233,6 +233,7 @@ class Result(Generic[Output]):
         output: the engine's output for the whole batch.
         batch_tokens: the number of ids of the whole batch, for the metrics.
         offsets: the output's offsets as a list, made once for all requests; [] for counts.
+        seconds: the seconds that the engine computed the batch.
     """
 
     begin: int
@@ -240,6 +241,7 @@ class Result(Generic[Output]):
     output: Output
     batch_tokens: int = 0
     offsets: list[int] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def engine(self) -> str:

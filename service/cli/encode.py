@@ -26,10 +26,12 @@ from service.seqio.reader import Reading, Record, batches, read_records
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.sequences.augmentation import Augmentation, NotASequence, StreamAugmenter
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_RECORDS = 4096
 PROGRESS_DELAY_S = 2.0
+AUGMENTATION = ("seed", "crop_letters", "substitution_rate", "first_row")
 # What a token of a sequence's vocabulary spells; text has digits, blanks and other signs.
 SEQUENCE_TOKEN = re.compile(rb"(?:##|\xe2\x96\x81)?[A-Za-z*-]*")
 
@@ -51,13 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.vocabulary, pretokenizer=arguments.pretokenizer, special_tokens=special_tokens
     )
     engine, unknown_ids = CpuEngine(), UnknownIds(vocabulary)
+    augmenter = None if counting else _make_augmenter(vocabulary, arguments)
     num_refused = 0
     reading: Reading = arguments.reading or ("auto" if is_for_sequences(vocabulary) else "text")
     for records in batches(_progress(arguments, reading), BATCH_BYTES, BATCH_RECORDS):
         if counting:
             errors = _write_counts(engine, vocabulary, records, arguments)
         else:
-            errors = _write_ids(engine, vocabulary, records, arguments, unknown_ids)
+            batch = Batch.from_bytes([record.data for record in records], _options(arguments))
+            if augmenter is not None:
+                batch = _augment(augmenter, records, batch)
+            errors = _write_ids(engine, vocabulary, records, batch, arguments, unknown_ids)
         num_refused += len(errors)
         for row, error in sorted(errors.items()):
             print(_refusal(records[row], error), file=sys.stderr)
@@ -113,6 +119,42 @@ def _options(arguments: argparse.Namespace) -> EncodeOptions:
     )
 
 
+def _make_augmenter(
+    vocabulary: Vocabulary, arguments: argparse.Namespace
+) -> StreamAugmenter | None:
+    """Make what changes the sequences of all files at random; None: nothing does.
+
+    Raises:
+        ValueError: options contradict each other, or the vocabulary is of text.
+    """
+    given = {name: getattr(arguments, name) for name in AUGMENTATION}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        return None
+    if "seed" not in given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"{names} needs --seed")
+    if arguments.offsets:
+        raise ValueError("--offsets would be of the changed sequences; --seed has none")
+    if not vocabulary.supports_reverse_complement:
+        raise ValueError("--seed changes sequences, and the vocabulary is of text")
+    return StreamAugmenter(Augmentation(**given))
+
+
+def _augment(augmenter: StreamAugmenter, records: list[Record], batch: Batch) -> Batch:
+    """Return the batch of the next records with its rows changed at random.
+
+    Raises:
+        ValueError: a record is not ASCII; the message has its name.
+    """
+    begin = augmenter.num_rows
+    try:
+        return augmenter.augment(batch)
+    except NotASequence as error:
+        name = records[error.row - begin].name or "the text"
+        raise ValueError(f"{name}: {error}") from error
+
+
 def _write_counts(
     engine: Engine, vocabulary: Vocabulary, records: list[Record], arguments: argparse.Namespace
 ) -> dict[int, RowError]:
@@ -134,10 +176,10 @@ def _write_ids(
     engine: Engine,
     vocabulary: Vocabulary,
     records: list[Record],
+    batch: Batch,
     arguments: argparse.Namespace,
     unknown_ids: UnknownIds,
 ) -> dict[int, RowError]:
-    batch = Batch.from_bytes([record.data for record in records], _options(arguments))
     encoded = engine.encode(vocabulary, batch)
     unknown_ids.add(batch, encoded)
     for row, record in enumerate(records):

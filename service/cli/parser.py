@@ -128,6 +128,7 @@ def make_parser() -> argparse.ArgumentParser:
     encode = commands.add_parser("encode", help="texts to ids", description=_encode_description())
     _add_inputs(encode)
     _add_answer(encode)
+    _add_augmentation(encode.add_argument_group("random changes"))
     _add_inputs(commands.add_parser("count", help="how many ids texts have"))
     _add_windows(commands.add_parser("windows", help="overlapping windows of sequences' ids"))
     _add_statistics(commands.add_parser("statistics", help="which tokens sequences have"))
@@ -314,6 +315,44 @@ def _add_options(group: argparse._ArgumentGroup) -> None:
         "--truncation-side", choices=("right", "left"), default="right", help="the side that is cut"
     )
     _add_strand_and_circle(group)
+
+
+def _add_augmentation(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--seed",
+        type=_number(0, (1 << 64) - 1),
+        metavar="N",
+        help="DNA: change sequences at random, as the options below say; the same seed gives the "
+        "same changes",
+    )
+    group.add_argument(
+        "--crop-letters",
+        type=_number(1, (1 << 31) - 1),
+        metavar="N",
+        help="with --seed: crop longer sequences to N letters",
+    )
+    group.add_argument(
+        "--substitution-rate",
+        type=_share,
+        metavar="R",
+        help="with --seed: the share of A, C, G and T that become another of them",
+    )
+    group.add_argument(
+        "--first-row",
+        type=_number(0, MAX_INT64),
+        metavar="N",
+        help="with --seed: the number of the first sequence in the whole data set (default: 0)",
+    )
+
+
+def _share(argument: str) -> float:
+    try:
+        share = float(argument)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{argument!r} is not a number from 0 to 1")
+    return share
 
 
 def _add_strand_and_circle(group: argparse._ActionsContainer) -> None:

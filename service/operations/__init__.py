@@ -3,7 +3,7 @@
 `operation` has what all calls share: the checks, the vocabulary, the work items for the batcher.
 `encode`, `decode`, `windows` and `chunks` plan and render one call each. `schemas` and
 `query_schemas` describe requests; `arrays` checks arrays of ids and offsets. `context` holds what
-the operations of one service share; `stream_budget` and `readiness` belong to it.
+the operations of one service share; `stream_budget`, `readiness` and `description` belong to it.
 
 Called by the routes of all protocols.
 

@@ -5,7 +5,7 @@ Most requests have no options, and their answers only ids: a short one is writte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from service.batching.work import CountWork, EncodeWork, Result
 from service.core.call import Call, Times
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
-from service.operations.augmented_texts import augment_texts
+from service.operations.augmented_texts import augment_request
 from service.operations.operation import (
     AnswerPieces,
     Operation,
@@ -251,11 +251,18 @@ def _plan_texts(
             raise InvalidRequest(message, f"/{name}")
     pad_id = 0 if request.padding is None else find_pad_id(request.pad_id, entry.vocabulary)
     options = _make_options(request, num_rows)
-    texts = request.texts
-    if request.augmentation is not None:
-        texts = augment_texts(request, request.augmentation, entry.vocabulary)
-    work = make_work(service, call, EncodeWork, entry, texts, options, "/texts/{}")
+    request = augment_request(request, entry.vocabulary)
+    work = make_work(service, call, EncodeWork, entry, request.texts, options, "/texts/{}")
     return work, partial(_render_texts, service, call.times, entry, request, pad_id)
+
+
+def _find_changes(
+    entry: LoadedVocabulary, request: EncodeBatchRequest
+) -> Callable[[], EncodeBatchRequest] | None:
+    """Return what augments the texts of a request; None: nothing does."""
+    if request.augmentation is None:
+        return None
+    return partial(augment_request, request, entry.vocabulary)
 
 
 def _render_texts(
@@ -398,5 +405,5 @@ def _render_count(
 
 
 ENCODE = Operation(EncodeRequest, _plan_text)
-ENCODE_BATCH = Operation(EncodeBatchRequest, _plan_texts)
+ENCODE_BATCH = Operation(EncodeBatchRequest, _plan_texts, _find_changes)
 COUNT = Operation(CountRequest, _plan_count)

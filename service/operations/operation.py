@@ -59,10 +59,13 @@ class Operation:
         request_model: the model of its body.
         plan: makes the work item of a request, and the function that writes the answer from the
             work item's result. Both may raise ServiceError.
+        prepare: returns what changes a request before `plan` does, in another thread if its body
+            is large; None: nothing does.
     """
 
     request_model: type[Strict]
     plan: Callable[[Service, Call, LoadedVocabulary, Any], tuple[AnyWork, Render]]
+    prepare: Callable[[LoadedVocabulary, Any], Callable[[], Any] | None] | None = None
 
 
 async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> AnswerPieces:
@@ -75,6 +78,9 @@ async def answer(service: Service, operation: Operation, body: bytes, call: Call
     request: Any = parse(operation.request_model, body)
     entry = await find_entry(service, call, request.vocabulary)
     check_digest(entry, request.if_digest)
+    if len(body) > LARGE_BYTES and operation.prepare is not None:
+        change = operation.prepare(entry, request)
+        request = request if change is None else await asyncio.to_thread(change)
     work, render = operation.plan(service, call, entry, request)
     result = await service.batcher.run(work)
     if len(body) > LARGE_BYTES:

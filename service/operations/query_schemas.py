@@ -11,7 +11,9 @@ from starlette.datastructures import QueryParams
 from service.core.errors import InvalidRequest
 from service.core.problem_details import invalid_body
 from service.operations import schemas
+from service.operations.schemas import MAX_CROP, MAX_ROW, MAX_SEED
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.sequences.augmentation import Augmentation
 
 DTYPES: dict[str, type[np.integer[Any]]] = {
     "int32": np.int32,
@@ -52,6 +54,35 @@ class BatchQuery(BaseModel):
         )
         # The batcher recognizes the default options by identity.
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
+
+
+class StreamQuery(BatchQuery):
+    """The options of a body of many texts, whose answer is an Arrow stream."""
+
+    seed: int | None = Field(
+        None, ge=0, le=MAX_SEED, description=f"{schemas.AUGMENTATION} {schemas.SEED}"
+    )
+    crop_letters: int | None = Field(None, ge=1, le=MAX_CROP, description=schemas.CROP)
+    substitution_rate: float = Field(0.0, ge=0, le=1, description=schemas.SUBSTITUTION)
+    first_row: int = Field(0, ge=0, le=MAX_ROW, description=schemas.FIRST_ROW)
+    return_kernel_time: bool = Field(
+        False,
+        description="Say in the metadata of each record batch, as warptok.kernel_time, the seconds "
+        "that the engine computed the batch.",
+    )
+
+    def augmentation(self) -> Augmentation | None:
+        """Make the changes to each text; None: there are none.
+
+        Raises:
+            InvalidRequest: there are changes, and no seed.
+        """
+        if self.seed is None:
+            for name in ("crop_letters", "substitution_rate", "first_row"):
+                if name in self.model_fields_set:
+                    raise InvalidRequest("needs a seed", f"/{name}")
+            return None
+        return Augmentation(self.seed, self.crop_letters, self.substitution_rate, self.first_row)
 
 
 class TextQuery(BatchQuery):

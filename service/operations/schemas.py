@@ -71,6 +71,11 @@ AUGMENTATION = (
     "DNA: crop the sequences and substitute letters at random before they are encoded; null: do "
     "not. Offsets cannot be reported then."
 )
+SEED = "The same seed gives the same changes."
+CROP = "Crop longer sequences to so many letters; null: crop none."
+SUBSTITUTION = "The share of A, C, G and T that become another of them."
+FIRST_ROW = "The number of the first sequence in the whole data set."
+MAX_SEED, MAX_CROP, MAX_ROW = (1 << 64) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 
 class IgnoreExtra(BaseModel):
@@ -142,19 +147,10 @@ class TextListRequest(Strict):
 class AugmentationOptions(Strict):
     """Random changes to sequences, which depend only on the seed and on each row's number."""
 
-    seed: int = Field(ge=0, le=(1 << 64) - 1, description="The same seed gives the same changes.")
-    crop_letters: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        None, description="Crop longer sequences to so many letters; null: crop none."
-    )
-    substitution_rate: float = Field(
-        0.0, ge=0, le=1, description="The share of A, C, G and T that become another of them."
-    )
-    first_row: int = Field(
-        0,
-        ge=0,
-        le=(1 << 63) - 1,
-        description="The number of the first sequence in the whole data set.",
-    )
+    seed: int = Field(ge=0, le=MAX_SEED, description=SEED)
+    crop_letters: Annotated[int, Field(ge=1, le=MAX_CROP)] | None = Field(None, description=CROP)
+    substitution_rate: float = Field(0.0, ge=0, le=1, description=SUBSTITUTION)
+    first_row: int = Field(0, ge=0, le=MAX_ROW, description=FIRST_ROW)
 
 
 class EncodeBatchRequest(TextListRequest):

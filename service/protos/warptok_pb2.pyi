@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Options(_message.Message):
-    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time", "uppercase")
+    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time", "uppercase", "augmentation", "return_tokens")
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,8 @@ class Options(_message.Message):
     INVALID_UTF8_FIELD_NUMBER: _ClassVar[int]
     RETURN_KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     UPPERCASE_FIELD_NUMBER: _ClassVar[int]
+    AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
+    RETURN_TOKENS_FIELD_NUMBER: _ClassVar[int]
     add_special_tokens: bool
     special: str
     max_length: int
@@ -32,7 +34,21 @@ class Options(_message.Message):
     invalid_utf8: str
     return_kernel_time: bool
     uppercase: bool
-    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ..., uppercase: _Optional[bool] = ...) -> None: ...
+    augmentation: Augmentation
+    return_tokens: bool
+    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ..., uppercase: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., return_tokens: _Optional[bool] = ...) -> None: ...
+
+class Augmentation(_message.Message):
+    __slots__ = ("seed", "crop_letters", "substitution_rate", "first_row")
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    CROP_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    SUBSTITUTION_RATE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    seed: int
+    crop_letters: int
+    substitution_rate: float
+    first_row: int
+    def __init__(self, seed: _Optional[int] = ..., crop_letters: _Optional[int] = ..., substitution_rate: _Optional[float] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("vocabulary", "text", "options")
@@ -45,7 +61,7 @@ class EncodeRequest(_message.Message):
     def __init__(self, vocabulary: _Optional[str] = ..., text: _Optional[bytes] = ..., options: _Optional[_Union[Options, _Mapping]] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("ids", "num_tokens", "spans", "engine", "digest", "truncated", "kernel_time", "unknown_share")
+    __slots__ = ("ids", "num_tokens", "spans", "engine", "digest", "truncated", "kernel_time", "unknown_share", "tokens")
     IDS_FIELD_NUMBER: _ClassVar[int]
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +70,7 @@ class EncodeResponse(_message.Message):
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SHARE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     num_tokens: int
     spans: bytes
@@ -62,7 +79,8 @@ class EncodeResponse(_message.Message):
     truncated: Truncated
     kernel_time: float
     unknown_share: float
-    def __init__(self, ids: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Union[Truncated, _Mapping]] = ..., kernel_time: _Optional[float] = ..., unknown_share: _Optional[float] = ...) -> None: ...
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Union[Truncated, _Mapping]] = ..., kernel_time: _Optional[float] = ..., unknown_share: _Optional[float] = ..., tokens: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Truncated(_message.Message):
     __slots__ = ("row", "num_tokens", "kept_begin", "kept_end")
@@ -101,7 +119,7 @@ class RowError(_message.Message):
     def __init__(self, row: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
 
 class EncodeBatchResponse(_message.Message):
-    __slots__ = ("ids", "offsets", "spans", "engine", "digest", "truncated", "errors", "kernel_time", "unknown_share")
+    __slots__ = ("ids", "offsets", "spans", "engine", "digest", "truncated", "errors", "kernel_time", "unknown_share", "tokens")
     IDS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +129,7 @@ class EncodeBatchResponse(_message.Message):
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SHARE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     offsets: bytes
     spans: bytes
@@ -120,7 +139,8 @@ class EncodeBatchResponse(_message.Message):
     errors: _containers.RepeatedCompositeFieldContainer[RowError]
     kernel_time: float
     unknown_share: float
-    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Iterable[_Union[Truncated, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ..., unknown_share: _Optional[float] = ...) -> None: ...
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., truncated: _Optional[_Iterable[_Union[Truncated, _Mapping]]] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ..., unknown_share: _Optional[float] = ..., tokens: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CountResponse(_message.Message):
     __slots__ = ("num_tokens", "engine", "digest", "errors", "kernel_time")
@@ -137,14 +157,16 @@ class CountResponse(_message.Message):
     def __init__(self, num_tokens: _Optional[bytes] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ..., kernel_time: _Optional[float] = ...) -> None: ...
 
 class DecodeRequest(_message.Message):
-    __slots__ = ("vocabulary", "ids", "skip_special_tokens")
+    __slots__ = ("vocabulary", "ids", "skip_special_tokens", "if_digest")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     ids: bytes
     skip_special_tokens: bool
-    def __init__(self, vocabulary: _Optional[str] = ..., ids: _Optional[bytes] = ..., skip_special_tokens: _Optional[bool] = ...) -> None: ...
+    if_digest: str
+    def __init__(self, vocabulary: _Optional[str] = ..., ids: _Optional[bytes] = ..., skip_special_tokens: _Optional[bool] = ..., if_digest: _Optional[str] = ...) -> None: ...
 
 class DecodeResponse(_message.Message):
     __slots__ = ("text", "engine")
@@ -155,16 +177,18 @@ class DecodeResponse(_message.Message):
     def __init__(self, text: _Optional[bytes] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class DecodeBatchRequest(_message.Message):
-    __slots__ = ("vocabulary", "ids", "offsets", "skip_special_tokens")
+    __slots__ = ("vocabulary", "ids", "offsets", "skip_special_tokens", "if_digest")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     ids: bytes
     offsets: bytes
     skip_special_tokens: bool
-    def __init__(self, vocabulary: _Optional[str] = ..., ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., skip_special_tokens: _Optional[bool] = ...) -> None: ...
+    if_digest: str
+    def __init__(self, vocabulary: _Optional[str] = ..., ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., skip_special_tokens: _Optional[bool] = ..., if_digest: _Optional[str] = ...) -> None: ...
 
 class DecodeBatchResponse(_message.Message):
     __slots__ = ("data", "offsets", "engine", "errors")
@@ -179,7 +203,7 @@ class DecodeBatchResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., engine: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ...) -> None: ...
 
 class WindowsRequest(_message.Message):
-    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction", "uppercase")
+    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction", "uppercase", "if_digest")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +214,7 @@ class WindowsRequest(_message.Message):
     ADD_CLS_FIELD_NUMBER: _ClassVar[int]
     JUNCTION_FIELD_NUMBER: _ClassVar[int]
     UPPERCASE_FIELD_NUMBER: _ClassVar[int]
+    IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     sequence: bytes
     window: int
@@ -200,7 +225,8 @@ class WindowsRequest(_message.Message):
     add_cls: bool
     junction: str
     uppercase: bool
-    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ..., uppercase: _Optional[bool] = ...) -> None: ...
+    if_digest: str
+    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ..., uppercase: _Optional[bool] = ..., if_digest: _Optional[str] = ...) -> None: ...
 
 class WindowsResponse(_message.Message):
     __slots__ = ("input_ids", "attention_mask", "position_ids", "channel", "num_windows", "width", "starts")
@@ -382,3 +408,13 @@ class DeleteAliasRequest(_message.Message):
 class DeleteAliasResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class GetInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetInfoResponse(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...

@@ -30,9 +30,7 @@ OPEN_METHODS = re.compile(r"/grpc\.(health|reflection)\..*|.*/Server(Live|Ready)
 MANAGE_METHODS = re.compile(
     r".*/(Put\w+|Delete\w+|RepositoryModel\w+|\w+SharedMemory\w+)", re.DOTALL
 )
-ANY_METHODS = re.compile(
-    r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model\w+)", re.DOTALL
-)
+ANY_METHODS = re.compile(r".*/(List\w+|Get\w+|Server\w+|RepositoryIndex|Model\w+)", re.DOTALL)
 DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
 
 

@@ -70,7 +70,9 @@ def test_batches_are_those_of_a_tokenizer(client, gpt2, monkeypatch, options, by
     if ours.offset_mapping is not None:
         assert theirs.offset_mapping.tolist() == ours.offset_mapping.tolist()
     if by == "json":
-        assert (theirs.engine, theirs.digest) == ("cpu", gpt2.digest)
+        assert theirs.digest == gpt2.digest
+    assert theirs.engine == "cpu"
+    assert 0 < theirs.kernel_time < 60
 
 
 def test_calls_on_one_text_are_those_of_a_tokenizer(client, gpt2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.support.inputs.nasty_texts import TEXTS
 from tests.support.server_process import Server
 from tests.warptok.test_imports import CALLS
 from vocabularies.batch.batch import EncodeOptions
-from warptok.clients import grpc_client
+from warptok.clients import grpc_calls, grpc_client
 
 grpc = pytest.importorskip("grpc")
 ENDOFTEXT = "<|endoftext|>"
@@ -42,8 +43,9 @@ def client(target: str) -> Iterator[warptok.GrpcClient]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_it_has_the_calls_of_a_tokenizer(name):
-    own = inspect.signature(getattr(warptok.GrpcClient, name))
-    assert own == inspect.signature(getattr(warptok.Tokenizer, name))
+    tokenizers = inspect.signature(getattr(warptok.Tokenizer, name))
+    for kind in (warptok.GrpcClient, warptok.AsyncGrpcClient):
+        assert inspect.signature(getattr(kind, name)) == tokenizers
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,7 @@ def test_it_has_the_calls_of_a_tokenizer(name):
         {"return_offsets": "utf16"},
         {"max_length": [2, None, 1] * (len(TEXTS) // 3) + [None] * (len(TEXTS) % 3)},
         {"dtype": "uint16"},
+        {"return_tokens": True},
         {"padding": 300, "pad_id": 7, "padding_side": "left", "return_offsets": "bytes"},
     ],
 )
@@ -66,6 +69,7 @@ def test_batches_are_those_of_a_tokenizer(client, gpt2, monkeypatch, options):
     assert theirs.ids.tolist() == ours.ids.tolist()
     assert theirs.num_tokens.tolist() == ours.num_tokens.tolist()
     assert theirs.truncated == ours.truncated
+    assert theirs.tokens == ours.tokens
     assert (theirs.engine, theirs.digest) == ("cpu", gpt2.digest)
     assert 0 < theirs.kernel_time < 60 > ours.kernel_time > 0
     if ours.offset_mapping is not None:
@@ -99,6 +103,7 @@ def test_counts_texts_and_windows_are_those_of_a_tokenizer(client, target, gpt2)
     assert client.decode_bytes(gpt2.encode("北")[:1]) == "北".encode()[:2]
     assert client.encode_batch([]).to_list() == []
     assert "gpt2" in {each["name"] for each in client.vocabularies()}
+    assert client.info()["limits"]["max_texts"] > 0
     tok = warptok.load("mtdna6", device="cpu")
     sequence = "GATCACAGGTCTATCACCCT"
     options = {"window": 8, "stride": 4, "circular": True, "add_cls": True, "junction": "prepend"}
@@ -124,11 +129,14 @@ def test_messages_have_every_option():
         "uppercase": True,
     }
     assert set(fields) == {each.name for each in dataclasses.fields(EncodeOptions)}
-    with warptok.GrpcClient("127.0.0.1:1", "gpt2", if_digest="sha256:0") as client:
-        message = client._write_options(EncodeOptions(**fields), "uint16")
+    form = grpc_calls.AnswerForm("uint16", has_tokens=True)
+    calls = grpc_calls.GrpcCalls("gpt2", if_digest="sha256:0")
+    message = calls.write_options(EncodeOptions(**fields), form)
     written = {each.name: getattr(message, each.name) for each in message.DESCRIPTOR.fields}
+    del written["augmentation"]  # `tests/warptok/test_augmentation.py` has it.
     fields["return_offsets"] = fields.pop("spans")
-    others = {"dtype": "uint16", "if_digest": "sha256:0", "return_kernel_time": True}
+    others = {"dtype": "uint16", "if_digest": "sha256:0"}
+    others |= {"return_kernel_time": True, "return_tokens": True}
     assert written == fields | others
 
 
@@ -141,17 +149,59 @@ def test_lower_case_becomes_upper_case(client, target, gpt2):
     assert client.count("gattaca", uppercase=True) == gpt2.count("GATTACA")
 
 
-def test_calls_that_cannot_check_a_digest_refuse_it():
-    with warptok.GrpcClient("127.0.0.1:1", "gpt2", if_digest="sha256:0") as client:
-        for call in (
-            lambda: client.decode([1]),
-            lambda: client.decode_bytes([1]),
-            lambda: client.decode_batch([[1]]),
-            lambda: client.windows("ACGT"),
-        ):
-            with pytest.raises(warptok.InvalidRequest, match="has no such field") as refused:
-                call()
-            assert refused.value.where == "if_digest"
+def test_every_call_checks_the_digest(target, gpt2):
+    calls = (
+        lambda client: client.encode("A"),
+        lambda client: client.encode_batch(["A"]),
+        lambda client: client.count("A"),
+        lambda client: client.chunks("A"),
+        lambda client: client.decode([7]),
+        lambda client: client.decode_bytes([7]),
+        lambda client: client.decode_batch([[7]]),
+        lambda client: client.windows("ACGT", window=4),
+    )
+    digest = warptok.load("hyenadna", device="cpu").digest
+    with (
+        warptok.GrpcClient(target, "hyenadna", if_digest="sha256:0") as wrong,
+        warptok.GrpcClient(target, "hyenadna", if_digest=digest) as right,
+    ):
+        for call in calls:
+            call(right)
+            with pytest.raises(warptok.DigestDiffers, match="has the digest"):
+                call(wrong)
+
+
+def test_an_async_client_has_the_same_answers(target, gpt2):
+    async def encode_all() -> list[list[int]]:
+        async with warptok.AsyncGrpcClient(target, "gpt2") as client:
+            assert repr(client) == f"<warptok.AsyncGrpcClient 'gpt2' of {target}>"
+            batch = await client.encode_batch(TEXTS)
+            assert batch.to_list() == gpt2.encode_batch(TEXTS).to_list()
+            assert await client.count("a b") == 2
+            assert await client.decode_batch(batch) == TEXTS
+            assert "cpu" in (await client.info())["engines"]
+            with pytest.raises(warptok.RowRefused) as refused:
+                await client.encode(ENDOFTEXT, special="refuse")
+            assert (refused.value.code, refused.value.status) == ("special_token_refused", 422)
+            assert refused.value.request_id
+            return await asyncio.gather(*map(client.encode, TEXTS))
+
+    assert asyncio.run(encode_all()) == [gpt2.encode(text) for text in TEXTS]
+
+
+def test_an_async_client_calls_again():
+    async def encode() -> list[int]:
+        async with warptok.AsyncGrpcClient(server.target, "gpt2", api_key="wt-key") as client:
+            return await client.encode("a")
+
+    server = Refusing([busy(0), grpc.StatusCode.UNAVAILABLE])
+    assert asyncio.run(encode()) == [1]
+    assert server.metadata["authorization"] == "Bearer wt-key"
+    server.refusals = [busy(3600)]
+    with pytest.raises(warptok.Unavailable) as refused:
+        asyncio.run(encode())
+    assert refused.value.retry_after_s == 3600
+    server.server.stop(None)
 
 
 def test_refusals_are_typed_by_their_codes(target, client):
@@ -179,8 +229,6 @@ def test_refusals_are_typed_by_their_codes(target, client):
         client.decode([99999])
     with pytest.raises(warptok.InvalidRequest, match="give padding_side= and pad_id="):
         client.encode_batch(["a"], padding="longest")
-    with pytest.raises(warptok.InvalidRequest, match=r"warptok\.Client has"):
-        client.encode_batch(["a"], return_tokens=True)
     with pytest.raises(TypeError, match="did you mean max_length"):
         client.encode("a", max_lenght=1)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vocabularies.sequences.augmentation import Augmentation
 from vocabularies.sequences.window_layout import Junction
 from vocabularies.sequences.windows import Windows
 from warptok.clients.service_calls import Call, Result, ServiceCalls
@@ -112,6 +113,7 @@ class AsyncClient:
         *,
         offsets: ArrayLike | None = None,
         padding: None = None,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
         dtype: IdType = "int32",
@@ -128,6 +130,7 @@ class AsyncClient:
         padding: Padding,
         padding_side: Side | None = None,
         pad_id: int | None = None,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
         dtype: IdType = "int32",
@@ -143,6 +146,7 @@ class AsyncClient:
         padding: Padding | None = None,
         padding_side: Side | None = None,
         pad_id: int | None = None,
+        augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
         dtype: IdType = "int32",
@@ -161,6 +165,7 @@ class AsyncClient:
                 padding,
                 padding_side,
                 pad_id,
+                augmentation,
                 return_offsets,
                 return_tokens,
                 dtype,

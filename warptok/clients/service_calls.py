@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch, RowError
 from vocabularies.batch.ragged import offsets_from_lengths
+from vocabularies.sequences.augmentation import Augmentation
 from vocabularies.sequences.window_layout import Junction
 from vocabularies.sequences.windows import Windows
 from warptok.clients.transport import Request, Response
@@ -36,6 +37,7 @@ from warptok.options import (
     check_padding,
     choose,
     is_list,
+    make_augmentation,
     make_options,
 )
 from warptok.results import (
@@ -111,6 +113,7 @@ class ServiceCalls:
         padding: Padding | None,
         padding_side: Side | None,
         pad_id: int | None,
+        augmentation: Augmentation | Mapping[str, Any] | None,
         return_offsets: Unit | None,
         return_tokens: bool,
         dtype: IdType,
@@ -125,14 +128,15 @@ class ServiceCalls:
             choose("return_offsets", return_offsets, UNITS)
         batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
         make_options("encode_batch", options, len(batch))
-        own: dict[str, Any] = {"dtype": dtype}
+        changes = make_augmentation(augmentation, return_offsets)
+        own: dict[str, Any] = {"dtype": dtype, "return_kernel_time": True}
         if return_offsets is not None or return_tokens or any(map(is_list, options.values())):
             own |= {"return_offsets": return_offsets, "return_tokens": return_tokens}
-            rows = yield from self._encode_by_json(batch, own, options)
+            rows = yield from self._encode_by_json(batch, own, options, changes)
         elif find_spec("pyarrow") is not None:
-            rows = yield from self._encode_by_arrow(batch, own, options)
+            rows = yield from self._encode_by_arrow(batch, own, options, changes)
         else:
-            rows = yield from self._encode_by_json(batch, own, options)
+            rows = yield from self._encode_by_json(batch, own, options, changes)
         if errors == "raise":
             raise_refused(rows.errors)
         if padding is None:
@@ -288,7 +292,11 @@ class ServiceCalls:
         return np.array(counts, np.int64)
 
     def _encode_by_json(
-        self, batch: Batch, own: Mapping[str, Any], options: Mapping[str, Any]
+        self,
+        batch: Batch,
+        own: Mapping[str, Any],
+        options: Mapping[str, Any],
+        changes: Augmentation | None,
     ) -> Call[EncodedBatch]:
         rows: list[list[int]] = []
         mapping: list[list[int]] = []
@@ -296,8 +304,13 @@ class ServiceCalls:
         errors: dict[int, RowError] = {}
         truncated: dict[int, Truncated] = {}
         engine = digest = ""
+        kernel_time = 0.0
         for begin, part, fields in self._json_parts(batch, options):
-            answer = (yield self._post("/v1/encode/batch", {"texts": part, **own, **fields})).json()
+            body = {"texts": part, **own, **fields}
+            if changes is not None:
+                body["augmentation"] = augmentation_fields(changes, begin)
+            answer = (yield self._post("/v1/encode/batch", body)).json()
+            kernel_time += answer["kernel_time"]
             rows += answer["ids"]
             engine, digest = answer["engine"], answer["digest"]
             mapping += [span for spans in answer.get("offsets", ()) for span in spans]
@@ -321,21 +334,32 @@ class ServiceCalls:
             truncated=truncated,
             errors=errors,
             padding_side=None,
+            kernel_time=kernel_time,
         )
 
     def _encode_by_arrow(
-        self, batch: Batch, own: Mapping[str, str], options: Mapping[str, Any]
+        self,
+        batch: Batch,
+        own: Mapping[str, Any],
+        options: Mapping[str, Any],
+        changes: Augmentation | None = None,
     ) -> Call[EncodedBatch]:
         pa = import_library("pyarrow", "texts that are not UTF-8")
-        params = {**self._names, **write_query(options), **own}
+        params = {**self._names, **write_query(options), **write_values(own)}
         headers = {"content-type": ARROW}
+        engine = ""
+        kernel_time = 0.0
         parts: list[NDArray[Any]] = [np.zeros(0, ID_TYPES[own.get("dtype", "int32")])]
         sizes: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         errors: dict[int, RowError] = {}
         for begin, end in part_rows(batch.offsets, PART_BYTES):
             content = write_arrow(pa, batch.part(begin, end))
-            answer = yield Request("POST", "/v1/encode/batch", params, content, headers)
-            for table in read_arrow(pa, answer.content):
+            changed = {} if changes is None else augmentation_fields(changes, begin)
+            query = {**params, **write_values(changed)}
+            answer = yield Request("POST", "/v1/encode/batch", query, content, headers)
+            for table, metadata in read_arrow(pa, answer.content):
+                engine = metadata.get(b"warptok.engine", b"").decode()
+                kernel_time += float(metadata.get(b"warptok.kernel_time", 0.0))
                 first = sum(map(len, sizes))
                 ids = table.column("ids")
                 parts.append(ids.flatten().to_numpy())
@@ -347,11 +371,12 @@ class ServiceCalls:
         return EncodedBatch(
             ids=np.concatenate(parts),
             offsets=offsets_from_lengths(np.concatenate(sizes)),
-            engine="",
+            engine=engine,
             digest=self._names.get("if_digest", ""),
             truncated=None if options.get("max_length") is not None else {},
             errors=errors,
             padding_side=None,
+            kernel_time=kernel_time,
         )
 
     def _json_parts(
@@ -391,11 +416,21 @@ WINDOW_TYPES: Mapping[str, type[np.integer[Any]]] = {
 def write_query(options: Mapping[str, Any]) -> dict[str, str]:
     """Write options for the query string of a bulk call."""
     check_options("encode_batch", options)
+    return write_values({name: value for name, value in options.items() if name != "surrogates"})
+
+
+def write_values(values: Mapping[str, Any]) -> dict[str, str]:
+    """Write values for the query string; those that are None are left out."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None and name != "surrogates"
+        for name, value in values.items()
+        if value is not None
     }
+
+
+def augmentation_fields(changes: Augmentation, begin: int) -> dict[str, Any]:
+    """Return the fields of the changes to a part that begins at a row of the whole."""
+    return {**asdict(changes), "first_row": changes.first_row + begin}
 
 
 def part_rows(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
@@ -436,8 +471,8 @@ def write_arrow(pa: Any, batch: Batch) -> bytes:
     return content
 
 
-def read_arrow(pa: Any, content: bytes) -> Iterator[Any]:
-    """Read the record batches of an answer.
+def read_arrow(pa: Any, content: bytes) -> Iterator[tuple[Any, Mapping[bytes, bytes]]]:
+    """Read the record batches of an answer, and the metadata of each.
 
     Raises:
         WarptokError: the answer ends with an error.
@@ -453,4 +488,4 @@ def read_arrow(pa: Any, content: bytes) -> Iterator[Any]:
                 message = metadata[b"warptok.message"].decode()
                 where = metadata[b"warptok.where"].decode()
                 raise error_class(code, 400)(message, code=code, where=where)
-            yield table
+            yield table, metadata or {}

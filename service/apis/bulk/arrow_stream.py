@@ -33,9 +33,10 @@ from service.core.extras import check_installed
 from service.http.backpressure import BoundedSender
 from service.http.request_body import RequestBody
 from service.http.streaming_response import StreamedResponse, run_part, stream_thread
+from service.operations.augmented_texts import RowAugmenter, check_augmentation
 from service.operations.encode import check_dtype
 from service.operations.operation import check_digest, check_rows, find_entry, make_bulk_work
-from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
+from service.operations.query_schemas import DTYPES, StreamQuery, parse_query
 from service.operations.unknown_ids import MAX_STREAM_IDS, find_share_of_result, make_warning
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
@@ -84,9 +85,11 @@ class Messages(Protocol):
 
     Attributes:
         END: the bytes that end the stream.
+        has_kernel_time: whether record batches say how long they were computed.
     """
 
     END: bytes
+    has_kernel_time: bool
 
     def head(self) -> memoryview:
         """Get the message that begins the stream."""
@@ -183,6 +186,25 @@ class TimedSource:
         return TimedBatch(batch, perf_counter() - begin - waiting_s)
 
 
+class AugmentedSource:
+    """Reads a source, and augments the texts."""
+
+    def __init__(self, source: Source, augmenter: RowAugmenter) -> None:
+        self._source = source
+        self._augmenter = augmenter
+
+    def next_batch(self) -> TextBatch | None:
+        """Read the next texts; None at the end. May block.
+
+        Raises:
+            InvalidRequest: a text has letters beyond ASCII.
+        """
+        batch = self._source.next_batch()
+        if batch is None:
+            return None
+        return batch._replace(texts=self._augmenter.augment(batch.texts))
+
+
 class ArrowStream(StreamedResponse):
     """Answers with an Arrow stream; subclasses choose the reader and the writer.
 
@@ -193,7 +215,7 @@ class ArrowStream(StreamedResponse):
         extras: the extras that subclasses need.
     """
 
-    query_model = BatchQuery
+    query_model = StreamQuery
     extras: tuple[str, ...] = ("arrow",)
     query: Any
     vocabulary: Vocabulary
@@ -228,6 +250,8 @@ class ArrowStream(StreamedResponse):
         check_digest(entry, self.query.if_digest)
         check_dtype(entry.vocabulary, self.query.dtype)
         self.vocabulary = entry.vocabulary
+        if self.query.augmentation() is not None:
+            check_augmentation(entry.vocabulary, "/seed")
         settings = self.service.settings
         idle_s = settings.stream_idle_timeout_s
         request_body = RequestBody(receive, self.call.encoding, None, scope, idle_s)
@@ -239,7 +263,7 @@ class ArrowStream(StreamedResponse):
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(sender.run())
-                    source = TimedSource(self.source(body), body)
+                    source = TimedSource(self._augmented(self.source(body)), body)
                     reading = tasks.create_task(self._read(entry, source, thread, encoded, tasks))
                     tasks.create_task(self._write(encoded, sender, reading))
             except BaseExceptionGroup as group:
@@ -247,6 +271,13 @@ class ArrowStream(StreamedResponse):
             finally:
                 body.close()
                 await sender.drop()
+
+    def _augmented(self, source: Source) -> Source:
+        """Return a source of augmented texts where the options request it, or the same source."""
+        augmentation = self.query.augmentation()
+        if augmentation is None:
+            return source
+        return AugmentedSource(source, RowAugmenter(augmentation, "row {}"))
 
     async def _read(
         self,
@@ -288,6 +319,7 @@ class ArrowStream(StreamedResponse):
             ServiceError: something is wrong, and nothing was sent.
         """
         messages = self.messages()
+        messages.has_kernel_time = self.query.return_kernel_time
         head: bytes | memoryview = messages.head()
         try:
             while (item := await encoded.get()) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.apis.bulk.arrow_buffers import PieceWriter
 from service.apis.bulk.arrow_reader import CONTINUATION
@@ -67,14 +68,20 @@ class StreamMessages:
     Args:
         dtype: the type of an id.
         schema: the columns of each record batch.
+
+    Attributes:
+        has_kernel_time: whether the metadata of a record batch say in which time, and on which
+            engine, it was computed.
     """
 
     END = END
+    has_kernel_time = False
 
     def __init__(self, dtype: type[np.integer[Any]], schema: pa.Schema) -> None:
         self._dtype = dtype
         self._schema = schema
         self._writer = PieceWriter(schema)
+        self._metadata: dict[str, str] | None = None
 
     def head(self) -> memoryview:
         """Get the message that begins the stream."""
@@ -83,6 +90,18 @@ class StreamMessages:
     def is_quick(self, result: Result[Encoded]) -> bool:
         """Return whether writing a result is quicker than handing it to a thread."""
         return False
+
+    def message(self, result: Result[Encoded], metadata: Any) -> list[memoryview]:
+        """Write a record batch of ids; `metadata` is that of the texts."""
+        if self.has_kernel_time:
+            self._metadata = {
+                "warptok.kernel_time": f"{result.seconds:.7f}",
+                "warptok.engine": result.engine,
+            }
+        return self._write_rows(result, metadata)
+
+    def _write_rows(self, result: Result[Encoded], metadata: Any) -> list[memoryview]:
+        raise NotImplementedError
 
     def failure(self, error: ServiceError) -> list[memoryview]:
         """Write the record batch that says why the stream ends too early."""
@@ -96,7 +115,8 @@ class StreamMessages:
         return self._writer.pieces(pa.RecordBatch.from_pylist([row], self._schema), metadata)
 
     def _write_columns(self, columns: list[pa.Array]) -> list[memoryview]:
-        return self._writer.pieces(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return self._writer.pieces(batch, self._metadata)
 
 
 def id_list_type(dtype: type[np.integer[Any]]) -> pa.DataType:
@@ -118,10 +138,11 @@ class IdMessages(StreamMessages):
         """Return whether there are at most QUICK_ROWS rows, and their ids need no conversion."""
         return result.output.ids.dtype == self._dtype and result.end - result.begin <= QUICK_ROWS
 
-    def message(self, result: Result[Encoded], nulls: NDArray[np.bool_]) -> list[memoryview]:
-        """Write the rows of a request as one record batch; `nulls` is bool[B] of the null texts."""
+    @override
+    def _write_rows(self, result: Result[Encoded], metadata: NDArray[np.bool_]) -> list[memoryview]:
+        """Write the rows of a request; `metadata` is bool[B] of the null texts."""
         errors = error_texts(result)
-        for row in np.flatnonzero(nulls).tolist():
+        for row in np.flatnonzero(metadata).tolist():
             errors[row] = NULL_TEXT
         error_column = pa.array(errors, pa.string())
         ids, offsets = select_rows(result, self._dtype)
@@ -137,9 +158,10 @@ class RecordMessages(StreamMessages):
         columns = [("name", pa.string()), ("ids", id_list_type(dtype)), ("error", pa.string())]
         super().__init__(dtype, pa.schema(columns))
 
-    def message(self, result: Result[Encoded], records: RecordNames) -> list[memoryview]:
-        """Write records of a file as one record batch."""
+    @override
+    def _write_rows(self, result: Result[Encoded], metadata: RecordNames) -> list[memoryview]:
+        """Write records of a file."""
         errors = pa.array(error_texts(result), pa.string())
         ids, offsets = select_rows(result, self._dtype)
-        names = pa.array(records.names, pa.string())
+        names = pa.array(metadata.names, pa.string())
         return self._write_columns([names, make_lists(ids, offsets, errors.is_valid()), errors])

@@ -35,7 +35,7 @@ from service.core.errors import BadBody, InvalidRequest
 from service.core.settings import Settings
 from service.http.decompression import ENCODINGS
 from service.operations import schemas
-from service.operations.query_schemas import BatchQuery
+from service.operations.query_schemas import StreamQuery
 from service.operations.windows import refused_layouts
 from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.fastq import RecordTooLong
@@ -63,7 +63,7 @@ WINDOW_OPTIONS = "stride", "junction", "add_cls", "padding", "return_positions",
 TAKEN_NAMES = "name", "start", "input_ids", "attention_mask", "position_ids", "error"
 
 
-class FastaQuery(BatchQuery):
+class FastaQuery(StreamQuery):
     """The options of the call; with `window` the answer has windows instead of records."""
 
     window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
@@ -318,6 +318,8 @@ class BulkFasta(ArrowStream):
         elif query.add_special_tokens and "add_special_tokens" in query.model_fields_set:
             message = "windows have no begin and end tokens; add_cls=true begins each with [CLS]"
             raise InvalidRequest(message, "/add_special_tokens")
+        if query.window is not None and query.seed is not None:
+            raise InvalidRequest("changes whole records; windows are not of them", "/seed")
         if query.channel_name is not None and not has_channel:
             raise InvalidRequest("belongs to a form with a channel", "/channel_name")
         if query.channel_name in TAKEN_NAMES:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.apis.bulk.arrow_writer import (
     StreamMessages,
@@ -83,8 +84,9 @@ class WindowMessages(StreamMessages):
         self._first = 0  # The number of its first kept token.
         self._is_refused = False
 
-    def message(self, result: Result[Encoded], records: RecordNames) -> list[memoryview]:
-        """Write the windows of records as one record batch.
+    @override
+    def _write_rows(self, result: Result[Encoded], metadata: RecordNames) -> list[memoryview]:
+        """Write the windows of records.
 
         Of a record that continues in the next batch only whole windows are written; the tokens of
         the others are kept.
@@ -92,6 +94,7 @@ class WindowMessages(StreamMessages):
         Raises:
             TooLarge: the windows overlap so much that they hold too many ids.
         """
+        records = metadata
         errors = error_texts(result, records.begin)
         tokens, offsets = self._tokens(result, records)
         if records.begin:

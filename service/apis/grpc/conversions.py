@@ -17,6 +17,7 @@ from service.operations.query_schemas import DTYPES
 from service.protos import warptok_pb2 as pb
 from service.registry.reports import VocabularyReport
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
+from vocabularies.sequences.augmentation import Augmentation
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Int64s = NDArray[np.int64]
@@ -107,6 +108,26 @@ def read_options(options: pb.Options) -> EncodeOptions:
         uppercase=options.uppercase,
     )
     return DEFAULT_OPTIONS if parsed == DEFAULT_OPTIONS else parsed
+
+
+def read_augmentation(options: pb.Options) -> Augmentation | None:
+    """Read the random changes to the rows of a call; None: there are none.
+
+    Raises:
+        InvalidRequest: a value is out of range.
+    """
+    if not options.HasField("augmentation"):
+        return None
+    given = options.augmentation
+    try:
+        return Augmentation(
+            given.seed,
+            _optional_field(given, "crop_letters"),
+            given.substitution_rate,
+            given.first_row,
+        )
+    except ValueError as error:
+        raise InvalidRequest(str(error), "options.augmentation") from error
 
 
 def _optional_field(message: Any, field: str) -> Any:

@@ -71,6 +71,7 @@ UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "DeleteVocabulary": vocabularies.delete_vocabulary,
     "PutAlias": vocabularies.put_alias,
     "DeleteAlias": vocabularies.delete_alias,
+    "GetInfo": vocabularies.get_info,
 }
 
 

@@ -18,6 +18,7 @@ from service.apis.grpc.conversions import (
     TextsRequest,
     error_messages,
     read_array,
+    read_augmentation,
     read_dtype,
     read_offsets,
     read_options,
@@ -30,10 +31,12 @@ from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.core.problem_details import invalid_body
 from service.engines.base import Decoded
 from service.http.streaming_response import run_part
+from service.operations.augmented_texts import RowAugmenter, check_augmentation
 from service.operations.chunks import plan_chunks
 from service.operations.context import Service
 from service.operations.encode import check_dtype
 from service.operations.operation import (
+    LARGE_BYTES,
     check_digest,
     check_rows,
     find_entry,
@@ -53,6 +56,7 @@ READ_AHEAD = 2  # Answers of a stream that are computed or wait to be sent.
 async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.EncodeResponse:
     """Encode one text."""
     entry, dtype = await _vocabulary(service, call, request.vocabulary, request.options)
+    _refuse(request.options, "augmentation", "is of EncodeBatch and EncodeStream")
     text = request.text
     _check_bytes(service, len(text), "text")
     batch = _one_row(text)
@@ -70,8 +74,9 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
         engine=result.engine,
         digest=entry.vocabulary.digest,
         truncated=truncated[0] if truncated else None,
-        kernel_time=call.times.encode_s if request.options.return_kernel_time else 0.0,
+        kernel_time=result.seconds if request.options.return_kernel_time else 0.0,
         unknown_share=find_unknown_share(entry.vocabulary, rows.ids) or 0.0,
+        tokens=_name_tokens(entry, request.options, rows.ids),
     )
 
 
@@ -79,10 +84,11 @@ async def encode_batch(service: Service, call: Call, request: TextsRequest) -> b
     """Encode many texts."""
     message = request.message
     entry, dtype = await _vocabulary(service, call, message.vocabulary, message.options)
-    work = _batch_work(service, call, entry, request, message.options, dtype)
+    augmenter = _make_augmenter(entry, message.options)
+    batch = await _read_batch(service, request, augmenter)
+    work = _batch_work(service, call, entry, batch, message.options, dtype)
     result = await service.batcher.run(work)
-    kernel_time = call.times.encode_s if message.options.return_kernel_time else 0.0
-    return _batch_response(entry, result, dtype, kernel_time)
+    return await _write_batch(entry, result, dtype, message.options)
 
 
 async def encode_stream(
@@ -117,27 +123,37 @@ async def _read_stream(
     """
     entry: LoadedVocabulary | None = None
     first = pb.EncodeBatchRequest()
+    augmenter: RowAugmenter | None = None
     try:
         async for request in requests:
             if entry is None:
                 first = request.message
                 entry, dtype = await _vocabulary(service, call, first.vocabulary, first.options)
-            work = _batch_work(service, call, entry, request, first.options, dtype)
-            await running.put(asyncio.create_task(_answer_part(service, entry, work, dtype)))
+                augmenter = _make_augmenter(entry, first.options)
+            batch = await _read_batch(service, request, augmenter)
+            work = _batch_work(service, call, entry, batch, first.options, dtype)
+            part = _answer_part(service, entry, work, dtype, first.options)
+            await running.put(asyncio.create_task(part))
     finally:
         await running.put(None)
 
 
 async def _answer_part(
-    service: Service, entry: LoadedVocabulary, work: EncodeWork, dtype: type[np.integer[Any]]
+    service: Service,
+    entry: LoadedVocabulary,
+    work: EncodeWork,
+    dtype: type[np.integer[Any]],
+    options: pb.Options,
 ) -> bytes:
-    return _batch_response(entry, await run_part(service.batcher, work), dtype)
+    return await _write_batch(entry, await run_part(service.batcher, work), dtype, options)
 
 
 async def count(service: Service, call: Call, request: TextsRequest) -> pb.CountResponse:
     """Count the ids of each text."""
     message = request.message
     entry, _ = await _vocabulary(service, call, message.vocabulary, message.options)
+    for option in ("augmentation", "return_tokens"):
+        _refuse(message.options, option, "is not of Count")
     batch = _checked_batch(service, request)
     work = make_bulk_work(service, call, CountWork, entry, batch, read_options(message.options))
     result = await service.batcher.run(work)
@@ -146,15 +162,14 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
         engine=result.engine,
         digest=entry.vocabulary.digest,
         errors=error_messages(result.row_errors()),
-        kernel_time=call.times.encode_s if message.options.return_kernel_time else 0.0,
+        kernel_time=result.seconds if message.options.return_kernel_time else 0.0,
     )
 
 
 async def decode(service: Service, call: Call, request: pb.DecodeRequest) -> pb.DecodeResponse:
     """Decode one row of ids."""
     ids = read_array(request.ids, np.int32, "ids")
-    rows = IdRows(ids, np.array([0, len(ids)]))
-    result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
+    result = await _decode(service, call, request, IdRows(ids, np.array([0, len(ids)])))
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "ids")
     data, _ = _select_texts(result)
@@ -168,7 +183,7 @@ async def decode_batch(
     ids = read_array(request.ids, np.int32, "ids")
     rows = IdRows(ids, read_offsets(request.offsets, len(ids)))
     check_rows(service, len(rows), "offsets")
-    result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
+    result = await _decode(service, call, request, rows)
     data, offsets = _select_texts(result)
     return pb.DecodeBatchResponse(
         data=data.tobytes(),
@@ -181,6 +196,7 @@ async def decode_batch(
 async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> pb.WindowsResponse:
     """Cut the tokens of one sequence into overlapping windows."""
     entry = await find_entry(service, call, request.vocabulary)
+    check_digest(entry, request.if_digest or None)
     sequence = _decode_text(request.sequence, "sequence")
     given: dict[str, Any] = {"junction": request.junction} if request.junction else {}
     try:
@@ -281,6 +297,39 @@ async def _vocabulary(
     return entry, dtype
 
 
+def _refuse(options: pb.Options, name: str, reason: str) -> None:
+    """Refuse an option that a call does not have.
+
+    Raises:
+        InvalidRequest: the request has it.
+    """
+    if name in {field.name for field, _ in options.ListFields()}:
+        raise InvalidRequest(f"{name} {reason}", f"options.{name}")
+
+
+def _make_augmenter(entry: LoadedVocabulary, options: pb.Options) -> RowAugmenter | None:
+    """Make what augments the rows of a call; None: nothing does.
+
+    Raises:
+        InvalidRequest: the vocabulary is of text, or offsets are requested.
+    """
+    augmentation = read_augmentation(options)
+    if augmentation is None:
+        return None
+    spans = "options.return_offsets" if options.return_offsets else None
+    check_augmentation(entry.vocabulary, "options.augmentation", spans=spans)
+    return RowAugmenter(augmentation, "row {}")
+
+
+def _name_tokens(
+    entry: LoadedVocabulary, options: pb.Options, ids: NDArray[np.integer[Any]]
+) -> list[str]:
+    """Return each id's token as a string; [] if not requested."""
+    if not options.return_tokens:
+        return []
+    return [entry.vocabulary.token_string(token_id) for token_id in ids.tolist()]
+
+
 def _check_bytes(service: Service, num_bytes: int, where: str) -> None:
     limit = service.settings.max_text_bytes
     if num_bytes > limit:
@@ -299,24 +348,47 @@ def _checked_batch(service: Service, request: TextsRequest) -> Batch:
     return batch
 
 
+async def _read_batch(
+    service: Service, request: TextsRequest, augmenter: RowAugmenter | None
+) -> Batch:
+    """Read the texts of a request, and augment them, in another thread if they are large."""
+    batch = _checked_batch(service, request)
+    if augmenter is None:
+        return batch
+    if len(batch.data) > LARGE_BYTES:
+        return await asyncio.to_thread(augmenter.augment, batch)
+    return augmenter.augment(batch)
+
+
 def _batch_work(
     service: Service,
     call: Call,
     entry: LoadedVocabulary,
-    request: TextsRequest,
+    batch: Batch,
     options: pb.Options,
     dtype: type[np.integer[Any]],
 ) -> EncodeWork:
-    batch = _checked_batch(service, request)
     batch.id_dtype = dtype
     return make_bulk_work(service, call, EncodeWork, entry, batch, read_options(options))
+
+
+async def _write_batch(
+    entry: LoadedVocabulary,
+    result: Result[Encoded],
+    dtype: type[np.integer[Any]],
+    options: pb.Options,
+) -> bytes:
+    """Serialize an EncodeBatchResponse, in another thread where each token becomes a string."""
+    if options.return_tokens:
+        return await asyncio.to_thread(_batch_response, entry, result, dtype, options)
+    return _batch_response(entry, result, dtype, options)
 
 
 def _batch_response(
     entry: LoadedVocabulary,
     result: Result[Encoded],
     dtype: type[np.integer[Any]],
-    kernel_time: float = 0.0,
+    options: pb.Options,
 ) -> bytes:
     """Serialize an EncodeBatchResponse; its ids are copied once."""
     rows = _select_rows(result, dtype)
@@ -327,8 +399,9 @@ def _batch_response(
         digest=entry.vocabulary.digest,
         truncated=truncated_messages(result),
         errors=error_messages(result.row_errors()),
-        kernel_time=kernel_time,
+        kernel_time=result.seconds if options.return_kernel_time else 0.0,
         unknown_share=find_unknown_share(entry.vocabulary, rows.ids) or 0.0,
+        tokens=_name_tokens(entry, options, rows.ids),
     )
     number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
     return with_field(number, np.ascontiguousarray(rows.ids).data, message.SerializeToString())
@@ -358,10 +431,15 @@ def _select_rows(result: Result[Encoded], dtype: type[np.integer[Any]]) -> _Rows
 
 
 async def _decode(
-    service: Service, call: Call, name: str, rows: IdRows, skip: bool
+    service: Service,
+    call: Call,
+    request: pb.DecodeRequest | pb.DecodeBatchRequest,
+    rows: IdRows,
 ) -> Result[Decoded]:
-    entry = await find_entry(service, call, name)
-    return await service.batcher.run(make_decode_work(service, call, entry, rows, skip))
+    entry = await find_entry(service, call, request.vocabulary)
+    check_digest(entry, request.if_digest or None)
+    work = make_decode_work(service, call, entry, rows, request.skip_special_tokens)
+    return await service.batcher.run(work)
 
 
 def _select_texts(result: Result[Decoded]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -1,14 +1,17 @@
-"""Implements the calls of warptok.v1.Tokenizer that manage vocabularies."""
+"""Implements the calls of warptok.v1.Tokenizer on vocabularies and on the service itself."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
+import orjson
+
 from service.apis.grpc.conversions import vocabulary_message
 from service.core.call import Call
 from service.core.errors import InvalidRequest, ServiceError, TooLarge
 from service.operations.context import Service
+from service.operations.description import describe_service
 from service.protos import warptok_pb2 as pb
 from service.registry.management import MAX_FILES, Upload
 from service.registry.reports import report, report_put
@@ -102,3 +105,8 @@ async def delete_alias(
     """Remove another name of a vocabulary."""
     await service.get_engine_parts().vocabularies.delete_alias(request.alias)
     return pb.DeleteAliasResponse()
+
+
+async def get_info(service: Service, call: Call, request: pb.GetInfoRequest) -> pb.GetInfoResponse:
+    """Describe the service."""
+    return pb.GetInfoResponse(json=orjson.dumps(describe_service(service)).decode())

@@ -9,9 +9,9 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
-from service.core.version import package_version
 from service.http.dependencies import ServiceDep
 from service.observability.process_metrics import exposition
+from service.operations.description import describe_service
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["service"])
@@ -68,29 +68,7 @@ async def metrics(service: ServiceDep, request: Request) -> Response:
 @router.get("/v1/info")
 async def info(service: ServiceDep) -> dict[str, Any]:
     """Return the version, the engines, the limits and how batches are made."""
-    settings, status = service.settings, service.engine.status()
-    limits = {
-        name: getattr(settings, name)
-        for name in type(settings).model_fields
-        if name.startswith("max_") or name == "request_timeout_ms"
-    }
-    return {
-        "name": "warptok",
-        "version": package_version(),
-        "engines": list(status.engines),
-        "devices": list(status.devices),
-        "default_vocabulary": settings.default_vocabulary,
-        "limits": limits,
-        "batching": {
-            "policy": "batch-while-busy",
-            "artificial_delay_ms": 0,
-            "max_batch_bytes": settings.max_batch_bytes,
-            "inline_batch_bytes": settings.inline_batch_bytes,
-            "long_request_bytes": settings.long_request_bytes,
-        },
-        "crossover_bytes": status.crossover_bytes,
-        "fallbacks": status.fallbacks,
-    }
+    return describe_service(service)
 
 
 @router.get("/", include_in_schema=False)

@@ -28,6 +28,7 @@ from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 from vocabularies.reference.invalid_utf8 import encode_bytes
+from vocabularies.sequences.augmentation import Augmentation, augment
 
 ENGINE = CpuEngine()
 TEXTS = ["Hello, world", "", "北京 now", "<|endoftext|>"]
@@ -131,6 +132,43 @@ def test_many_texts(vocabulary):
             timed.options.return_kernel_time = True
             for answer in (await client.EncodeBatch(timed), await client.Count(timed)):
                 assert answer.kernel_time > 0
+            async for answer in client.EncodeStream(iter([timed, batch_request(TEXTS)])):
+                assert answer.kernel_time > 0
+
+    run(scenario)
+
+
+def test_sequences_are_changed_at_random():
+    changes = {"seed": 5, "crop_letters": 4, "substitution_rate": 0.5, "first_row": 9}
+    rows = ["ACGTACGTAC", "GATTACA" * 3, "", "ACGTN" * 4]
+    data, offsets = augment(Batch(rows).data, Batch(rows).offsets, Augmentation(**changes))
+    texts = [data[begin:end].tobytes().decode() for begin, end in pairwise(offsets)]
+
+    async def scenario():
+        async with serving() as (client, _):
+            request = batch_request(rows, "hyenadna")
+            request.options.augmentation.CopyFrom(pb.Augmentation(**changes))
+            assert rows_of(await client.EncodeBatch(request)) == expected(texts, "hyenadna")
+            parts = [batch_request(rows[:1], "hyenadna"), batch_request(rows[1:], "hyenadna")]
+            parts[0].options.CopyFrom(request.options)
+            answers = [rows_of(part) async for part in client.EncodeStream(iter(parts))]
+            assert [row for rows in answers for row in rows] == expected(texts, "hyenadna")
+            one = pb.EncodeRequest(vocabulary="hyenadna", text=b"A", options=request.options)
+            wrong = batch_request(rows, "hyenadna")
+            wrong.options.augmentation.substitution_rate = 2
+            placed = batch_request(rows, "hyenadna")
+            placed.options.CopyFrom(request.options)
+            placed.options.return_offsets = True
+            for call, message, where in (
+                (client.Encode, one, "options.augmentation"),
+                (client.Count, request, "options.augmentation"),
+                (client.EncodeBatch, wrong, "options.augmentation"),
+                (client.EncodeBatch, placed, "options.return_offsets"),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call(message)
+                violations = details(refused.value)["BadRequest"].field_violations
+                assert violations[0].field == where
 
     run(scenario)
 
