@@ -1,4 +1,4 @@
-"""What all tests share: the GPU mark and engine, whether property tests are random, a service."""
+"""Shared by all tests: the GPU mark and engine, the profile of property tests, a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What import-linter cannot say: libraries, unsafe functions, data files and docstrings."""
+"""Rules that import-linter cannot check: libraries, unsafe functions, data files, docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attacker of the APIs found: keys passed by, endless loops, memory for nothing."""
+"""Faults that attacks on the APIs found: bypassed keys, endless loops, wasted memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fuzzing found (`python -m tests.fuzz`), each with the smallest request that showed it."""
+"""Faults that fuzzing found (`python -m tests.fuzz`), each with its smallest request."""
 
 from __future__ import annotations
 

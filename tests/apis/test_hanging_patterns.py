@@ -1,4 +1,4 @@
-"""Texts on which an uploaded regular expression takes for ever: they hold nobody and end.
+"""Texts on which an uploaded regular expression never ends: they block nobody and are ended.
 
 The expression is one that uploads accept, as a published file has it.
 """

@@ -1,6 +1,7 @@
-"""Every route and method, found by asking the service, with every kind of key and with none.
+"""Every route and method that the service lists, with every kind of key and with none.
 
-The tables say what each path and each method asks for. A new one that is in no table fails here.
+The tables list the scope that each path and each method needs. A new one that is in no table fails
+here.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def test_a_chat_starts_its_process_without_a_line_in_the_log(client, server):
 
 
 def accepted(server: Server) -> float:
-    """How many pieces of work the service has taken in so far."""
+    """Return the number of work items that the service has accepted so far."""
     text = httpx.get(server.url + "/metrics", timeout=GIVEN_UP_S).text
     families = {family.name: family for family in text_string_to_metric_families(text)}
     return sum(s.value for s in families["warptok_work_accepted"].samples if "_total" in s.name)

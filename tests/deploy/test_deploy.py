@@ -1,4 +1,4 @@
-"""What deploy/, the Dockerfile and the Makefile promise, held to the service that really runs."""
+"""The files of deploy/, the Dockerfile and the Makefile agree with the running service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dashboard, alerts and runbook, held to the metrics that there are, and opened over real load."""
+"""Dashboard, alerts and runbook use existing metrics, and have data under real load."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class BusyGpu(FakeGpu):
 
 
 async def put_load(url: str, key: str) -> None:
-    """A little of everything, errors included."""
+    """Send some requests of every kind, errors included."""
     body = {"vocabulary": "gpt2", "text": "Hello, world!"}
     headers = {"x-api-key": key}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=GIVEN_UP_S) as client:

@@ -62,7 +62,7 @@ def _empty_bounded_caches() -> None:
 
 
 def what_grew(sizes: list[Size], loaded_vocabulary_bytes: int) -> str:
-    """Describe a growth of memory over repeated measurements; "" if there is none."""
+    """Describe the growth of memory over repeated measurements; "" if there is none."""
     begin, end = sizes[len(sizes) // 5].settled, sizes[-1].settled
     if end > begin + GROWTH_BYTES:
         return f"grew by {end - begin >> 20} MiB with nothing loaded"

@@ -1,4 +1,4 @@
-"""What `warptok.load` takes, that ids are the object's own, and what it refuses."""
+"""The sources that `warptok.load` accepts and refuses; the ids are the source's own."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ REFUSED = RowError("not_utf8", "")
 
 @dataclass
 class Row:
-    """A row's own ids and what it asks for; `fault` is the field that names one, if any."""
+    """A row's own ids and its options; `fault` is the field that reports a fault, if any."""
 
     ids: Sequence[int]
     options: EncodeOptions = WITH_SPANS

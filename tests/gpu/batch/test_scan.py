@@ -1,4 +1,4 @@
-"""Running sums over many tiles, with the states that concurrent blocks leave behind."""
+"""Running sums over many tiles, in all states that concurrent blocks may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With which kernels and how many blocks a batch is launched; recordings are kept by that."""
+"""The kernels and blocks with which a batch is launched, which are the key of a recording."""
 
 from __future__ import annotations
 

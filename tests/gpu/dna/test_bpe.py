@@ -136,7 +136,7 @@ def test_every_offset_of_a_text_to_the_chunks(engine, name):
 
 
 def test_a_long_token_that_ends_at_a_gap_behind_a_chunk(engine):
-    """The border behind it is no token's, and yet both windows have it."""
+    """The border behind it ends no token, but both windows must have it."""
     texts = [before * "G" + "A" * 64 + "x" * 150 for before in range(0, 330, 3)]
     check(engine, load("gena_lm_t2t_32k"), texts, EncodeOptions())
 
@@ -152,7 +152,7 @@ def test_runs_of_letters_have_the_ids_of_the_reference(engine, name, reverse_com
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("letter", ["N", "a", "X", " ", "\t", "\0", "\x7f"])
 def test_words_of_one_letter_that_is_no_base(engine, name, letter):
-    """Of 64 letters and more, from anywhere in a word on, behind bases and behind others."""
+    """Words of 64 letters and more begin at any bit, behind bases and behind other letters."""
     rows = [
         before + letter * count for count in (63, 64, 127, 150) for before in ("", "ACG", "NAx")
     ]
@@ -169,7 +169,7 @@ SIXES = [("A", "A"), ("AA", "AA"), ("A", "AA"), ("AA", "AAA"), ("AAAA", "AA"), (
 
 
 def test_a_token_that_repeats_the_one_before_is_tried_behind_a_longer_one(engine):
-    """The longer one is taken first and leads nowhere, so that the walk goes back to its begin."""
+    """The longer token is tried first and leads to no path, so the walk returns to its begin."""
     check(engine, vocabulary_of("A", SIXES), ["A" * n for n in range(1, 50)], EncodeOptions())
     check(engine, load("gena_lm_t2t_32k"), ["AAATATTTATTAAATATTTATTGGCCGC"], EncodeOptions())
 
@@ -247,7 +247,7 @@ def test_what_is_not_covered_says_why(vocabulary, why):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_ascii_character_is_a_letter_or_unknown(engine, name):
-    """NUL, too, which is no run of letters where no rule speaks of runs."""
+    """So is NUL, which must not count as a run where the vocabulary replaces no runs."""
     characters = [chr(code) for code in range(128)]
     texts = ["A" + "C".join(characters) + "A", *characters, "\0" * 70 + "ACGT", "\0\1\1\1" * 40]
     check(engine, load(name), texts, EncodeOptions())

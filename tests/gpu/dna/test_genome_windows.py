@@ -40,7 +40,7 @@ engine_of = functools.cache(new_engine)
 
 @functools.cache
 def library_ids_of(name: str) -> Callable[[str], list[int]]:
-    """The library's ids of BPE, the reference's of all others."""
+    """Return the library's ids for BPE, and the reference's for other models."""
     vocabulary = load(name)
     if not isinstance(vocabulary.model, Bpe):
         return lambda text: reference.encode(vocabulary, text, PLAIN).ids

@@ -1,4 +1,4 @@
-"""Batches of bases in parts with a letter that merges and is no base, as GENA-LM's N does."""
+"""Parts with a letter that merges and is no base, such as GENA-LM's N."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["outcomes"]
 @pytest.mark.parametrize("run", [1, 2, 9])
 @pytest.mark.slow
 def test_a_mixed_letter_anywhere(outcomes, at, run):
-    """At what is there of a text at a time, and where parts begin; as `tokenizers` has it."""
+    """At the ends of rounds and at the begins of parts; the ids are those of `tokenizers`."""
     for place in range(max(0, at - 12), at + 3):
         text = bases(place, place) + "N" * run + bases(2, 6 * ROUND - place)
         batch = Batch([text], options=EncodeOptions(add_special_tokens=False))
@@ -111,7 +111,7 @@ def mixed_of(vocabulary: Vocabulary) -> int:
 
 @pytest.mark.slow
 def test_which_vocabularies_have_a_mixed_letter():
-    """One, with few bases behind it in a token; runs are of no other letter."""
+    """At most one letter, with few bases behind it in a token; only its runs are replaced."""
     merges = [(a, b) for a in "ACGT" for b in "ACGT"] + [("C", "N"), ("N", "A")]
     plain = vocabulary_of("ACGTN-", merges)
     assert mixed_of(plain) == mixed_of(with_runs(plain, 3)) == 3
@@ -130,7 +130,7 @@ def test_which_vocabularies_have_a_mixed_letter():
     ],
 )
 def test_letters_soon_behind_a_mixed_one_leave_more(outcomes, merges, text):
-    """A token may follow NA that follows no token of bases before it, as AG would be merged."""
+    """A token may follow NA although it may follow no token of bases, as AG would merge."""
     vocabulary = vocabulary_of("ACGTN", [("N", "A"), ("A", "G"), *merges])
     assert mixed_of(vocabulary) == 2
     rows = [before + text + behind for before in ("", "C", "TTA") for behind in ("", "A", "N")]

@@ -1,4 +1,4 @@
-"""Batches of bases in parts: runs that are replaced, and texts that repeat a few letters."""
+"""Parts with runs of a letter that are replaced, and with texts that repeat a few letters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["outcomes"]
 
 
 def runs_of(letter: str, length: int, content: str) -> Vocabulary:
-    """ACGT, N and a hyphen, of which runs of a letter become `content`."""
+    """Make a vocabulary of ACGT, N and a hyphen that replaces runs of a letter by `content`."""
     step = Normalizer("replace_regex", f"{letter}{{{length},}}", content)
     return vocabulary_of("ACGTN-", [("A", "C"), ("N", "N"), ("AC", "N")], normalizers=(step,))
 
@@ -30,7 +30,7 @@ def runs_of(letter: str, length: int, content: str) -> Vocabulary:
 @pytest.mark.parametrize("at", [0, 1, LEAD, ROUND - LEAD, ROUND])
 @pytest.mark.slow
 def test_long_runs_are_replaced_wherever_they_lie(outcomes, at):
-    """Also where they cross what is there of a text at a time, and where parts begin."""
+    """Also where they cross the end of a round or the begin of a part."""
     engine = engine_of("emulated")
     for place in range(max(0, at - 14), at + 3):
         text = bases(1, place) + "N" * RUN + bases(2, 6 * ROUND - place)
@@ -41,7 +41,7 @@ def test_long_runs_are_replaced_wherever_they_lie(outcomes, at):
 @pytest.mark.parametrize("length", [RUN - 1, RUN, RUN + 1, 100, ROUND, 3 * ROUND])
 @pytest.mark.slow
 def test_only_long_runs_are_replaced(outcomes, length):
-    """Others merge; where the letter is none that does they are left."""
+    """Short runs merge; if the letter does not merge, they stay."""
     text = bases(3, 3 * ROUND - 5) + "N" * length + bases(4, 3 * ROUND)
     check(engine_of("emulated"), load(GENA), [text])
     check(engine_of("emulated"), runs_of("G", RUN, "-"), [text.replace("G", "A").replace("N", "G")])
@@ -60,7 +60,7 @@ def test_short_runs_that_cross_a_border_merge(outcomes, place):
 
 @pytest.mark.slow
 def test_rows_cut_runs(outcomes):
-    """A run of each row has an id; one that a row's end makes short merges."""
+    """Each row's part of a run has its own id; a part that is short merges."""
     engine, vocabulary = engine_of("emulated"), load(GENA)
     for first in (RUN, RUN + 3, *range(ROUND - 66, ROUND - 62), 2 * ROUND + 7):
         head = bases(9, 64)
@@ -72,7 +72,7 @@ def test_rows_cut_runs(outcomes):
 
 
 def test_runs_stand_side_by_side_with_gaps(outcomes):
-    """What a run becomes may be a letter of the text as well, or may have no id."""
+    """The letter that replaces a run may occur in the text as well, or may have no id."""
     engine = engine_of("emulated")
     for content, letters in (("-", "ACGT-"), ("x", "ACGTx")):
         vocabulary = runs_of("N", 3, content)
@@ -84,7 +84,7 @@ def test_runs_stand_side_by_side_with_gaps(outcomes):
 
 
 def test_bases_may_be_what_runs_are_of(outcomes):
-    """Then every base of this kind outside of a run is left."""
+    """Then each such base outside of a run stays."""
     engine, vocabulary = engine_of("emulated"), runs_of("G", 5, "-")
     check(engine, vocabulary, ["ACACT" + "G" * 5 + "ACA", "G" * 9000, "TTTT"])
     check(engine, vocabulary, ["ACACT" + "G" * 4 + "ACA"])
@@ -94,7 +94,7 @@ def test_bases_may_be_what_runs_are_of(outcomes):
 @pytest.mark.parametrize("name", ["dnabert2", GENA])
 @pytest.mark.parametrize("unit", ["A", "T", "CA", "ACG", "AAC", "ACGT"])
 def test_rows_that_repeat_a_few_letters_among_others(outcomes, name, unit):
-    """Where every place has a list of tokens, which wait for those in front."""
+    """There every place has a list of tokens and waits for the places before it."""
     rows = [bases(n, 512) for n in range(20)]
     rows[3] = rows[4] = rows[11] = (unit * 300)[:300]
     rows[15] = bases(30, 200) + (unit * 300)[:300]
@@ -105,7 +105,7 @@ def test_rows_that_repeat_a_few_letters_among_others(outcomes, name, unit):
 
 @pytest.mark.parametrize(("name", "unit"), [("dnabert2", "AGAT"), (GENA, "TTAGGG"), (GENA, "A")])
 def test_many_places_that_wait_for_each_other_fall_back(outcomes, name, unit):
-    """At once, so that not much of a batch's time is lost; the next batches are not tried."""
+    """They fall back at once to lose little time, and the next batches skip the kernel."""
     for length, is_done in ((600, True), (3 * ROUND, False)):
         head = bases(3, 2 * ROUND)
         check(engine_of("emulated"), load(name), [head, unit * (length // len(unit)), head])
@@ -114,7 +114,7 @@ def test_many_places_that_wait_for_each_other_fall_back(outcomes, name, unit):
 
 
 def test_a_place_of_a_list_at_the_end_of_a_row(outcomes):
-    """Nothing of it is asked for by the row behind."""
+    """The next row does not depend on it."""
     rows = []
     for n in range(1, 70):
         rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 20 * n)]

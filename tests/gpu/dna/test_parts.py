@@ -1,4 +1,4 @@
-"""Batches of bases that are one launch: their ids, and what is left to other kernels."""
+"""Batches of bases in one launch: their ids, and when other kernels encode them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ engine_of = functools.cache(new_engine)
 
 @pytest.fixture
 def outcomes(monkeypatch):
-    """Whether each batch was one of bases, as it is encoded; every batch is tried."""
+    """Return, for each batch, whether the kernel of parts finished it; every batch is tried."""
     need_largest_class()
     found, kernel_to_try, encode = [], call.SmallCall.kernel_to_try, call.SmallCall.encode_parts
 
@@ -67,7 +67,7 @@ def ids_of(
 def check(
     engine: GpuEngine, vocabulary: Vocabulary, rows: list[str], options: EncodeOptions = PLAIN
 ) -> None:
-    """The ids of each row are the reference's."""
+    """Check that the ids of each row are the reference's."""
     encoded = engine.encode(vocabulary, Batch(rows, options=options))
     want = ids_of(vocabulary, rows, options)
     assert encoded.ids.tolist() == [token_id for row in want for token_id in row]
@@ -81,7 +81,7 @@ def bases(seed: int, length: int) -> str:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_random_bases_are_one_launch(engine, outcomes, name):
-    """Of one row, of many, of none; with more parts than blocks, and views that are full."""
+    """Batches of one row, many rows and none; with more parts than blocks, and full views."""
     check(engine, load(name), [bases(1, 4 * VIEW)])
     check(engine, load(name), [bases(n, n % 40 * n) for n in range(200)])
     check(engine, load(name), ["", "A", "", "", bases(2, 5000), ""])
@@ -93,7 +93,7 @@ def test_random_bases_are_one_launch(engine, outcomes, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_parts_begin_anywhere(engine, outcomes, name):
-    """Between the letters of a token, at a row, next to one, or at a gap."""
+    """They may begin inside a token, at a row's begin, next to it, or at a gap."""
     text = bases(3, 2000)
     for offset in range(0, 80, 3):
         check(engine, load(name), [text[:offset], text[offset:700], text[700:]])
@@ -105,7 +105,7 @@ def test_parts_begin_anywhere(engine, outcomes, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_begin_and_end_tokens_stand_around_each_row(engine, outcomes, name):
-    """Around empty rows, too, at a part's ends, and around one row that has many parts."""
+    """Also around empty rows, at the ends of parts, and around one row of many parts."""
     rows = ["", "", "A", bases(4, 255), "", "C", *(bases(n, 40 + n) for n in range(90)), "", ""]
     for own in (rows, [bases(5, 3 * VIEW)], [""], ["x" * 300, "ACGT" * 64, "G"]):
         check(engine, load(name), own, EncodeOptions())
@@ -116,7 +116,7 @@ def test_begin_and_end_tokens_stand_around_each_row(engine, outcomes, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_gaps_and_short_runs_are_no_matter(engine, outcomes, name):
-    """Letters without tokens, white space that is dropped, runs that end in a view."""
+    """Gaps are letters without tokens and dropped white space; the runs end inside a view."""
     chance = random.Random(4)
     text = [*bases(5, 9000)]
     for place in chance.sample(range(len(text)), 500):
@@ -134,7 +134,7 @@ LEFT += ("G" + "A" * 9000, "G" + "CA" * 4500)
 
 @pytest.mark.parametrize("row", LEFT)
 def test_rows_that_fall_back_have_the_same_ids(engine, outcomes, row):
-    """Special tokens, letters beyond ASCII, runs that a view does not see the end of."""
+    """Rows with special tokens, letters beyond ASCII, and runs that end outside of a view."""
     check(engine, load("dnabert2"), [bases(9, 3000), row, "ACG"])
     assert outcomes == [False]
 
@@ -162,7 +162,7 @@ def test_batches_after_a_fallback_skip_the_kernel():
 
 
 def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
-    """However long: the kernel goes on while text is on its way."""
+    """Text of any length: the kernel computes while the text is being copied."""
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     data, places = engine.device.allocate_pinned(TAKE_IN_BYTES + 1), []
     data[:] = np.frombuffer(bases(1, len(data)).encode(), np.uint8)
@@ -183,7 +183,7 @@ def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
 
 
 def test_parts_whose_paths_do_not_meet_fall_back(outcomes, monkeypatch):
-    """By tables of which each last token has eight letters: one way comes from the text's end."""
+    """In these tables each last token has eight letters; only one path leads to the text's end."""
     real = dna_tables.endings_of
 
     def eight_letters(*args):
@@ -208,7 +208,7 @@ def test_parts_whose_paths_do_not_meet_fall_back(outcomes, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint16])
 def test_narrow_ids_on_the_device(outcomes, dtype):
-    """A stream whose ids stay on the device writes them where they are wanted."""
+    """A stream writes ids that stay on the device directly to the caller's memory."""
     engine, rows = engine_of("emulated"), [bases(n, 3000) for n in range(5)]
     batch = Batch(rows)
     address = engine.device.allocate(batch.data.nbytes * 4)
@@ -229,7 +229,7 @@ def test_narrow_ids_on_the_device(outcomes, dtype):
 
 
 def test_long_tokens_are_told_apart(engine, outcomes):
-    """Of 33 to 64 letters, too, at both ends of a row and of a view."""
+    """Also tokens of 33 to 64 letters, at both ends of a row and of a view."""
     unit, sizes = "A" + bases(10, 90).replace("A", "")[:63], (9, 31, 32, 33, 62)
     merges = [(unit[:i], unit[i]) for i in range(1, 64)]
     merges += [(first, unit[:n]) for first in "GC" for n in sizes]
@@ -245,7 +245,7 @@ def test_long_tokens_are_told_apart(engine, outcomes):
 
 @pytest.mark.slow
 def test_the_hash_table_has_every_long_token():
-    """Each once, with a tag of its own."""
+    """Each token is there once, with a unique tag."""
     for name in NAMES:
         tables = dna_tables.dna_tables(load(name))
         assert tables.parts is not None
@@ -289,7 +289,7 @@ def kernel_of(vocabulary: Vocabulary) -> str:
 
 @pytest.mark.slow
 def test_which_kernel_is_tried():
-    """None where bases may be a special token or letters become others."""
+    """No kernel is tried where bases may be a special token or letters are replaced."""
     vocabulary = vocabulary_of("ACGT", [("A", "C"), ("G", "T")])
     assert kernel_of(load(NAMES[0])) == kernel_of(vocabulary) == "encode_dna_parts_copied"
     assert kernel_of(load(NAMES[1])) == "encode_dna_parts"

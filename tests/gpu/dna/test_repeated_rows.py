@@ -34,7 +34,7 @@ def repeated(unit: str, length: int, begin: int = 0) -> str:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_rows_of_any_length_are_one_launch(engine, outcomes, name):
-    """Shorter than a part's lead, longer than the table, from anywhere in a unit on."""
+    """Rows shorter than a part's lead and longer than the table, from any letter of a unit on."""
     chance = random.Random(1)
     for unit in UNITS:
         lengths = [*range(1, 30), 100, 150, 255, 256, 257, 300, 500, 512, 1000, 2048, 4000]
@@ -45,7 +45,7 @@ def test_rows_of_any_length_are_one_launch(engine, outcomes, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_may_begin_in_front_of_a_part(engine, outcomes, name):
-    """Whatever its begin is aligned to."""
+    """Its begin may have any alignment."""
     for unit in ("A", "CA", "CAA"):
         for begin in (1, 2, 3, 4):
             check(engine, load(name), [bases(1, begin), repeated(unit, 4092)])
@@ -55,7 +55,7 @@ def test_a_row_may_begin_in_front_of_a_part(engine, outcomes, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("unit", ["A", "CA"])
 def test_a_row_that_begins_far_in_front_of_a_part_falls_back(outcomes, name, unit):
-    """Its first letters are not looked at."""
+    """The kernel does not read its first letters."""
     engine = engine_of("emulated")  # Of two blocks: the second part begins in the middle.
     for part in (REPEAT_FRONT + LEAD - 128, REPEAT_FRONT + LEAD):
         check(engine, load(name), [repeated(unit, 2 * part)])
@@ -64,7 +64,7 @@ def test_a_row_that_begins_far_in_front_of_a_part_falls_back(outcomes, name, uni
 
 @pytest.mark.parametrize("name", NAMES)
 def test_repeats_end_and_begin_anywhere(engine, name):
-    """At a letter in between, at a gap, in another case; another unit may follow."""
+    """A repeat ends at another letter, a gap or another case; another unit may follow."""
     chance = random.Random(2)
     for _case in range(12):
         rows = []
@@ -78,7 +78,7 @@ def test_repeats_end_and_begin_anywhere(engine, name):
 
 
 def filled(rows: dict[int, str], length: int) -> list[str]:
-    """Rows that begin at places, with random ones of some 500 letters between them."""
+    """Make rows that begin at given places, with random rows of some 500 letters between."""
     made: list[str] = []
     for begin, row in [*sorted(rows.items()), (length, "")]:
         while missing := begin - sum(map(len, made)):
@@ -90,7 +90,7 @@ def filled(rows: dict[int, str], length: int) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_all_letters_in_front_of_a_part_count(engine, outcomes, name):
-    """Another letter, or a gap, just behind the row's begin or just in front of the part's view."""
+    """Another letter or a gap stands just behind the row's begin, or just before the view."""
     size = 2048
     for unit, front in itertools.product(("A", "CA", "CAA"), (3, 5, 7, 60, 150)):
         begin = size - LEAD - front  # The emulated device has two blocks.
@@ -105,7 +105,7 @@ def test_all_letters_in_front_of_a_part_count(engine, outcomes, name):
 @pytest.mark.parametrize("place", [LEAD, ROUND, 2 * ROUND])
 @pytest.mark.slow
 def test_a_row_may_begin_anywhere_in_a_round(outcomes, name, place):
-    """At the last letters of a round, too, where the repeat is not long before the next one."""
+    """Also at the last letters of a round, where the repeat is still short in the round."""
     engine, size = engine_of("emulated"), 2 * ROUND + 2500
     for front in (0, 1, 2, 4, 5, 15, 16, 17, 20, 60):
         row = repeated("A", 2000)  # So many that wait would be left.
@@ -116,7 +116,7 @@ def test_a_row_may_begin_anywhere_in_a_round(outcomes, name, place):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_rows_that_end_in_the_next_round_are_not_mixed_up(outcomes, name):
-    """What a round leaves for the next one is of the same part of the text alone."""
+    """The state between two rounds belongs to one part of the text only."""
     engine = engine_of("emulated")
     for unit, length in itertools.product(("A", "CA", "CAA"), (20, 150, 300)):
         rows = {n * ROUND - 15: repeated(unit, length) for n in range(1, 12)}
@@ -141,7 +141,7 @@ def test_rows_with_letters_that_merge_and_are_no_bases(outcomes):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_many_repeats_behind_other_letters_fall_back(outcomes, name):
-    """Where few places of a round are listed, too, as each waits for its neighbour."""
+    """Also where few places of a round are listed, because each waits for its neighbour."""
     engine = engine_of("emulated")  # Of two blocks, so that parts are long.
     for count in (2, 40):
         rows = [row for n in range(count) for row in (bases(n, 900), "G" + repeated("A", 250))]
@@ -152,7 +152,7 @@ def test_many_repeats_behind_other_letters_fall_back(outcomes, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_the_table_has_the_last_tokens_of_the_reference(name):
-    """Of each unit, behind the table's last column, too."""
+    """For each unit, and also beyond the table's last column."""
     vocabulary = load(name)
     tables = dna_tables(vocabulary)
     table, letters = tables.parts.repeats, "".join(map(chr, tables.letters.bases))
@@ -179,7 +179,7 @@ def test_last_tokens_have_a_period_behind_the_table():
 
 @pytest.mark.slow
 def test_a_period_counts_if_all_rotations_of_a_unit_have_it():
-    """Behind three letters last tokens repeat after 189 places here, of one rotation after 64."""
+    """Here last tokens of period 3 repeat after 189 places, those of one rotation after 64."""
     unit = "GAC"
     merges = [("AC" + unit * 20, "GA"), (unit * 21, "G"), ("C", unit), ("A", "C" + unit)]
     merges += [("GA", "C"), *((unit * n, unit) for n in range(1, 21))]
@@ -190,7 +190,7 @@ def test_a_period_counts_if_all_rotations_of_a_unit_have_it():
 
 
 def test_long_rows_without_a_period_are_left_to_the_letters(engine, monkeypatch, outcomes):
-    """Where column 0 is 0, nothing is known of texts that are longer than the table."""
+    """If column 0 is 0, the table does not cover texts that are longer than it."""
     real = part_tables.repeat_table
 
     def without_periods(*args):

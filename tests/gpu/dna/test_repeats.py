@@ -37,7 +37,7 @@ GENA = NAMES[1]
 
 
 def unmet(engine: GpuEngine, vocabulary: Vocabulary, rows: list[str]) -> list[int]:
-    """Windows that did not meet those before, at first and after each round; the ids are right."""
+    """Count unmet windows, at first and after each round, and check the ids."""
     batch = Batch(rows)
     with (
         engine.resources.residents.using(vocabulary) as resident,
@@ -53,7 +53,7 @@ def unmet(engine: GpuEngine, vocabulary: Vocabulary, rows: list[str]) -> list[in
 
 
 def units_of(length: int) -> list[str]:
-    """Units of so many letters that repeat none shorter, each in one of its rotations."""
+    """Yield units of so many letters that repeat no shorter unit, each in one rotation."""
     found = []
     for letters in itertools.product("ACGT", repeat=length):
         unit = "".join(letters)
@@ -68,7 +68,7 @@ def cut(text: str, length: int) -> list[str]:
 
 
 def rows_of(unit: str, lengths: tuple[int, ...], chance: random.Random) -> list[str]:
-    """Rows of a unit over and over, from anywhere in it on, some with a few letters in front."""
+    """Make rows that repeat a unit from any letter on, some with a few letters in front."""
     rows = []
     for length in lengths:
         head = "".join(chance.choices("ACGT", k=chance.choice((0, 0, 1, 5, 40))))
@@ -78,7 +78,7 @@ def rows_of(unit: str, lengths: tuple[int, ...], chance: random.Random) -> list[
 
 
 def vary(unit: str, chance: random.Random) -> str:
-    """A letter for all of a unit's, but for one of them."""
+    """Make a unit of one letter, except for one place."""
     place = chance.randrange(len(unit))
     return unit[0] * place + chance.choice("ACGT") + unit[0] * (len(unit) - 1 - place)
 
@@ -87,7 +87,7 @@ def vary(unit: str, chance: random.Random) -> str:
 @pytest.mark.parametrize(("name", "most"), [(NAMES[0], 6), (GENA, 5)])
 @pytest.mark.slow
 def test_repeats_of_any_unit_are_repaired_side_by_side(engine, name, most):
-    """In rows of any length, in two rounds. One thread once walked through most of these."""
+    """In rows of any length, in two rounds; once, a single thread walked through most of them."""
     chance, vocabulary, running = random.Random(most), load(name), engine_of("emulated", engine)
     for unit in itertools.chain.from_iterable(units_of(n + 1) for n in range(most)):
         for length in (512, 500, 1000):
@@ -102,7 +102,7 @@ def test_repeats_of_any_unit_are_repaired_side_by_side(engine, name, most):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_no_thread_walks_through_long_units_alone(engine, name):
-    """Of which 33 letters and more are not looked for, and nearly all may be the same letter."""
+    """Units of 33 letters and more are not detected; nearly all their letters may be equal."""
     chance, vocabulary = random.Random(name), load(name)
     for length in (7, 8, 9, 10, 11, 12, 15, 31, 32, 33, 44, 53, 64, 66, 100, 171):
         unit = "".join(chance.choices("ACGT", k=length))
@@ -115,7 +115,7 @@ def test_no_thread_walks_through_long_units_alone(engine, name):
 @pytest.mark.parametrize("unit", ["A", "T", "AT", "CA", "AAAG"])
 @pytest.mark.slow
 def test_short_rows_of_a_unit_with_other_letters_in_front(engine, unit):
-    """A path may lead nowhere behind its window, so that the one before has to be walked again."""
+    """A path may end behind its window, so that the window before has to be walked again."""
     chance, rows = random.Random(unit), []
     for length in (130, 150, 250):
         for _ in range(60):
@@ -128,7 +128,7 @@ def test_short_rows_of_a_unit_with_other_letters_in_front(engine, unit):
 @pytest.mark.parametrize("unit", ["A", "CA", "TTAGGG"])
 @pytest.mark.slow
 def test_a_run_is_repaired_side_by_side(name, unit):
-    """Wherever it begins."""
+    """The run may begin at any place."""
     for first in range(1, 40, 6):
         text = ("GATTACAGATC" * 4)[:first] + unit * (9000 // len(unit)) + "GC"
         for engine in ("small", "large"):
@@ -136,7 +136,7 @@ def test_a_run_is_repaired_side_by_side(name, unit):
 
 
 def in_turn(units: list[str]) -> Vocabulary:
-    """Tokens of one to three units; what is left at a run's end joins the begin of the next one."""
+    """Make tokens of one to three units; the rest of a run joins the begin of the next run."""
     merges = []
     for before, unit in itertools.pairwise(["", *units]):
         merges += [(unit[0], unit[1])] if len(unit) == 2 else []
@@ -147,7 +147,7 @@ def in_turn(units: list[str]) -> Vocabulary:
 
 @pytest.mark.parametrize(("run", "most"), [(301, 2), (6001, MANY), (40001, ONE_THREAD)])
 def test_runs_that_shift_the_next_one(run, most):
-    """No path comes through long ones in step: the last way, one thread, is taken and is right."""
+    """No two paths meet in long runs, so that the sequential repair runs; its ids are right."""
     units = ["A", "C", "G", "T", "AG", "CT", "GC", "TA"]
     text = "".join(unit * (run // len(unit) | 1) for unit in units)
     engine, vocabulary = engine_of("emulated", "small"), in_turn(units)
@@ -159,7 +159,7 @@ def test_runs_that_shift_the_next_one(run, most):
 
 @pytest.mark.parametrize("engine", [*CHUNKS])
 def test_a_letter_of_another_kind_in_a_run_ends_what_repeats(engine):
-    """N merges, but is none of the four letters that have codes: here it has the one of A."""
+    """N merges but is no base; its code here is that of A."""
     doubled = [("A" * 2**n, "A" * 2**n) for n in range(4)]
     others = [("A", "C"), ("C", "C"), ("G", "T"), ("G", "G"), ("GT", "GT"), ("T", "T")]
     merges = [*doubled, *others, ("A", "N"), ("AN", "A" * 8)]
@@ -173,7 +173,7 @@ def test_a_letter_of_another_kind_in_a_run_ends_what_repeats(engine):
 
 @st.composite
 def repeated(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
-    """Rows of units of up to twelve letters, some with errors."""
+    """Make rows that repeat units of up to twelve letters, some with errors."""
     letters = draw(st.sampled_from(["AC", "ACG", "ACGT", "ACGTN"]))
     vocabulary = vocabulary_of(letters, draw(merge_lists(letters)))
     rows = []

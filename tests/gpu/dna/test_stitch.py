@@ -14,7 +14,7 @@ NO_MEETING = constant("NO_MEETING")
 
 @pytest.mark.parametrize("chunk", [SMALL, LARGE])
 def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(chunk):
-    """Where none was found, which is a fault, too: nothing is shifted further than a word."""
+    """Without a meeting, which is a fault, nothing is shifted by more than a word either."""
     chance = np.random.default_rng(chunk)
     meetings = np.array([0, 0, 1, 17, 63, NO_MEETING, 40, NO_MEETING], np.uint8)
     windows, words = len(meetings), chunk // 64

@@ -1,4 +1,4 @@
-"""The tables of what is left of the tokens that end at a place, and the kernels that read them."""
+"""The tables of the tokens that may end at a place, and the kernels that read them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEVELS = {"dnabert2": 4, "gena_lm_t2t_32k": 2}
 
 
 def vocabularies() -> st.SearchStrategy[Vocabulary]:
-    """Without begin and end tokens."""
+    """Make vocabularies without begin and end tokens."""
     return merge_lists("ACGT").map(
         lambda merges: replace(vocabulary_of("ACGT", merges), prefix=(), suffix=())
     )
@@ -50,7 +50,7 @@ def number_of(text: str, bases: bytes) -> int:
 
 
 def left_by(endings: suffix_tables.Endings, bases: bytes, text: str) -> tuple[int, int]:
-    """What the letters of a text leave, as the kernels look it up."""
+    """Look up, as the kernels do, the possible last tokens of a text."""
     x, y = endings.last[number_of(text[-endings.k :], bases)].tolist()
     text = text[: -endings.k]
     for _ in range(endings.levels):
@@ -61,7 +61,7 @@ def left_by(endings: suffix_tables.Endings, bases: bytes, text: str) -> tuple[in
 
 
 def listed_of(endings: suffix_tables.Endings, x: int, y: int) -> set[tuple[int, int]]:
-    """The left classes and letters of the tokens listed for what is open, short ones first."""
+    """Return left classes and letters of the tokens that are listed for open texts, short first."""
     begin, end = endings.begins[x // 16 : x // 16 + 2].tolist()
     assert begin == y & (1 << 30) - 1
     listed = [(x & 0xFFFF, y & 0xFF, y >> 31) for x, y in endings.listed[begin:end].tolist()]
@@ -71,7 +71,7 @@ def listed_of(endings: suffix_tables.Endings, x: int, y: int) -> set[tuple[int, 
 
 
 def last_token(vocabulary: Vocabulary, tables: dna_tables.DnaTables, text: str) -> tuple[int, int]:
-    """The left class and the letters of a text's last token."""
+    """Return the left class and the letters of a text's last token."""
     record = int(tables.tokens[tokenizer.encode(vocabulary, text).ids[-1]])
     return record >> 24 & 0xFFFF, record & 0xFF
 
@@ -111,7 +111,7 @@ def test_most_letters_leave_one_token(name, sure, left_open):
 
 
 def test_all_letters_before_a_token_leave_fewer_to_be_listed(monkeypatch):
-    """Than eight of them would; both are right, and what is listed takes time."""
+    """Fewer than for eight letters; both are right, but listed tokens take time."""
     vocabulary = load("dnabert2")
     found = tables_of(vocabulary)[1]
     monkeypatch.setattr(suffix_tables, "LATEST", suffix_tables.DENSE)
@@ -122,7 +122,7 @@ def test_all_letters_before_a_token_leave_fewer_to_be_listed(monkeypatch):
 
 @pytest.mark.slow
 def test_which_kernels_find_paths(monkeypatch):
-    """By letters of a token and how many tokens there are; the walk takes what is left."""
+    """The length and the number of tokens decide; the walk handles the deferred windows."""
     doubled = [("A" * 2**i, "A" * 2**i) for i in range(5)]
     covered = vocabulary_of("ACGT", doubled)
     longer = vocabulary_of("ACGT", [*doubled, ("A" * 32, "A")])
@@ -153,7 +153,7 @@ def texts_for(seed: int) -> list[str]:
 
 
 def test_long_tokens_are_told_apart_by_their_first_letters():
-    """Those that end alike with 32 letters, at places where tokens are listed."""
+    """They share their last 32 letters, and stand at places where tokens are listed."""
     end = "".join(np.random.default_rng(2).choice(list("CT"), 30)) + "GA"
     merges = [(end[i], end[i + 1 :]) for i in range(30, -1, -1)]
     vocabulary = vocabulary_of("ACGT", [*merges, ("C", end), ("GT", end), ("G", "T")])
@@ -164,7 +164,7 @@ def test_long_tokens_are_told_apart_by_their_first_letters():
 
 @pytest.mark.parametrize("behind", ["ACCACAACCCACA", "ACCACAACCCACAC"])
 def test_tokens_of_as_many_letters_as_are_looked_at(behind):
-    """Of one that is all that they leave; and of letters that no text has, of fewer than four."""
+    """One token is the only one left; and letters that no text has, or fewer than four."""
     words = ["".join(word) for size in range(9) for word in itertools.product("AC", repeat=size)]
     merges = [("G" + word[:-1], word[-1]) for word in words[1:]]
     chain = [("G" + behind[:at], behind[at]) for at in range(len(behind))]
@@ -187,7 +187,7 @@ def test_ids_of_real_vocabularies(name, fused_bytes):
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.slow
 def test_letters_that_leave_too_many_cost_time_only(monkeypatch, name, opened):
-    """Tokens are listed for letters that leave one or two, too, at the first level or later."""
+    """Tokens are listed although letters leave one or two, at the first level or later."""
     remaining = suffix_tables.LastTokens.remaining
 
     def less(self, texts, letters, may_be):

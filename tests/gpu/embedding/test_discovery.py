@@ -1,4 +1,4 @@
-"""`discover` finds the ids that tokenizers give, and leaves to them whatever it cannot prove."""
+"""`discover` finds the ids of tokenizers, and calls the tokenizer where it cannot prove them."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_a_tokenizer_that_cuts_long_texts_is_left_to_itself(limit: int, k: int) 
 
 
 class InTransformersManner:
-    """What a slow tokenizer of `transformers` shows of itself."""
+    """A slow tokenizer with the attributes of those of `transformers`."""
 
     pad_token_id, model_max_length = 4, 10**30
     all_special_tokens = ("[CLS]", "[PAD]")
@@ -269,7 +269,7 @@ def test_what_is_no_tokenizer_is_refused(source: Any) -> None:
 def test_random_tokenizers(
     k: int, overlapping: bool, keeps_rest: bool, merges: bool, seed: int
 ) -> None:
-    """Words of k letters, side by side or not, what is left over as letters or not at all."""
+    """Words of k letters, side by side or not; remaining letters have ids or none."""
     source = random.Random(seed)
     numbers: dict[str, int] = {}
 

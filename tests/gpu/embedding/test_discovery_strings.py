@@ -1,4 +1,4 @@
-"""What takes several letters at once, and no pair of letters shows, is left to the tokenizer."""
+"""Rules that match several letters, but no pair of letters, are left to the tokenizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = ["".join(word) for word in itertools.product("ACGT", repeat=3)]
 
 
 def ids_are_its_own(source: Any, encode: Any, *texts: str) -> bool:
-    """Whether there is a rule, whose ids are checked to be the tokenizer's."""
+    """Return whether there is a rule; check that its ids are the tokenizer's."""
     rule = discover(source).rule
     for text in texts if rule is not None else ():
         assert rule is not None
@@ -151,7 +151,7 @@ def test_a_special_token_that_a_normalizer_may_write_is_left_to_the_tokenizer() 
 
 
 class Listed:
-    """A tokenizer that lists its strings and takes the longest one first."""
+    """A tokenizer that lists its strings and matches the longest one first."""
 
     def __init__(self, vocab: dict[Any, int], name: str, mark: str = "") -> None:
         self.table = vocab

@@ -79,7 +79,7 @@ def sequences(num_rows: int, length: int, alphabet: str = "ACGTN", seed: int = 0
 
 
 def check(parts: list[Part], expected: list[list[int]], weight: Any, pad_id: int = 0) -> None:
-    """Every row once, in order; each with its ids behind the padding, and their embeddings."""
+    """Check that every row comes once, in order, with its ids, padding and embeddings."""
     assert [0, *(part.end for part in parts)] == [*(part.begin for part in parts), len(expected)]
     for part in parts:
         rows = expected[part.begin : part.end]
@@ -523,7 +523,7 @@ def test_streams_that_run_far_apart_mix_no_rows(num_parts: int, path: Any, slow:
 @pytest.mark.parametrize("form", ["pinned", "ordinary", "list"])
 @pytest.mark.parametrize("num_parts", COUNTS)
 def test_letters_are_read_before_their_part_is_given_out(num_parts: int, form: str) -> None:
-    """Whatever the caller makes of its text then, and on which stream the parts are used."""
+    """The caller may then change its text, and use the parts on any stream."""
     discovery, embed = discovered("hyenadna"), embedding(width=128, device="cuda")
     matrix = np.random.default_rng(num_parts).choice(LETTERS, (256 * num_parts, 512))
     expected = torch.from_numpy(discovery.rule.codes[matrix].astype(np.int64)).cuda()

@@ -1,4 +1,4 @@
-"""What `discover` takes, and the forms of sequences: models, Hugging Face's BPE, N, generators."""
+"""The sources of `discover`, and the forms of sequences: models, BPE, N, generators."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_begin_and_end_tokens_are_found_by_encoding() -> None:
 
 
 class Model:
-    """A model in the manner of transformers, without a tokenizer."""
+    """A model like those of transformers, without a tokenizer."""
 
     def __init__(self, name: str | None, vocab_size: int, **more: Any) -> None:
         self.config = SimpleNamespace(_name_or_path=name, vocab_size=vocab_size, **more)

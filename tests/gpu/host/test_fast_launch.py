@@ -1,4 +1,4 @@
-"""What C++ tells the driver and the Job of a small batch, and what it says of the answer."""
+"""The calls of the driver and the words of the Job that C++ makes for a small batch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def built():
 
 
 class Driver:
-    """Notes what it is asked; its kernel answers with 7 ids and some words of a status."""
+    """A driver that notes its calls; its kernel answers with 7 ids and words of a status."""
 
     def __init__(self, answers: FakeMemory, errors: tuple[int, ...] = (0, 0, 0, 0)) -> None:
         self.asked: list[str] = []
@@ -112,7 +112,7 @@ class Driver:
 
 
 class FakeMemory:
-    """A workspace's, all of it filled."""
+    """Memory of a workspace, all of it filled."""
 
     def __init__(self) -> None:
         self.job = np.full(JOB.itemsize, 0xAA, np.uint8).view(JOB)
@@ -294,7 +294,7 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
     "name", ["NOT_UTF8", "FAULT", "TRUNCATED", "FALLBACK", "NOT_COVERED", "ROWS"]
 )
 def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name, ask):
-    """And what an earlier batch left there does not."""
+    """The words of an earlier batch do not."""
     driver = Driver(memory)
     driver.status = {constant(f"STATUS_{name}"): 1}
     launcher = launcher_of(built, memory, driver)

@@ -37,7 +37,7 @@ engine_of = functools.cache(new_engine)
 
 
 def run_kmers(k: int, remainder: str, letters: str, whitespace: str, case: str) -> Vocabulary:
-    """K-mers side by side in every run; N stands alone, all else is other or white space."""
+    """Make k-mers side by side in every run; N stands alone, others are unknown or white space."""
     vocabulary = own_kmers(k, k, remainder, "append", letters)
     model = vocabulary.model
     assert isinstance(model, Kmers)
@@ -191,7 +191,7 @@ def test_a_letter_in_another_case_ends_a_run(places):
 
 @pytest.mark.parametrize("text", ["ACGTNACGTACGTAC" * 20, "ACGTéACGTACNGTAC" * 20])
 def test_a_text_of_bytes_that_are_letters_is_not_rewritten(monkeypatch, text):
-    """Where what it met are breaks; a letter beyond ASCII is no byte."""
+    """If only breaks were the reason; a letter beyond ASCII is no byte."""
     monkeypatch.setattr(transfer, "RECORD_AFTER", 1 << 30)
     seen = note_launches(monkeypatch)
     data, out = np.frombuffer(text.encode(), np.uint8), np.zeros(400, np.int32)

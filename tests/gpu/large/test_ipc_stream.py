@@ -53,7 +53,7 @@ def memory(request, engine):
 
 
 class Memory:
-    """As SharedMemory, and what its owner sees of it."""
+    """A SharedMemory, and the owner's view of it."""
 
     def __init__(self, engine: GpuEngine, kind: str, num_bytes: int) -> None:
         self.engine, self.num_bytes = engine, num_bytes

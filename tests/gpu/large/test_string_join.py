@@ -24,7 +24,7 @@ needs_extensions = pytest.mark.skipif(
 
 
 class _Late:
-    """A copy that copies what is waited for, and nothing before."""
+    """A copy that copies bytes only when they are waited for."""
 
     seconds = 0.0
 
@@ -49,7 +49,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuEngine]:
 
 @pytest.fixture
 def late(engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> list[_Late]:
-    """The copies that were begun; what is read of a text too early is what lay there before."""
+    """Return the copies that were begun; a text that is read too early has old bytes."""
     begun: list[_Late] = []
 
     def start_gather(texts: list[str], offsets: object, target: np.ndarray) -> _Late:

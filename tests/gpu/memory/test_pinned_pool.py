@@ -1,4 +1,4 @@
-"""Leased answers: whose they are, when their memory is lent again, and what the cap does."""
+"""Leased answers: who owns them, when their memory is leased again, and the cap."""
 
 from __future__ import annotations
 

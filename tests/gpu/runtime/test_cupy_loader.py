@@ -1,4 +1,4 @@
-"""What is said where CuPy, the driver, NVRTC or a device cannot be used."""
+"""The messages where CuPy, the driver, NVRTC or a device cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CUDA device knows without its driver."""
+"""The answers of a CUDA device that need no call of its driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def device():
 
 
 def test_the_driver_is_not_asked_whether_memory_that_the_device_gave_is_pinned(device):
-    """Nor is it believed of more than was given, nor of what was given back."""
+    """This does not hold for memory beyond the block, or for a freed block."""
     memory = np.zeros(16, np.uint8)
     device._page_locked[memory.ctypes.data] = 10
     assert device.is_pinned(memory[:10]) and device.is_pinned(memory[:3])

@@ -37,7 +37,7 @@ class Device(contextlib.nullcontext):
 def cupy(
     compiled: Counter[str], wait: Callable[[float], object], shared_bytes: int = 227 << 10
 ) -> Any:
-    """What Functions asks of CuPy; a module is compiled when the wait is over."""
+    """The parts of CuPy that Functions uses; a module is compiled when the wait is over."""
 
     numbers = {name: number for number, name in enumerate(KERNELS)}
 

@@ -1,4 +1,4 @@
-"""Small batches by one call of C++: the same answers as the usual way, and when it is not taken."""
+"""Small batches by one call of C++: the usual answers, and the batches that need more calls."""
 
 from __future__ import annotations
 

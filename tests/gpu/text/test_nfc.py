@@ -101,7 +101,7 @@ def test_characters_of_most_leads_are_not_looked_at():
 
 @functools.cache
 def interesting() -> tuple[list[str], list[str]]:
-    """Marks and what joins; and what takes, or is taken apart."""
+    """Return marks, and characters that join others, are joined, or are decomposed."""
     decomposing, marks = (normalizer_code_points(n) for n in ("decomposing", "combining"))
     parts = {p for c in decomposing for p in unicodedata.normalize("NFD", c)}
     hangul = {chr(c) for c in range(0xAC00, 0xD7A4)}
@@ -123,7 +123,7 @@ def test_what_is_seen_to_stay_stays_with_every_character_where_it_was():
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_most_of_what_is_in_nfc_is_seen_to_be(form):
-    """Every line of 17 languages that no mark stands apart in; of what is taken apart none."""
+    """Every line of 17 languages without separate marks; no line of decomposed text."""
     lines = data_bytes("text/udhr_17_languages.txt").decode().splitlines()
     lines = [unicodedata.normalize(form, line) for line in lines]
     stays = [nfc(line)[0] == line for line in lines]
@@ -136,7 +136,7 @@ def test_most_of_what_is_in_nfc_is_seen_to_be(form):
 
 
 def flagged(text: bytes) -> bool:
-    """Whether the emulated kernel leaves a text."""
+    """Return whether the emulated kernel leaves a text to the CPU."""
     pages, rows = composed_tables()
     padded = np.frombuffer(text + b"\xcc\x81" * 32, np.uint8)
     status = np.zeros(8, np.uint64)

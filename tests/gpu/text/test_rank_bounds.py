@@ -1,4 +1,4 @@
-"""How far above each rank the first pair lies that what its merge gives is part of."""
+"""The distance from each rank to the lowest rank of a pair with the merged symbol."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SEED = 0x5EED
 
 @dataclass
 class Found:
-    """What the kernels say of a batch, one bool a byte."""
+    """The answer of the kernels for a batch, one bool a byte."""
 
     hard: np.ndarray
     special: np.ndarray
@@ -106,7 +106,7 @@ def run(
 def check(
     vocabulary: Vocabulary, rows: Sequence[bytes], modes: Sequence[Mode], blocks: int = 2
 ) -> None:
-    """The kernels find what the reference finds; of refused rows only the place is compared."""
+    """Check that the kernels find the reference's tokens; of refused rows compare the place."""
     every = all(mode == "match" for mode in modes)
     found = run(special_tables(vocabulary, SEED), rows, None if every else modes, blocks)
     begin = 0
@@ -219,7 +219,7 @@ def test_a_match_that_does_not_count_uses_its_text_up_for_one_round() -> None:
 
 
 def test_which_token_of_two_rounds_is_refused() -> None:
-    """A stretch is looked through for the second round once it has ended without a refusal."""
+    """The second round searches a stretch only if the first round refused nothing in it."""
     vocabulary = vocabulary_of([("A", True, False), ("o", False, False), ("Z", True, True)])
     rows = [b"..Z..A", b"..Z.oA", b"A.Z", b"Z", b"o.o.Z", b"", b"oZA", b"oZoA" + b"." * 70 + b"A"]
     check(vocabulary, rows, ["refuse"] * len(rows))

@@ -235,7 +235,7 @@ def test_long_runs_behind_each_other_are_merged_whole(size):
     ("seed", "number", "size"), [(1, 24, 300), (1, 24, 700), (6, 24, 700), (3, 9, 4096)]
 )
 def test_a_window_that_begins_wrong_is_not_followed(seed, number, size):
-    """Which letters merge between two runs depends on how many of the first are left over."""
+    """The merges between two runs depend on how many letters of the first run remain."""
     chance = random.Random(seed)
     runs = (chance.choice(ascii_lowercase) * chance.randint(size, 3 * size) for _ in range(number))
     assert check(load("gpt2"), ["".join(runs)]).whole == 1

@@ -68,7 +68,7 @@ class Tiles:
         self.chunk_pending = np.full((num_tiles, CHUNKS, 32), UNTOUCHED, np.uint8)
 
     def map(self, num_blocks: int) -> None:
-        """By the kernel."""
+        """Make the maps by the kernel."""
         arrays = {name: a for name, a in vars(self).items() if isinstance(a, np.ndarray)}
         hard, bad = bits(self.borders, len(self.text)), np.ones(1, np.uint32)
         numbers = {"num_bytes": len(self.text) - 64, "num_states": self.num_states}
@@ -102,7 +102,7 @@ class Tiles:
         return bool((first | second) & UNRESOLVED or first & second & NO_STARTS)
 
     def check(self) -> None:
-        """What the kernel wrote."""
+        """Check the maps that the kernel wrote."""
         inside = slice(self.num_states)
         for tile in range(len(self.tile_state)):
             bad = self.is_bad(tile)

@@ -24,7 +24,7 @@ EACH = SIZE + 256  # What an array of SIZE bytes takes with the gap behind it.
 
 
 def vocabulary(name: str, size: int = SIZE) -> Any:
-    """What has a digest, and an array full of its first letter."""
+    """Make an object with a digest, and an array full of its first letter."""
     return SimpleNamespace(digest=name, size=size)
 
 

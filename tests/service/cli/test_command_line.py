@@ -32,13 +32,13 @@ Capture = pytest.CaptureFixture[bytes]
 
 
 def output(capture: Capture, *arguments: str, code: int = 0) -> str:
-    """What a command prints on stdout, its exit code checked."""
+    """Return a command's stdout, and check its exit code."""
     assert main(arguments) == code
     return capture.readouterr().out.decode()
 
 
 def complaint(capture: Capture, *arguments: str, code: int = 2) -> str:
-    """What a command that fails says: one line for each fault, and nothing on stdout."""
+    """Return the message of a failing command: a line for each fault, and nothing on stdout."""
     assert main(arguments) == code
     captured = capture.readouterr()
     assert captured.out == b""

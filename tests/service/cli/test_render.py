@@ -1,4 +1,4 @@
-"""The command `render`, in place of `vllm launch render`: one model's folder, and what routers ask.
+"""The command `render`, in place of `vllm launch render`, with one model's folder.
 
 The bodies are those that llm-d's router and Dynamo send.
 """
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def render_settings(folder: Path, **others: object) -> dict[str, object]:
-    """What the command sets, for an application in this process."""
+    """Return the settings of the command, for an application in this process."""
     made = with_defaults(Settings(model_dir=folder, **others), RENDER_DEFAULTS)
     return use_model(made).model_dump(exclude={"engine"})
 

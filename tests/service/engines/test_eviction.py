@@ -107,7 +107,7 @@ def test_the_engine_tells_what_was_used_last_and_loads_again_what_left():
 
 
 class Mallinfo2(ctypes.Structure):
-    """What malloc says of itself (malloc.h)."""
+    """The statistics of malloc (malloc.h)."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -116,7 +116,7 @@ class Mallinfo2(ctypes.Structure):
 
 
 def used_bytes() -> int:
-    """What malloc has given out."""
+    """Return the bytes that malloc has allocated."""
     mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo2 is None:
         pytest.skip("malloc is not glibc's")

@@ -1,4 +1,4 @@
-"""Answers of streams: what they hold is bounded for each and for all, and is let go of."""
+"""Answers of streams: their unsent bytes are bounded for each and for all, and are freed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END = re.compile(rb'requests_total\{route="/v1/encode"|requests_cancelled_total 
 
 
 class Reader:
-    """A client that takes what it is given while `takes` is set."""
+    """A client that reads while `takes` is set."""
 
     def __init__(self) -> None:
         self.takes = asyncio.Event()

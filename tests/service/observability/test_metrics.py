@@ -1,4 +1,4 @@
-"""What is counted comes out of /metrics under its documented name."""
+"""Counted events appear in /metrics under their documented names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every request leaves behind, whichever way it came: id, stages, refusal, a line."""
+"""The records of every request through every API: id, stages, refusal, a log line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of any kind are read as what they say, or refused."""
+"""Bodies of any kind are parsed or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service says at its start where C++ extensions are missing."""
+"""The messages at the start where C++ extensions are missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def without_extensions(monkeypatch: Patch) -> None:
-    """As in an installation without a compiler."""
+    """Hide the extensions, as in an installation without a compiler."""
     for extension in EXTENSIONS:
         monkeypatch.setitem(sys.modules, extension.module, None)
     monkeypatch.setattr(gpu_extensions, "are_built", False)

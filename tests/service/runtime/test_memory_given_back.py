@@ -1,4 +1,4 @@
-"""What is refused or left leaves nothing behind, without the collector; free memory goes back."""
+"""Refused and abandoned requests keep no memory, and free memory returns to the system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 
 @pytest.fixture
 def no_collector():
-    """Only what nobody refers to is freed."""
+    """Turn the garbage collector off, so that only reference counts free objects."""
     gc.collect()
     gc.disable()
     yield

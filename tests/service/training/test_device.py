@@ -1,4 +1,4 @@
-"""Which device a training computes on: what was asked for, what is said, what is learnt."""
+"""The device of a training: the choice, its report, and the learnt merges."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def device(monkeypatch):
 
 
 def learn(name: str, options: TrainingOptions, corpus: Corpus = CORPUS, share: float = 1.0):
-    """What is told, and the merger it was; its merges are right."""
+    """Train; return the reported choice and the merger, and check the merges."""
     told, made = [], []
     choose = choose_merger(name, told.append, share)
 

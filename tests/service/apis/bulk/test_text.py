@@ -1,4 +1,4 @@
-"""One text as the body: the ids of the JSON call, whatever the way they come; every refusal."""
+"""One text as the body: the ids of the JSON call in every form of the answer; every refusal."""
 
 from __future__ import annotations
 

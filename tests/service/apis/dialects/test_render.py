@@ -1,4 +1,4 @@
-"""Prompts that are cut when they are rendered: what is left is what vLLM leaves."""
+"""Prompts that are truncated when they are rendered: the ids are those of vLLM."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def shared_infer(size: int, *, dtype: str = "int32", offsets: list[int] | None =
 
 @contextlib.contextmanager
 def regions(kind: str, device: EmulatedDevice):
-    """Bodies that register r and o as regions of a kind, and what reads and writes their memory."""
+    """Yield bodies that register the regions r and o, and functions that access their memory."""
     if kind == "cuda":
         blocks = [device.blocks[device.allocate(4096)] for _ in "ro"]
         bodies = [register_body(handle_of(block.ctypes.data), 4096) for block in blocks]

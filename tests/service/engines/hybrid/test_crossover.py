@@ -1,4 +1,4 @@
-"""From which size on a batch goes to the GPU, and how that is measured."""
+"""The size from which on batches go to the GPU, and its measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GPU cannot do, or fails at, is answered by the CPU."""
+"""The CPU answers calls that the GPU does not support or fails on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when a vocabulary is loaded: it is compared, refused, or tried again later."""
+"""Loading a vocabulary: it is compared, refused, or tried again later."""
 
 from __future__ import annotations
 

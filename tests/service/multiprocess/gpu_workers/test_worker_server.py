@@ -1,4 +1,4 @@
-"""What a GPU worker answers, without a process of its own."""
+"""The answers of a GPU worker that runs in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat templates as jinja2 runs them here, beside what transformers makes of the same."""
+"""Chat templates as jinja2 runs them here, compared with those of transformers."""
 
 from __future__ import annotations
 
