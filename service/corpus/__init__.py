@@ -5,10 +5,10 @@
     packing.py   rows → rows of one length
     writing/     rows → shards in the formats of training frameworks
     part.py      runs the four in threads, in order, with a checkpoint after each shard
-    job.py, run.py   what is to be done; all parts, the lock and the manifest
+    job.py, run.py   the description of a job; its parts, lock and manifest
     own_files.py     the files that jobs wrote, which are no inputs of others
 
-Called by `cli/corpus.py` only. What always holds: the bytes of a shard depend on the inputs, the
+Called by `cli/corpus.py` only. Invariants: the bytes of a shard depend on the inputs, the
 vocabulary and the options alone, not on threads, engines or interruptions; memory is bounded
 whatever the inputs; a shard appears under its name when it is whole.
 """

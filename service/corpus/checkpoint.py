@@ -1,4 +1,4 @@
-"""Keeps what a part of a job has done in a file, from which a later run goes on."""
+"""Stores the progress of a part of a job in a file, from which a later run continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OtherJob(ValueError):
 
 
 class Cursor(NamedTuple):
-    """Where the first document is whose ids are not all in shards.
+    """The place of the first document whose ids are not all in shards.
 
     Attributes:
         input: the number of its file.
@@ -60,10 +60,10 @@ class Shard:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What a part has done.
+    """The progress of a part.
 
     Attributes:
-        cursor: where it goes on.
+        cursor: where it continues.
         shards: its shards.
         digests: of each of its files that was read, the digests of blocks by number.
         dropped_tokens: the ids at the end that do not fill a packed row.
@@ -165,7 +165,7 @@ def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpo
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder, and keep other runs out of it.
+    """Make a folder, and lock it against other runs.
 
     Raises:
         OtherJob: another run is in it.

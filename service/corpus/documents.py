@@ -57,7 +57,7 @@ class Documents:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of ids, and where a reader goes on behind each.
+    """Rows of ids, and the place at which a reader continues behind each.
 
     Attributes:
         ids: uint16[T] or int32[T], the rows joined.

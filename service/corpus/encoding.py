@@ -24,7 +24,7 @@ NONE = -1
 
 
 class EncodedDocuments(NamedTuple):
-    """The rows of a block of documents, and what else is known of the block.
+    """The rows of a block of documents, with its rejects, sizes and digests.
 
     Attributes:
         rows: the rows.

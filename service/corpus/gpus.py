@@ -1,4 +1,4 @@
-"""Opens all GPUs for a job: each encodes whole blocks, the one with the least to do the next."""
+"""Opens all GPUs for a job; each block is encoded by the GPU with the least to do."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Gpus:
 
 
 def open_gpus(cpu: Engine, count: int, vocabulary: Vocabulary) -> Gpus:
-    """Open so many GPUs with a vocabulary; what they cannot compute goes to the CPU engine.
+    """Open GPUs with a vocabulary; the CPU engine computes the rows that they do not support.
 
     Args:
         cpu: the CPU engine.

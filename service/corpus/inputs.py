@@ -63,7 +63,7 @@ class Input:
         path: a local path or a URL.
         size: its bytes, packed.
         format: one of READ_AS.
-        etag: what the store of a URL says of its version; "" for a local file.
+        etag: the version of a URL by its store; "" for a local file.
         mtime_ns: when a local file changed last; the manifest has no times, and leaves it out.
     """
 
@@ -86,7 +86,7 @@ class Input:
 
 
 def expand(paths: Sequence[str], read_as: str | None) -> list[str]:
-    """Replace folders by their files, and patterns of URLs by what they match, in order of names.
+    """Replace folders by their files, and patterns of URLs by their matches, in order of names.
 
     Of a folder these are the files whose names say a format, or all if `read_as` is one; names that
     begin with a dot are left out.
@@ -124,7 +124,7 @@ def _is_known(path: str) -> bool:
 
 
 def find_inputs(paths: Sequence[str], read_as: str | None) -> tuple[list[Input], list[str]]:
-    """Look up files, and what is wrong with those that cannot be read.
+    """Look up files, and the faults of those that cannot be read.
 
     Args:
         paths: local paths or URLs, each once or several times.
@@ -170,7 +170,7 @@ def _find_filesystem(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the name there.
 
     Raises:
-        NotInstalled: fsspec, or what it needs for the scheme, is not installed.
+        NotInstalled: fsspec, or its package for the scheme, is not installed.
     """
     try:
         from fsspec.core import url_to_fs
@@ -268,7 +268,7 @@ class DigestedFile(io.RawIOBase):
         self._rest = DIGEST_BYTES
 
     def take_digests(self, is_end: bool) -> dict[int, bytes]:
-        """Return the digests that were not taken yet; at the end read what nobody needs, too."""
+        """Return the new digests; at the end of the file, read its unread rest first."""
         while is_end and self.read(DIGEST_BYTES):
             pass
         digests, self.digests = self.digests, {}

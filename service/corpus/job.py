@@ -1,4 +1,4 @@
-"""What a job is: all that decides about the bytes of its shards."""
+"""The description of a job: everything that the bytes of its shards depend on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that decides about the bytes of the shards, but the vocabulary's content.
+    """Everything that the bytes of the shards depend on, except the vocabulary's content.
 
     Attributes:
         inputs: the files, in order.
@@ -31,7 +31,7 @@ class Job:
         key: the key, or column, of the text.
         begin_id, end_id: the ids before and behind each document; None: none.
         add_special_tokens: whether the vocabulary's begin and end tokens are put around it.
-        special: what special-token text inside a document is; see `EncodeOptions`.
+        special: how special-token text inside a document is encoded; see `EncodeOptions`.
         pack: the length of packed rows; None: a row is a document.
         shuffle: the seed by which the rows of each shard are shuffled; None: they keep their order.
         window, stride: rows are windows of so many ids, and begin so many ids apart; None: a row
@@ -73,7 +73,7 @@ class Job:
     skips_unreadable: bool = False
 
     def options(self) -> dict[str, Any]:
-        """Return all but the files."""
+        """Return the options without the files."""
         names = [each.name for each in dataclasses.fields(self) if each.name != "inputs"]
         return {name: getattr(self, name) for name in names}
 

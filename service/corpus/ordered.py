@@ -1,4 +1,4 @@
-"""Runs tasks in the threads of a pool, and gives their results in the order of the tasks.
+"""Runs tasks in the threads of a pool, and yields their results in the order of the tasks.
 
     tasks ─► a thread that takes them (and reads files) ─► pool ─► results, in order
 
@@ -98,7 +98,7 @@ class OrderedRun(Generic[Result]):
         self._queue.put(future)
 
     def _stop(self) -> None:
-        """Let everything end that waits."""
+        """Wake all waiting threads, so that they end."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify_all()

@@ -24,12 +24,12 @@ from service.corpus.shards import Shards
 
 
 class _Block(NamedTuple):
-    """What came of a block of a file.
+    """The result of reading a block of a file.
 
     Attributes:
         input: the number of the file.
         encoded: its documents; None: the file cannot be read from there on.
-        error: why not.
+        error: the reason.
     """
 
     input: int
@@ -39,14 +39,14 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """What the parts of a job share.
+    """The objects that all parts of a job share.
 
     Attributes:
         encoder: encodes documents.
         pool: runs the blocks of all parts.
         max_ahead: the most blocks of a part in memory.
-        progress: is told what was done.
-        should_stop: whether the parts shall end, because one has failed.
+        progress: counts the work that was done.
+        should_stop: whether the parts must end, because one has failed.
     """
 
     encoder: DocumentEncoder
@@ -69,7 +69,7 @@ class PartResult(NamedTuple):
 
 
 def run_part(job: Job, number: int, files: range, folder: Path, workers: Workers) -> PartResult:
-    """Do what an earlier run of a part has left.
+    """Run a part from its checkpoint to its end.
 
     Args:
         job: the job.

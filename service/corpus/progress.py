@@ -1,4 +1,4 @@
-"""Shows how far a job is: a line on stderr, rewritten in place on a terminal."""
+"""Shows the progress of a job in a line on stderr, rewritten in place on a terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MEGA = 1e6
 
 
 class Progress:
-    """Counts what the parts of a job do; several threads may call it at once.
+    """Counts the work of all parts of a job; several threads may call it at once.
 
     Args:
         total_bytes: the bytes of all files, packed.
-        stream: where the line goes; None: nowhere.
+        stream: the stream of the line; None: no line is written.
 
     Attributes:
         num_verified: the documents that were compared with the reference, when the job is done.
@@ -44,7 +44,7 @@ class Progress:
             self.skipped_bytes += num_bytes
 
     def add(self, num_bytes: int, text_bytes: int, num_documents: int, num_tokens: int) -> None:
-        """Note what was done, and show the line now and then."""
+        """Count finished work, and show the line from time to time."""
         with self._lock:
             self.num_bytes += num_bytes
             self.text_bytes += text_bytes

@@ -30,10 +30,10 @@ class RejectFile:
     Args:
         path: the file.
         inputs: the files of the job.
-        cursor: where the part goes on; rejects from there on were written by an earlier run.
+        cursor: where the part continues; an earlier run may have written rejects from there on.
 
     Attributes:
-        num_rejects: how many there are.
+        num_rejects: the number of rejects.
     """
 
     def __init__(self, path: Path, inputs: Sequence[Input], cursor: Cursor) -> None:
@@ -44,7 +44,7 @@ class RejectFile:
         self._file = open(path, "ab")
 
     def _keep_before(self, cursor: Cursor) -> None:
-        """Drop what is behind the cursor, and a line that an interruption has cut."""
+        """Drop the lines behind the cursor, and a line that an interruption has cut."""
         if not self.path.exists():
             return
         size = 0
@@ -74,7 +74,7 @@ class RejectFile:
         self.num_rejects += len(rejects)
 
     def flush(self) -> None:
-        """Put what was written on the disk."""
+        """Write buffered rejects to the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 

@@ -44,12 +44,12 @@ LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Running:
-    """How a job is run, which decides nothing about its bytes.
+    """The parameters of a run, which do not change the bytes of the job.
 
     Attributes:
         engine: computes the ids.
         num_threads: the threads that read and encode.
-        progress: is told what was done.
+        progress: counts the work that was done.
         num_verified: the documents that are compared with the reference.
     """
 
@@ -62,7 +62,7 @@ class Running:
 def run_job(
     job: Job, vocabulary: Vocabulary, folder: Path, running: Running, *, is_fresh: bool = False
 ) -> dict[str, Any]:
-    """Do a job, or what an earlier run of it has left; return its manifest.
+    """Run a job from its beginning or its checkpoints, and return its manifest.
 
     Args:
         job: the job.

@@ -27,11 +27,11 @@ class Shards:
         part: the number of the part.
         folder: the folder of the shards.
         id_dtype: the dtype of the ids.
-        checkpoint: what is done; it gets each shard.
+        checkpoint: the progress, to which each shard is added.
         save: keeps the checkpoint.
 
     Attributes:
-        cursor: where the first document is of which not all ids were written.
+        cursor: the place of the first document whose ids are not all written.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Shards:
         self._num_documents = self._num_rows = self._num_tokens = 0
 
     def write(self, rows: Rows) -> None:
-        """Write rows; a shard ends before a row that would be too much.
+        """Write rows; a shard ends before a row that would exceed its size.
 
         Raises:
             OSError: the disk is full, or fails.

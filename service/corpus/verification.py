@@ -31,7 +31,7 @@ class Verifier:
     Attributes:
         job: the job.
         vocabulary: the vocabulary.
-        num_wanted: the documents to compare.
+        num_wanted: the number of documents to compare.
         num_compared: the documents that were compared, and are equal.
     """
 

@@ -7,6 +7,6 @@
     readers.py       chooses among them
 
 A reader yields functions without arguments; a thread that calls one gets the documents of a block.
-So a reader only does what must be done in order, such as decompressing. Any place of a document may
-be the start of a later reading, which gives the same documents from there on.
+So a reader itself only does work that must be done in order, such as decompression. Any place of a
+document may be the start of a later reading, which gives the same documents from there on.
 """

@@ -1,4 +1,4 @@
-"""Makes texts of chats by a chat template, and marks what a model learns: the assistant's words.
+"""Renders chats by a chat template, and marks the text that a model learns: the assistant's.
 
 A template with `{% generation %}` blocks, as transformers has them, says itself what that is. With
 any other a message of the assistant is what the template adds for it, behind the generation prompt:
@@ -49,7 +49,7 @@ class ChatRenderer:
     Args:
         template: the source of the template.
         tokens: the named tokens that it reads, such as {"bos_token": "<s>"}.
-        is_masked: whether what is learned is marked.
+        is_masked: whether the learned text is marked.
 
     Raises:
         ValueError: the template is invalid.

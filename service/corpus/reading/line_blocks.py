@@ -61,7 +61,7 @@ class LineBlock:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What holds for all blocks of a file.
+    """The limits of all blocks of a file.
 
     Attributes:
         max_bytes: lines with more bytes, without the line feed, are rejected.
@@ -85,7 +85,7 @@ def read_line_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBl
     Args:
         file: the file.
         start: the place of the first line.
-        limits: what holds for all blocks.
+        limits: the limits of all blocks.
 
     Raises:
         UnreadableInput: the file cannot be read, after the blocks before that place.

@@ -64,7 +64,7 @@ def _make_documents(block: LineBlock, offset_bytes: bytes, place_bytes: bytes) -
 def extract_by_python(
     data: NDArray[np.uint8], name: bytes
 ) -> tuple[bytes, bytes, list[tuple[int, int]]]:
-    """Do what the extension's `extract` does."""
+    """Extract texts as the extension's `extract` does."""
     texts, places, rejects = [], [], []
     for place, line in _find_lines(data):
         text = _find_text(line, name.decode())
@@ -77,7 +77,7 @@ def extract_by_python(
 
 
 def split_by_python(data: NDArray[np.uint8]) -> tuple[bytes, bytes]:
-    """Do what the extension's `split` does."""
+    """Split lines as the extension's `split` does."""
     found = _find_lines(data)
     texts = [line.removesuffix(b"\r") for _, line in found]
     return _join(data, texts, [place for place, _ in found])
@@ -143,7 +143,7 @@ def _is_too_deep(text: str) -> bool:
 
 
 def _skip_number(number: str) -> int:
-    """Make nothing of a number: Python refuses those of thousands of digits."""
+    """Ignore a number, because Python refuses numbers of thousands of digits."""
     return 0
 
 

@@ -110,7 +110,7 @@ def _read_text(
 
 
 def _read_all(stream: BinaryIO, max_bytes: int) -> bytes:
-    """Read a stream to its end, where a damaged one raises its error, or so many bytes of it."""
+    """Read a stream to its end, or up to a number of bytes; a damaged stream raises its error."""
     parts, size = [], 0
     while size < max_bytes and (part := stream.read(max_bytes - size)):
         parts.append(part)

@@ -29,7 +29,7 @@ LoadDocuments = Callable[[], Documents]
 
 
 class _KeptOpen(io.RawIOBase):
-    """Reads a stream that stays open when the parser closes this, for the digest of its end."""
+    """Reads a stream, and leaves it open when the parser closes this, to digest its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The formats of shards: the ids that each holds, and its writer."""
+"""The formats of shards, with the type of their ids and their writers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def columns(id_dtype: type[np.integer[Any]], has_mask: bool) -> dict[str, str]:
 
 
 def describe_columns(id_dtype: type[np.integer[Any]], has_mask: bool) -> dict[str, Any]:
-    """Return what a shard says of itself."""
+    """Return the entry of a shard in the index."""
     encodings = columns(id_dtype, has_mask)
     return {
         "version": 2,

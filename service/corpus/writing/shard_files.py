@@ -1,4 +1,4 @@
-"""Files of a shard, which get their names when all of them are whole."""
+"""Writes the files of a shard under temporary names until all of them are complete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WrittenFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """What a writer is told of its shard.
+    """The parameters of a shard for its writer.
 
     Attributes:
         folder: the folder of the shards.
@@ -73,7 +73,7 @@ class ShardWriter(Protocol):
         """
 
     def finish(self) -> list[WrittenFile]:
-        """Write what is missing, and give the files their names.
+        """Write the remaining bytes, and give the files their names.
 
         Raises:
             OSError: the disk is full, or fails.
@@ -84,7 +84,7 @@ class ShardWriter(Protocol):
 
 
 class PartialFile:
-    """A file under another name until it is whole.
+    """A file that has a temporary name until it is complete.
 
     Args:
         folder: the folder of the shards.
@@ -112,13 +112,13 @@ class PartialFile:
             self._digest.update(view)
 
     def reserve(self, num_bytes: int) -> None:
-        """Leave room at the begin, of zeros until `write_begin` fills it."""
+        """Reserve bytes at the begin, which are zeros until `write_begin` fills them."""
         self._file.seek(num_bytes)
         self.size = num_bytes
         self._has_room = True
 
     def write_begin(self, data: bytes) -> None:
-        """Fill the room at the begin; nothing is written any more."""
+        """Fill the reserved bytes at the begin; no other bytes are written afterwards."""
         self._file.seek(0)
         self._file.write(data)
         self._file.flush()
@@ -165,7 +165,7 @@ def publish(*files: PartialFile) -> list[WrittenFile]:
 
 
 class Spool:
-    """Numbers on the disk, as there may be too many for the memory; read once more at the end.
+    """Numbers in a file, because they may not fit into memory; they are read at the end.
 
     Args:
         path: a path that nothing else uses.
@@ -213,5 +213,5 @@ class MappedNumbers:
         self.items = np.frombuffer(self._map, dtype)
 
     def forget(self) -> None:
-        """Give back the memory of what was read; it stays in the system's cache of files."""
+        """Return the memory of pages that were read; they stay in the system's file cache."""
         self._map.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""Puts the rows of a shard in another order, the same for a seed on every machine for ever.
+"""Shuffles the rows of a shard by a seed, in the same order on every machine.
 
 Rows are sorted by a hash of their number, so that no library's generator decides about the order.
 The ids wait on the disk; memory holds a few numbers for each row.
@@ -41,7 +41,7 @@ def hash_number(seed: int) -> NDArray[np.uint64]:
 
 
 class ShuffledWriter:
-    """Hands the rows of a shard to another writer, in another order, when it has them all.
+    """Passes the rows of a shard to another writer in shuffled order once it has all of them.
 
     Args:
         plan: what is known of the shard.

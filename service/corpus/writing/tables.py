@@ -16,7 +16,7 @@ GROUP_TOKENS = 1 << 20
 
 
 class _Sink:
-    """A file as pyarrow writes to it."""
+    """Adapts a file of a shard to the methods that pyarrow calls."""
 
     def __init__(self, file: PartialFile) -> None:
         self._file = file
