@@ -61,8 +61,7 @@ def _read_named(name: str) -> Vocabulary | None:
     """Read a vocabulary by a name that it has in the service; None: the service has none."""
     from service.core.settings import read_settings
     from service.registry.names import Aliases
-    from service.registry.registry import SUFFIX
-    from service.registry.vocabulary_store import make_reader
+    from service.registry.vocabulary_store import SUFFIX, make_reader
     from service.runtime.atomic_files import Store
 
     settings = read_settings()

@@ -165,6 +165,12 @@ class Settings(BaseSettings):
         description="Folder where uploaded vocabularies are kept; unset, they live in memory and a "
         "restart forgets them.",
     )
+    store_poll_s: float = Field(
+        2.0,
+        ge=0,
+        description="Seconds between looks at store_dir for what other services that share it have "
+        "uploaded, replaced or deleted; 0: it is read at the start only.",
+    )
     model_dir: Path | None = Field(
         None,
         description="Folder of one model as it lies on disk, whose tokenizer is then the only "

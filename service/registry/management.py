@@ -10,12 +10,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from service.core.errors import UnknownVocabulary
 from service.core.settings import PREFIX, Settings
 from service.engines.base import Engine
 from service.registry.entries import LoadedVocabulary
 from service.registry.registry import Registry
+from service.registry.store_following import Followed, StoreFollower
 from service.registry.tokenizer_config import TokenizerConfig
 from service.registry.vocabulary_view import VOCABULARY
 from vocabularies import formats
@@ -84,6 +86,44 @@ class VocabularyManager:
         self.settings = settings
         self.after_change: Callable[[], Awaitable[None]] | None = None
         self.after_delete: list[Callable[[str], None]] = []
+        self._follower = StoreFollower(registry)
+        self._following = asyncio.Lock()
+        self._cannot_follow = False
+
+    async def keep_following(self) -> None:
+        """Take over what other services change in the store, every `store_poll_s` seconds."""
+        period_s = self.settings.store_poll_s
+        while self.registry.store.folder is not None and period_s:
+            await asyncio.sleep(period_s)
+            try:
+                await self._follow(self._follower.follow_all)
+            except Exception:
+                logger.exception("store: a change of another service cannot be followed")
+
+    async def _follow_name(self, name: str) -> None:
+        """Take over what other services have changed of a name and of the aliases."""
+        if self.registry.store.folder is not None and self.settings.store_poll_s:
+            await self._follow(partial(self._follower.follow_name, name))
+
+    async def _follow(self, follow: Callable[[], Followed]) -> None:
+        async with self._following:
+            try:
+                followed = await asyncio.to_thread(follow)
+            except OSError as error:
+                if not self._cannot_follow:
+                    logger.error("store: cannot be read: %s", error)
+                self._cannot_follow = True
+                return
+        if self._cannot_follow:
+            logger.info("store: can be read again")
+        self._cannot_follow = False
+        for name in followed.deleted:
+            for notify in self.after_delete:
+                notify(name)
+        for digest in followed.old_digests:
+            self._forget_later(digest)
+        if followed.names:
+            await self._notify_processes()
 
     async def put(
         self, name: str, upload: Upload, *, replace: bool
@@ -95,6 +135,7 @@ class VocabularyManager:
             VocabularyError: the files are wrong or contradict each other, or no encoder
                 can compute it.
         """
+        await self._follow_name(name)
         for alias in upload.aliases:
             self.registry.check_alias(alias, name, replace, "/aliases")
         files = dict(upload.files)
@@ -131,6 +172,7 @@ class VocabularyManager:
             ServiceError: the name is invalid, taken or built in, or there are too many names.
             VocabularyError: no encoder can compute it.
         """
+        await self._follow_name(name)
         before = self.registry.entries.get(name)
         put = self.registry.put
         entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config, notes)
@@ -148,6 +190,7 @@ class VocabularyManager:
         Raises:
             ServiceError: no vocabulary has this name, or it is built in.
         """
+        await self._follow_name(name)
         before = self.registry.entries.get(name)
         await asyncio.to_thread(self.registry.delete, name)
         logger.info("vocabulary %s is deleted", name)
@@ -164,6 +207,7 @@ class VocabularyManager:
             ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
                 are too many.
         """
+        await self._follow_name(name)
         own, created = await asyncio.to_thread(self.registry.put_alias, alias, name, replace)
         if created:
             logger.info("vocabulary %s has the alias %s", own, alias)
@@ -176,6 +220,7 @@ class VocabularyManager:
         Raises:
             ServiceError: there is no such alias, or the setting has it.
         """
+        await self._follow_name(alias)
         await asyncio.to_thread(self.registry.delete_alias, alias)
         logger.info("the alias %s is deleted", alias)
         await self._notify_processes()

@@ -22,6 +22,7 @@ from service.core.errors import (
 )
 from service.core.settings import PREFIX
 from service.registry.entries import DECODE_SUFFIX
+from service.registry.vocabulary_store import ALIASES_FILE
 from service.runtime.atomic_files import Store
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical_files import add_checksum, strip_checksum
@@ -34,7 +35,6 @@ PATH_WORDS = frozenset(
     ("config", "infer", "load", "ready", "stats", "unload", "verify", "versions")
 )
 """Words of the API's paths that follow a name."""
-FILE = "aliases.json"
 
 
 def find_name_fault(name: str) -> str:
@@ -139,19 +139,38 @@ class Aliases:
         for name in self._fixed:
             if name in known:
                 logger.warning("%sALIASES: %s is a vocabulary's own name", PREFIX, name)
-        path = self._store.path(FILE)
-        if path is None or not path.exists():
-            return
+        self.follow_store(known)
+
+    def follow_store(self, known: Container[str]) -> list[str]:
+        """Take over the names in the store; return those whose meaning changes.
+
+        Args:
+            known: the own names of all vocabularies.
+        """
+        path = self._store.path(ALIASES_FILE)
+        if path is None:
+            return []
         try:
             kept = dict(json.loads(strip_checksum(path.read_bytes())))
+        except FileNotFoundError:
+            kept = {}
         except (VocabularyError, ValueError, TypeError, OSError) as error:
             logger.error("store: %s is not used: %s", path.name, error)
-            return
+            return []
+        names = dict(self._fixed)
         for alias, own in kept.items():
             if find_name_fault(alias) or alias in known or own not in known:
                 logger.warning("store: the alias %s is not used: it has no meaning", alias)
             else:
-                self.names.setdefault(alias, own)
+                names.setdefault(alias, own)
+        before = self.names
+        changed = [n for n in names.keys() | before.keys() if names.get(n) != before.get(n)]
+        for alias in changed:
+            if alias in names:
+                before[alias] = names[alias]
+            else:
+                del before[alias]
+        return changed
 
     def of(self, own: str) -> list[str]:
         """List the other names of a vocabulary."""
@@ -219,4 +238,4 @@ class Aliases:
     def _write(self, names: dict[str, str]) -> None:
         kept = {name: own for name, own in names.items() if name not in self._fixed}
         with disk_errors():
-            self._store.write(FILE, add_checksum(json.dumps(kept).encode()))
+            self._store.write(ALIASES_FILE, add_checksum(json.dumps(kept).encode()))

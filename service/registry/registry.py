@@ -34,7 +34,13 @@ from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary, Registered
 from service.registry.model_folder import find_model_names, read_model
 from service.registry.names import Aliases, check_name, find_name_fault
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
-from service.registry.vocabulary_store import make_reader, open_store, read_notes, write_notes
+from service.registry.vocabulary_store import (
+    SUFFIX,
+    make_reader,
+    open_store,
+    read_stored,
+    write_notes,
+)
 from service.registry.vocabulary_view import VOCABULARY, find_known
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
@@ -43,7 +49,6 @@ from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-SUFFIX = ".vocabulary"
 
 
 class Registry:
@@ -114,9 +119,7 @@ class Registry:
                 logger.warning(
                     "store: %s cannot be used under /v2: give it another name", path.name
                 )
-            notes = read_notes(self.store, name)
-            read = make_reader(path)
-            self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
+            self.known[name] = read_stored(self.store, name, path)
 
     def names_to_preload(self) -> list[str]:
         """List the own names of the vocabularies that are loaded before the service is ready.
@@ -174,9 +177,9 @@ class Registry:
         """
         try:
             vocabulary = _read(known)
-            residency = self._on_engine(known.name, vocabulary)
+            residency = self.load_on_engine(known.name, vocabulary)
         except VocabularyError as error:
-            with self._changing(known.name):
+            with self.changing(known.name):
                 if self.known.get(known.name) is known:
                     self.failures[known.name] = str(error)
                     logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
@@ -185,14 +188,14 @@ class Registry:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
         entry = LoadedVocabulary(known.name, vocabulary, residency)
         _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
-        with self._changing(known.name):
+        with self.changing(known.name):
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
                 self.failures.pop(known.name, None)
         self.evict(vocabulary.digest)
         return entry
 
-    def _on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
+    def load_on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
         """Load on the engine; an error of the tokenizer library becomes a VocabularyError."""
         try:
             return self.engine.load(vocabulary, name in self._find_pinned())
@@ -239,8 +242,8 @@ class Registry:
         read = (lambda: vocabulary) if path is None else make_reader(path)
         known = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
         refuse_slow_patterns(vocabulary.costs.patterns, self.settings.pattern_us_per_byte)
-        residency = self._on_engine(name, vocabulary)
-        with self._changing(name):
+        residency = self.load_on_engine(name, vocabulary)
+        with self.changing(name):
             self.check_free(name, vocabulary, replace)
             self._keep(name, vocabulary, config, notes)
             entry = LoadedVocabulary(name, vocabulary, residency)
@@ -258,7 +261,7 @@ class Registry:
 
     def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
         """Keep a configuration, if any, and notes of a vocabulary that the name has already."""
-        with self._changing(name), disk_errors():
+        with self.changing(name), disk_errors():
             if config is not None:
                 self.configs.put(name, config)
             known = self.known.get(name)
@@ -348,7 +351,7 @@ class Registry:
             raise AliasGiven(message, "/name")
         if known.builtin:
             raise BuiltinProtected(f"{name} is built in and cannot be deleted", "/name")
-        with self._changing(name):
+        with self.changing(name):
             self.changes.note(*self._aliases.delete_of(name))
             with disk_errors():
                 self.store.remove(name + SUFFIX)
@@ -364,10 +367,17 @@ class Registry:
             ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
                 are too many.
         """
-        with self._changing(alias):
+        with self.changing(alias):
             own = self.find(name).name
             self.check_alias(alias, own, replace, "/alias")
             return own, self._aliases.put(alias, own)
+
+    def follow_aliases(self) -> list[str]:
+        """Take over the aliases in the store; return those whose meaning changes."""
+        with self._change:
+            changed = self._aliases.follow_store(self.known)
+            self.changes.note(*changed)
+        return changed
 
     def check_alias(self, alias: str, own: str, replace: bool, where: str) -> None:
         """Check that a request may give a vocabulary, which need not be there yet, another name.
@@ -385,12 +395,12 @@ class Registry:
         Raises:
             ServiceError: there is no such alias, or the setting has it.
         """
-        with self._changing(alias):
+        with self.changing(alias):
             self._aliases.delete(alias)
 
     @contextlib.contextmanager
-    def _changing(self, name: str) -> Iterator[None]:
-        """Change what a name stands for, alone among threads, and note it."""
+    def changing(self, name: str) -> Iterator[None]:
+        """Return the context in which one thread changes what a name stands for; it is noted."""
         with self._change:
             try:
                 yield
@@ -403,7 +413,7 @@ class Registry:
     def unload(self, name: str) -> None:
         """Take a vocabulary off the engine; its next use loads it again."""
         own = self.find(name).name
-        with self._changing(own):
+        with self.changing(own):
             self.entries.pop(own, None)
 
     def forget_unused(self, digest: str) -> None:

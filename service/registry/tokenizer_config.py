@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from service.registry.vocabulary_store import CONFIG_SUFFIX
 from service.runtime.atomic_files import Store
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.canonical_files import add_checksum, strip_checksum
@@ -23,7 +24,6 @@ CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 TOKENS_FILE, GENERATION_FILE = "special_tokens_map.json", "generation_config.json"
 CONFIG_FILES = (CONFIG_FILE, TEMPLATE_FILE, TOKENS_FILE, GENERATION_FILE)
 GENERATION = "generation_config"  # The key under which the defaults of sampling are kept.
-SUFFIX = ".config.json"
 DEFAULT, TOOL_USE = "default", "tool_use"
 LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
@@ -165,11 +165,19 @@ class TokenizerConfigs:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._configs: dict[str, TokenizerConfig] = {}
-        for name, path in store.files(SUFFIX):
-            try:
-                self._configs[name] = TokenizerConfig.of(strip_checksum(path.read_bytes()))
-            except (VocabularyError, OSError) as error:
-                logger.error("store: %s is not used: %s", path.name, error)
+        for name, _ in store.files(CONFIG_SUFFIX):
+            self.read(name)
+
+    def read(self, name: str) -> None:
+        """Read the configuration of a vocabulary from the store; a damaged one is logged."""
+        path = self.store.path(name + CONFIG_SUFFIX)
+        assert path is not None
+        try:
+            self._configs[name] = TokenizerConfig.of(strip_checksum(path.read_bytes()))
+        except FileNotFoundError:
+            self._configs.pop(name, None)
+        except (VocabularyError, OSError) as error:
+            logger.error("store: %s is not used: %s", path.name, error)
 
     def get(self, name: str) -> TokenizerConfig | None:
         """Get the configuration of a vocabulary; None if it has none."""
@@ -182,8 +190,8 @@ class TokenizerConfigs:
     def put(self, name: str, config: TokenizerConfig | None) -> None:
         """Keep the configuration of a vocabulary; None removes it."""
         if config is None:
-            self.store.remove(name + SUFFIX)
+            self.store.remove(name + CONFIG_SUFFIX)
             self._configs.pop(name, None)
         else:
-            self.store.write(name + SUFFIX, add_checksum(json.dumps(config.values).encode()))
+            self.store.write(name + CONFIG_SUFFIX, add_checksum(json.dumps(config.values).encode()))
             self._configs[name] = config

@@ -8,8 +8,22 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 SLASH = "%2F"
+
+
+class FileVersion(NamedTuple):
+    """Tells a file from those that were or will be renamed to its place."""
+
+    inode: int
+    changed_ns: int
+    num_bytes: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileVersion:
+        """Make the version of a file from its status."""
+        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +49,26 @@ class Store:
             return None
         return disk.free, disk.total
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file so that a crash leaves either the old or the new one, whole."""
+    def write(self, name: str, content: bytes) -> FileVersion | None:
+        """Write a file so that a crash leaves either the old or the new one, whole.
+
+        Returns:
+            The version of the new file; None without a folder.
+        """
         if self.folder is None:
-            return
+            return None
         descriptor, temporary = tempfile.mkstemp(dir=self.folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+                version = FileVersion.of(os.fstat(file.fileno()))
             os.replace(temporary, self.folder / name.replace("/", SLASH))
         except BaseException:  # Do not leave a partial file on a full disk.
             os.unlink(temporary)
             raise
+        return version
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""

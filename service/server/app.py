@@ -114,7 +114,8 @@ class Application:
     def running(self) -> AbstractAsyncContextManager[None]:
         """Return the context in which requests are answered."""
         service, training = self.service, self.training
-        names = service.get_engine_parts().registry.names_to_preload()
+        parts = service.get_engine_parts()
+        names = parts.registry.names_to_preload()
         training.start()
 
         async def close_regions() -> None:
@@ -122,7 +123,8 @@ class Application:
 
         stop_training = functools.partial(training.stop, service.settings.drain_timeout_s)
         closing: list[Close] = [stop_training, close_regions, self.templates.close]
-        return running(service, [preload(service, names)], closing)
+        tasks = [preload(service, names), parts.vocabularies.keep_following()]
+        return running(service, tasks, closing)
 
 
 def make_engine(

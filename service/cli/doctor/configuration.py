@@ -18,7 +18,7 @@ from service.cli.doctor.machine import gib
 from service.core.settings import PREFIX, Settings, describe_unknown
 from service.registry.model_folder import find_model_names, read_model
 from service.registry.names import Aliases
-from service.registry.registry import SUFFIX
+from service.registry.vocabulary_store import SUFFIX
 from service.runtime.atomic_files import Store
 from service.runtime.file_limits import (
     limit_grpc_connections,

@@ -15,10 +15,11 @@ from service.core.errors import (
 )
 from service.core.settings import Settings
 from service.registry.management import check_names
-from service.registry.names import FILE, find_name_fault
+from service.registry.names import find_name_fault
 from service.registry.registry import Registry
 from service.registry.reports import count_states, report, samples
 from service.registry.tokenizer_config import TokenizerConfig
+from service.registry.vocabulary_store import ALIASES_FILE
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.waiting import run
 
@@ -167,9 +168,9 @@ def test_aliases_of_requests_are_there_after_a_restart(tmp_path, caplog):
     (tmp_path / "own.vocabulary").unlink()
     assert make(store_dir=tmp_path).aliases == {}
     assert f"the alias {QWEN} is not used" in caplog.text
-    (tmp_path / FILE).write_text("damaged")
+    (tmp_path / ALIASES_FILE).write_text("damaged")
     assert make(store_dir=tmp_path).aliases == {}
-    assert f"store: {FILE} is not used" in caplog.text
+    assert f"store: {ALIASES_FILE} is not used" in caplog.text
 
 
 def test_an_alias_that_cannot_be_written_is_not_given(tmp_path, monkeypatch):

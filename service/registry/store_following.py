@@ -1,0 +1,150 @@
+"""Takes over what other services change in the folder of uploads that they share.
+
+    another service            this one, every `store_poll_s` seconds
+    writes NAME.vocabulary ─►  not loaded here: the next use reads the new file
+                               loaded here: reads it, loads it on the engine, then swaps
+    removes it             ─►  forgets the name
+    writes aliases.json    ─►  the other names
+
+A file that this service has written itself is no change. A name stands for its old vocabulary until
+the new one is ready, and stays with it if the new file cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from service.registry.entries import LoadedVocabulary
+from service.registry.names import find_name_fault
+from service.registry.registry import Registry
+from service.registry.vocabulary_store import ALIASES_FILE, SUFFIX, SUFFIXES, read_stored
+from vocabularies.errors import VocabularyError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Followed:
+    """What was taken over.
+
+    Attributes:
+        names: the names and aliases that stand for something else now.
+        deleted: the names that stand for nothing any more.
+        old_digests: the vocabularies that a name stood for before.
+    """
+
+    names: set[str] = field(default_factory=set)
+    deleted: list[str] = field(default_factory=list)
+    old_digests: list[str] = field(default_factory=list)
+
+
+class StoreFollower:
+    """Takes over changes of the store into a registry; one thread at a time may call it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+
+    def follow_all(self) -> Followed:
+        """Take over all that has changed; slow, so call it in a thread.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        files = self._store.find_changed()
+        names = {
+            file.removesuffix(suffix)
+            for file in files
+            for suffix in SUFFIXES
+            if file.endswith(suffix)
+        }
+        followed = Followed()
+        for name in sorted(names):
+            self._follow(name, followed)
+        if files:
+            self._follow_aliases(followed)
+        return followed
+
+    def follow_name(self, name: str) -> Followed:
+        """Take over what has changed of one name and of all aliases; slow, so call it in a thread.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        followed = Followed()
+        if not find_name_fault(name) and self._store.note_version(name + SUFFIX):
+            self._follow(name, followed)
+        if followed.names or self._store.note_version(ALIASES_FILE):
+            self._follow_aliases(followed)
+        return followed
+
+    def _follow(self, name: str, followed: Followed) -> None:
+        registry = self._registry
+        known, path = registry.known.get(name), self._store.path(name + SUFFIX)
+        assert path is not None
+        if find_name_fault(name) or (known is not None and known.builtin):
+            logger.warning("store: %s is not used: its name is invalid or taken", path.name)
+        elif path.exists():
+            self._take_over(name, followed)
+        elif known is not None:
+            self._forget(name, followed)
+
+    def _take_over(self, name: str, followed: Followed) -> None:
+        """Let a name stand for the vocabulary in the store."""
+        registry, store = self._registry, self._store
+        path = store.path(name + SUFFIX)
+        assert path is not None
+        known, before = read_stored(store, name, path), registry.entries.get(name)
+        entry = None
+        if before is not None:
+            assert known.read is not None
+            try:
+                vocabulary = known.read()
+                entry = before
+                if vocabulary.digest != before.vocabulary.digest:
+                    residency = registry.load_on_engine(name, vocabulary)
+                    entry = LoadedVocabulary(name, vocabulary, residency)
+                    _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
+            except VocabularyError as error:
+                logger.error("store: %s is not used: %s", path.name, error)
+                return
+        with registry.changing(name):
+            if registry.entries.get(name) is not before:  # A request has loaded or replaced it.
+                store.forget_version(name + SUFFIX)
+                return
+            registry.known[name] = known
+            registry.failures.pop(name, None)
+            registry.configs.read(name)
+            if entry is not None:
+                registry.entries[name] = entry
+        followed.names.add(name)
+        if before is not None and entry is not None and entry is not before:
+            followed.old_digests.append(before.vocabulary.digest)
+            registry.evict(entry.vocabulary.digest)
+        logger.info(
+            "vocabulary %s was changed by another service%s",
+            name,
+            f": it is {entry.vocabulary.digest}" if entry is not None else "",
+        )
+
+    def _forget(self, name: str, followed: Followed) -> None:
+        registry = self._registry
+        with registry.changing(name):
+            before = registry.entries.get(name)
+            for named in (registry.known, registry.entries, registry.failures):
+                named.pop(name, None)
+            registry.configs.read(name)
+        followed.names.add(name)
+        followed.deleted.append(name)
+        if before is not None:
+            followed.old_digests.append(before.vocabulary.digest)
+        logger.info("vocabulary %s was deleted by another service", name)
+
+    def _follow_aliases(self, followed: Followed) -> None:
+        changed = self._registry.follow_aliases()
+        followed.names.update(changed)
+        for alias in changed:
+            own = self._registry.aliases.get(alias)
+            meaning = "stands for nothing" if own is None else f"stands for {own}"
+            logger.info("the alias %s %s, by another service", alias, meaning)

@@ -1,0 +1,225 @@
+"""Two registries that share a folder: what one changes the other follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from service.core.errors import NameTaken, UnknownVocabulary
+from service.core.settings import Settings
+from service.registry.management import Upload, VocabularyManager
+from service.registry.registry import Registry
+from service.registry.store_following import StoreFollower
+from service.registry.tokenizer_config import TokenizerConfig
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
+from tests.support.waiting import run
+from vocabularies import builtin
+from vocabularies.model import canonical
+
+FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
+CONFIG = TokenizerConfig({"chat_template": "{{ messages }}"})
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Registry, Registry]:
+    settings = Settings(store_dir=tmp_path)
+    return Registry(FakeEngine(), settings), Registry(FakeEngine(), settings)
+
+
+def load(registry: Registry, name: str) -> str:
+    async def scenario() -> str:
+        return (await registry.get_loaded(name)).vocabulary.digest
+
+    return asyncio.run(scenario())
+
+
+def test_an_upload_is_known_and_loaded_at_its_first_use(two):
+    ours, theirs = two
+    theirs.put("mine/a", FIRST, False, CONFIG, ("a note",))
+    with pytest.raises(UnknownVocabulary):
+        ours.find("mine/a")
+    followed = StoreFollower(ours).follow_all()
+    assert (followed.names, followed.deleted, followed.old_digests) == ({"mine/a"}, [], [])
+    assert "mine/a" not in ours.entries
+    assert ours.find("mine/a").notes == ("a note",)
+    assert ours.configs.get("mine/a").values == CONFIG.values
+    assert load(ours, "mine/a") == FIRST.digest
+
+
+def test_a_loaded_vocabulary_is_swapped_when_the_new_one_is_ready(two):
+    ours, theirs = two
+    ours.put("mine", FIRST, False)
+    StoreFollower(theirs).follow_all()
+    theirs.put("mine", SECOND, True)
+    seen = []
+    load_on_engine = ours.engine.load
+
+    def watch(vocabulary, pinned):
+        seen.append(ours.entries["mine"].vocabulary.digest)
+        return load_on_engine(vocabulary, pinned)
+
+    ours.engine.load = watch
+    followed = StoreFollower(ours).follow_all()
+    assert seen == [FIRST.digest]
+    assert followed.old_digests == [FIRST.digest]
+    assert ours.entries["mine"].vocabulary.digest == SECOND.digest
+    assert ours.changes.names_since(0)[-1] == "mine"
+
+
+def test_a_name_that_was_not_loaded_has_the_new_vocabulary_at_its_next_use(two):
+    ours, theirs = two
+    theirs.put("mine", FIRST, False)
+    follower = StoreFollower(ours)
+    follower.follow_all()
+    theirs.put("mine", SECOND, True)
+    assert follower.follow_all().old_digests == []
+    assert load(ours, "mine") == SECOND.digest
+
+
+def test_a_deleted_name_is_forgotten_with_its_aliases(two):
+    ours, theirs = two
+    ours.put("mine", FIRST, False, CONFIG)
+    ours.put_alias("other", "mine", False)
+    StoreFollower(theirs).follow_all()
+    theirs.delete("mine")
+    followed = StoreFollower(ours).follow_all()
+    assert (followed.names, followed.deleted) == ({"mine", "other"}, ["mine"])
+    assert followed.old_digests == [FIRST.digest]
+    assert "mine" not in ours.known and "mine" not in ours.entries
+    assert ours.configs.get("mine") is None and "other" not in ours.aliases
+
+
+def test_aliases_are_followed_and_those_of_the_setting_stay(tmp_path: Path):
+    ours = Registry(FakeEngine(), Settings(store_dir=tmp_path, aliases="fixed=gpt2"))
+    theirs = Registry(FakeEngine(), Settings(store_dir=tmp_path))
+    follower = StoreFollower(ours)
+    theirs.put_alias("a", "gpt2", False)
+    theirs.put_alias("fixed", "hyenadna", False)
+    assert follower.follow_all().names == {"a"}
+    assert ours.aliases == {"fixed": "gpt2", "a": "gpt2"}
+    theirs.put_alias("a", "hyenadna", True)
+    follower.follow_all()
+    assert ours.aliases["a"] == "hyenadna"
+    theirs.delete_alias("a")
+    assert follower.follow_all().names == {"a"}
+    assert ours.aliases == {"fixed": "gpt2"}
+
+
+def test_own_changes_are_not_followed(two):
+    ours, _ = two
+    ours.put("mine", FIRST, False, CONFIG, ("a note",))
+    ours.put("mine", SECOND, True, CONFIG)
+    ours.put_alias("other", "mine", False)
+    ours.put("gone", FIRST, False)
+    ours.delete("gone")
+    assert ours.store.find_changed() == set()
+
+
+def test_a_settled_folder_is_not_listed(two, monkeypatch):
+    ours, theirs = two
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: (listed.append(1), scandir(folder))[1])
+    monkeypatch.setattr("service.registry.vocabulary_store.SETTLED_S", 0.0)
+    ours.store.find_changed()
+    before = len(listed)
+    assert ours.store.find_changed() == set()
+    assert len(listed) == before
+    theirs.put("mine", FIRST, False)
+    assert ours.store.find_changed() == {"mine.vocabulary"}
+    assert len(listed) == before + 1
+
+
+def test_a_damaged_file_leaves_a_loaded_vocabulary_and_is_logged_once(two, caplog):
+    ours, theirs = two
+    ours.put("mine", FIRST, False)
+    theirs.store.write("mine.vocabulary", b"damaged")
+    follower = StoreFollower(ours)
+    with caplog.at_level(logging.ERROR):
+        assert follower.follow_all().names == set()
+        follower.follow_all()
+    assert ours.entries["mine"].vocabulary.digest == FIRST.digest
+    assert len(caplog.records) == 1 and "mine.vocabulary" in caplog.text
+    theirs.put("mine", SECOND, True)
+    follower.follow_all()
+    assert ours.entries["mine"].vocabulary.digest == SECOND.digest
+
+
+def test_builtin_names_and_other_files_are_left_alone(two):
+    ours, _ = two
+    follower = StoreFollower(ours)
+    folder = ours.store.folder
+    for name in ("gpt2.vocabulary", ".hidden.vocabulary", "tmpabc", "notes.txt"):
+        (folder / name).write_bytes(canonical.to_bytes(SECOND))
+    assert follower.follow_all().names == set()
+    assert set(ours.known) == set(builtin.BUILTINS)
+
+
+def test_a_request_that_changes_the_name_meanwhile_wins_and_the_next_look_finds_the_file(two):
+    ours, theirs = two
+    ours.put("mine", FIRST, False)
+    theirs.put("mine", SECOND, True)
+    load_on_engine = ours.engine.load
+
+    def unload_meanwhile(vocabulary, pinned):
+        ours.engine.load = load_on_engine
+        ours.unload("mine")
+        return load_on_engine(vocabulary, pinned)
+
+    ours.engine.load = unload_meanwhile
+    follower = StoreFollower(ours)
+    assert follower.follow_all().names == set()
+    assert follower.follow_all().names == {"mine"}
+    assert load(ours, "mine") == SECOND.digest
+
+
+def test_an_upload_is_refused_if_another_service_has_just_given_the_name(two):
+    ours, theirs = two
+    theirs.put("mine", FIRST, False)
+
+    async def scenario() -> None:
+        manager = VocabularyManager(ours, ours.engine, ours.settings)
+        with pytest.raises(NameTaken, match=FIRST.digest):
+            await manager.register("mine", SECOND, replace=False)
+        theirs.put_alias("other", "mine", False)
+        upload = Upload({"mine": canonical.to_bytes(SECOND)}, aliases=("other",))
+        with pytest.raises(NameTaken, match="other means mine"):
+            await manager.put("new", upload, replace=False)
+
+    run(scenario)
+
+
+def test_the_task_follows_tells_processes_and_survives_a_lost_folder(two, caplog):
+    ours, theirs = two
+    ours.settings = Settings(store_dir=ours.store.folder, store_poll_s=0.01)
+
+    async def scenario() -> None:
+        manager = VocabularyManager(ours, ours.engine, ours.settings)
+        told, deleted = asyncio.Event(), []
+
+        async def tell() -> None:
+            told.set()
+
+        manager.after_change, manager.after_delete = tell, [deleted.append]
+        task = asyncio.create_task(manager.keep_following())
+        await asyncio.to_thread(theirs.put, "mine", FIRST, False)
+        await asyncio.wait_for(told.wait(), 10)
+        assert (await ours.get_loaded("mine")).vocabulary.digest == FIRST.digest
+        folder = ours.store.folder
+        hidden = folder.with_name("hidden")
+        folder.rename(hidden)
+        while "cannot be read" not in caplog.text:
+            await asyncio.sleep(0.01)
+        hidden.rename(folder)
+        told.clear()
+        await asyncio.to_thread(theirs.delete, "mine")
+        await asyncio.wait_for(told.wait(), 10)
+        assert deleted == ["mine"] and "mine" not in ours.known
+        task.cancel()
+
+    run(scenario)
+    assert sum("cannot be read" in record.message for record in caplog.records) == 1
