@@ -36,7 +36,8 @@ class DescendingOffsets(ValueError):
 
     Attributes:
         row: its number.
-        begin, end: its first byte and the byte behind its last; of ids, when these are decoded.
+        begin, end: its first byte and the byte behind its last; when decoding, of ids instead of
+            bytes.
     """
 
     def __init__(self, row: int, begin: int, end: int) -> None:

@@ -326,7 +326,7 @@ def raise_refused(errors: Mapping[int, RowError]) -> None:
 
 
 def find_truncated(encoded: Encoded) -> dict[int, Truncated]:
-    """Describe the rows of which ids were cut off."""
+    """Describe the rows whose ids were truncated."""
     if encoded.num_tokens is None or encoded.kept is None:
         return {}
     cut = np.flatnonzero(encoded.num_tokens != np.diff(encoded.offsets)).tolist()

@@ -38,7 +38,7 @@ KERNEL = "merge_every"
 
 
 def documents(session: Session) -> Iterator[tuple[str, list[str]]]:
-    """Yield the texts at hand, each as a list of documents."""
+    """Yield the texts of the data folder, each as a list of documents."""
     if (text := session.text("gsm8k_test.jsonl")) is not None:
         questions = [json.loads(line)["question"] for line in text.splitlines()]
         yield "GSM8K, questions", questions

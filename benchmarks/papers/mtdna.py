@@ -1,4 +1,4 @@
-"""The mtDNA document: its statistics, its windows and its example of ids, on genomes at hand.
+"""The mtDNA document: its statistics, windows and example of ids, on the data folder's genomes.
 
 Source: mtdna-foundation-model, docs/02_tokenization.md.
 """

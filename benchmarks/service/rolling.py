@@ -113,7 +113,7 @@ def running_proxy(name: str, folder: Path, ports: Sequence[int]) -> Iterator[int
 
 
 async def send(client: Client, requests: Sequence[Request], outcomes: Counter[str]) -> None:
-    """Send requests one after another until cancelled, and count what comes."""
+    """Send requests one after another until cancelled, and count the answers."""
     expected = [tokenizer.encode(load(VOCABULARY), text).ids for text in TEXTS]
     for number in itertools.count():
         which = number % len(TEXTS)

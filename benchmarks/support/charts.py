@@ -181,7 +181,7 @@ def put_stacks(
     label_width: float,
     value_width: float = 60,
 ) -> None:
-    """Draw columns of stacked bars of one length, which share their rows, and what colours mean.
+    """Draw columns of stacked bars of one length, which share their rows, and a legend.
 
     The legend has the meaning of each colour, by its name in `svg`.
     """

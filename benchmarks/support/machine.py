@@ -54,7 +54,7 @@ def _version(name: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """Return what a program prints; "" where it is missing or fails."""
+    """Return the output of a program; "" where it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

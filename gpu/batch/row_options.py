@@ -1,4 +1,4 @@
-"""Turns a batch's options into arrays for kernels, and what kernels report into errors.
+"""Turns a batch's options into arrays for kernels, and reports of kernels into errors.
 
 The messages of errors are the reference's. Nothing here uses a device.
 """

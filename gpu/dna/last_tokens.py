@@ -108,7 +108,7 @@ class LastTokens:
         return found
 
     def follows(self, before: UInt16s, after: UInt16s) -> Bools:
-        """Whether tokens may follow others, or begin a text where these are NO_TOKEN."""
+        """Whether tokens may follow given tokens, or begin a text where these are NO_TOKEN."""
         return _bits_at(self.bits, self.left[before], self.right[after])
 
     def of(self, texts: Int64s, letters: int) -> Bools:

@@ -80,7 +80,7 @@ def steps_of(vocabulary: Vocabulary) -> Steps:
 
 
 def _mapped(step: Normalizer) -> bytes | None:
-    """Return bytes[256], what replaces each byte; None if a step does not map single letters."""
+    """Return the replacement of each byte, bytes[256]; None if a step maps more than letters."""
     if step.kind == "lowercase":
         return bytes(range(ASCII)).lower() + bytes(range(ASCII, 256))
     signs = _SIGN.fullmatch(step.pattern) and _SIGN.fullmatch(step.content)

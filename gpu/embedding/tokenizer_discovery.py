@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Discovery:
-    """Holds what was found out about a tokenizer.
+    """Holds the findings about a tokenizer.
 
     Attributes:
         rule: the tables in which ids are looked up; None: only `upstream` gives ids.

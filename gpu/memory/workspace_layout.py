@@ -44,7 +44,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields that a family adds to those that all families have, with their bytes.
+    """The additional workspace fields of a family, with their sizes in bytes.
 
     Attributes:
         cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.

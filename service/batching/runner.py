@@ -225,7 +225,7 @@ class LocalRunner:
             return error
 
     def record(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
-        """Count a batch, and learn what a byte of its vocabulary costs."""
+        """Count a batch, and update the cost of a byte of its vocabulary."""
         record_batch(self._metrics, self.costs, works, finished)
 
     def shutdown(self) -> None:
@@ -237,7 +237,7 @@ class LocalRunner:
 def record_batch(
     metrics: Metrics, costs: CostModel, works: Sequence[AnyWork], finished: BatchResults
 ) -> None:
-    """Count a batch that an engine of this process ran, and learn what its bytes cost."""
+    """Count a batch that an engine of this process ran, and update the cost of a byte."""
     first, last = works[0], finished.results[-1]
     num_bytes = sum([work.num_bytes for work in works])
     num_rows = sum([len(work.rows) or 1 for work in works])

@@ -1,4 +1,4 @@
-"""Holds what every other folder of the service needs: settings, errors, and the data of one call.
+"""The modules that every other folder of the service uses: settings, errors, data of a call.
 
 `settings` reads every setting from the environment. `errors` declares every refusal with its code
 and status, and `problem_details` writes refusals as documents. `call` reads the head of a request;

@@ -307,7 +307,7 @@ def disk_errors() -> Iterator[None]:
 
 
 def make_body_timeout(idle_s: float | None) -> BodyTimeout:
-    """Make the refusal of a request of which no byte came for `idle_s` seconds."""
+    """Make the refusal of a request that sent no byte for `idle_s` seconds."""
     return BodyTimeout(f"nothing came for {idle_s} s (stream_idle_timeout_s)")
 
 

@@ -123,7 +123,7 @@ def _find_half(body: bytes) -> int | None:
 
 
 def _replace(found: re.Match[bytes]) -> bytes:
-    """Return what stands for an escape: itself, or U+FFFD, which has as many bytes."""
+    """Return the replacement of an escape: itself, or an escaped U+FFFD of the same length."""
     if found.lastindex is None:
         return found[0]
     return REPLACED_ESCAPE if found.lastindex == 1 else REPLACED

@@ -17,7 +17,7 @@ SLOWEST_LAST = ("gpu", "cpu", "reference")
 
 
 def join_encoded(parts: Sequence[Encoded]) -> Encoded:
-    """Join encoded parts; an array that only some of them have is filled in for the others.
+    """Join encoded parts; fill in an array for the parts that lack it.
 
     A part without `num_tokens` and `kept` was not truncated: all its ids are kept, begin and end
     tokens included.

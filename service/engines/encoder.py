@@ -38,7 +38,7 @@ class Encoder(Protocol):
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """Encode each row, without begin and end tokens; all rows have these options.
 
-        The content is a new one, and has spans if the options request them.
+        Return a new Content, with spans if the options request them.
         """
 
 

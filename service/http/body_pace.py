@@ -59,7 +59,7 @@ class BodyPace:
         self.credit_s = min(self._full_s, self.credit_s - waited_s + gained_s)
 
     def renew(self) -> None:
-        """Fill the credit."""
+        """Restore the full credit."""
         self.credit_s = self._full_s
 
     def make_refusal(self) -> ServiceError:

@@ -95,7 +95,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         """Receive at least `min_bytes`, or the rest of the body; return how many bytes came.
 
         Args:
-            view: the memory for the bytes, and the most of them.
+            view: the memory for the bytes; it bounds their number.
             min_bytes: at most the size of the view.
             pace: how slowly the bytes may come; None: no limit.
 

@@ -1,4 +1,4 @@
-"""Reads the headers of a form's parts, of which Content-Disposition names the part."""
+"""Reads the headers of a form's parts; Content-Disposition has the name of the part."""
 
 from __future__ import annotations
 

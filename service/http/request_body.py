@@ -32,7 +32,7 @@ async def body_pieces(
     setting: str = "max_body_bytes",
     idle_s: float | None = None,
 ) -> AsyncIterator[bytes]:
-    """Read the body of a request in decompressed pieces, none of which is empty.
+    """Read the body of a request in decompressed pieces that are not empty.
 
     Args:
         receive: the ASGI callable.
@@ -102,7 +102,7 @@ class RequestBody:
         """Read at least `min_bytes`, fewer at the end of the body; return how many were read.
 
         Args:
-            buffer: the memory for the bytes, and the most of them.
+            buffer: the memory for the bytes; it bounds their number.
             min_bytes: None: fill the buffer.
 
         Raises:

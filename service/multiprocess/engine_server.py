@@ -236,7 +236,7 @@ class EngineServer:
         }
 
     def _send_list(self, link: Link) -> asyncio.Future[Message]:
-        """Send a front end what has changed since its last list; the first one has all names."""
+        """Send a front end the changes since its last list; its first list has all names."""
         changes = self.service.get_engine_parts().registry.changes
         last, state = self._sent.get(link), self._get_list_state()
         names = None if last is None else changes.names_since(last.num_changes)
@@ -256,7 +256,7 @@ class EngineServer:
         return last.number
 
     def _send_status(self) -> None:
-        """Send each front end the state of the engine, and the bytes that wait in the others."""
+        """Send each front end the state of the engine and the bytes that wait elsewhere."""
         reasons = readiness(self.service)
         all_bytes = sum(self._waiting_bytes.values())
         for link in self.links:
@@ -287,7 +287,7 @@ class EngineServer:
                     await asyncio.sleep(REPLIED_PERIOD_S)
 
     async def synchronize(self) -> None:
-        """Send what has changed about vocabularies; wait until every front end has followed it."""
+        """Send the changes of vocabularies; wait until every front end has applied them."""
         calls = [self._send_list(link) for link in list(self.links)]
         if not calls:
             return

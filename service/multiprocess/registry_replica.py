@@ -134,7 +134,7 @@ class RegistryReplica:
                 self._unread[name] = version
 
     async def _read(self, name: str, version: _Version) -> None:
-        """Read one vocabulary: a built-in one from its file, others from the engine process."""
+        """Read a vocabulary: a built-in one from its file, any other from the engine process."""
         digest = version.digest
         vocabulary: Vocabulary | None = None
         if self.known[name].builtin:

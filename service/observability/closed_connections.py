@@ -36,7 +36,7 @@ class ClosedConnections:
         self._address = ""
 
     def note(self, reason: str, address: str) -> None:
-        """Count a connection; log it at once, or with the next ones of its reason.
+        """Count a connection; log it at once, or together with later ones of the same reason.
 
         Args:
             reason: a key of REASONS.

@@ -57,7 +57,7 @@ class RowAugmenter:
 
 
 def augment_request(request: EncodeBatchRequest, vocabulary: Vocabulary) -> EncodeBatchRequest:
-    """Return a request whose texts are augmented; the request itself if it asks for no changes.
+    """Return a request with augmented texts; the request itself if it has no augmentation.
 
     Raises:
         InvalidRequest: the vocabulary is of text, a text has letters beyond ASCII, or offsets are

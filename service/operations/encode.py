@@ -259,7 +259,7 @@ def _plan_texts(
 def _find_changes(
     entry: LoadedVocabulary, request: EncodeBatchRequest
 ) -> Callable[[], EncodeBatchRequest] | None:
-    """Return what augments the texts of a request; None: nothing does."""
+    """Return the augmenter of a request's texts; None: they are not augmented."""
     if request.augmentation is None:
         return None
     return partial(augment_request, request, entry.vocabulary)

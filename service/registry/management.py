@@ -53,7 +53,7 @@ def check_names(registry: Registry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A vocabulary as files, with options for what the files leave out.
+    """A vocabulary as files, with options for the fields that the files lack.
 
     Attributes:
         files: their bytes by name; a tokenizer_config.json or chat_template.jinja among them

@@ -163,7 +163,7 @@ def read_folder(
 
 
 def _list_templates(template: Any) -> list[Any]:
-    """List the templates of a configuration, of which a single one is the default."""
+    """List the templates of a configuration; a single one is the default."""
     if isinstance(template, str):
         return [{"name": DEFAULT, "template": template}]
     return template if isinstance(template, list) else []

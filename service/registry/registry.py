@@ -260,7 +260,7 @@ class Registry:
         return name
 
     def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
-        """Keep a configuration, if any, and notes of a vocabulary that the name has already."""
+        """Store the configuration, if any, and the notes of a vocabulary with this name."""
         with self.changing(name), disk_errors():
             if config is not None:
                 self.configs.put(name, config)
@@ -400,7 +400,7 @@ class Registry:
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Iterator[None]:
-        """Return the context in which one thread changes what a name stands for; it is noted."""
+        """Hold the lock while the meaning of a name changes, and note the change."""
         with self._change:
             try:
                 yield

@@ -1,4 +1,4 @@
-"""The C++ extensions of this installation, and what is slower without each.
+"""The C++ extensions of this installation, and the functions that are slower without them.
 
 An installation without a compiler goes on without them: the service gives the same ids.
 """
@@ -18,7 +18,7 @@ HOW = (
 
 
 class Extension(NamedTuple):
-    """A C++ extension, and what happens without it."""
+    """A C++ extension, and the consequence of its absence."""
 
     module: str
     name: str
@@ -72,7 +72,7 @@ def is_built(extension: Extension) -> bool:
 
 
 def describe_missing(uses_gpu: bool) -> str:
-    """Return one line that says what is slower without the missing extensions, and what to do.
+    """Return a line that lists what is slower without the missing extensions, and the remedy.
 
     "" if none is missing.
 

@@ -94,7 +94,7 @@ class MemoryPool:
             self.free_bytes += len(block)
 
     def _run(self) -> None:
-        """Return free blocks to the system whenever a finalizer asks for it."""
+        """Return free blocks to the system whenever a finalizer requests it."""
         while self._calls.get():
             self._give_back()
         self._give_back()

@@ -122,12 +122,12 @@ class Limits:
         self._usage[client] = all_requests + requests, all_bytes + num_bytes
 
     def take_usage(self) -> Usage:
-        """Return what was admitted since the last call, for the other processes."""
+        """Return the admitted amounts since the last call, for the other processes."""
         usage, self._usage = self._usage, {}
         return usage
 
     def charge_usage(self, usage: Usage) -> None:
-        """Take what another process has admitted out of the buckets of this one."""
+        """Subtract the amounts that another process has admitted from the buckets of this one."""
         for client, (requests, num_bytes) in usage.items():
             if (bucket := self._requests.get(client)) is not None:
                 bucket.level -= requests

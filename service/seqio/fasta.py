@@ -85,7 +85,7 @@ class _Parser:
             self._in_line = True
 
     def _whole_lines(self, data: bytes) -> Iterator[Name | bytes]:
-        """Parse whole lines, the first of which may continue a line of bases."""
+        """Parse whole lines; the first one may continue a line of bases."""
         begin = 0
         if self._in_line and data:
             line_ends = [place for place in (data.find(b"\n"), data.find(b"\r")) if place >= 0]

@@ -241,7 +241,7 @@ class _UnreadLines:
         return data[begin:] + self._held
 
     def _forget_parsed(self, size: int) -> None:
-        """Forget what dnaio has parsed when it has room for `size` bytes."""
+        """Drop the bytes that dnaio has parsed when it has room for `size` bytes."""
         num_parsed = self._num_records()
         in_buffer = len(self._before) + len(self._part)
         if in_buffer == self._capacity and num_parsed == self._num_parsed:

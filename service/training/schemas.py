@@ -121,7 +121,7 @@ class TrainingError(BaseModel):
 
 
 class TrainingMetrics(BaseModel):
-    """The progress of a job: what it has read and learnt so far."""
+    """The progress of a job: the figures of its corpus and its vocabulary so far."""
 
     num_sequences: int = 0
     num_bases: int = Field(0, description="Letters of all sequences.")

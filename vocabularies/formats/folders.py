@@ -20,7 +20,7 @@ RANK_SUFFIXES = (".tiktoken", ".model")
 
 
 class NoTokenizer(ValueError):
-    """A folder holds no tokenizer that is read; the message says what it holds."""
+    """A folder holds no tokenizer in a known format; the message lists its files."""
 
 
 def find_tokenizer_files(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Splits a text at its special tokens and normalizes what lies between, as Hugging Face does.
+"""Splits a text at special tokens and normalizes the parts between, as Hugging Face does.
 
 Part of the reference: plain Python, knows no model and no template.
 """

@@ -193,7 +193,7 @@ def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
 
 
 def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augmentation) -> Bytes:
-    """Return the letters, which are those of the rows and no others, with some substituted."""
+    """Return the letters of the rows with some of them substituted."""
     word = _letter_words(augmentation.seed, np.diff(offsets), rows)
     letters = np.frombuffer(b"ACGT", np.uint8)
     code = np.full(256, 4, np.uint8)

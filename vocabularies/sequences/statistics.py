@@ -148,7 +148,7 @@ class TokenCounter:
         self._lengths.update(lengths.tolist())
 
     def statistics(self) -> VocabularyStatistics:
-        """Return the figures of what was counted so far."""
+        """Return the figures of the tokens counted so far."""
         is_word = _find_words(self._vocabulary)
         return VocabularyStatistics(
             self._vocabulary, self._counts.copy(), dict(self._lengths), is_word

@@ -21,7 +21,7 @@ COLOUR = "#1b5e9e"
 
 
 class _Bar(NamedTuple):
-    """One bar: what it shows, its length and the text of its figure."""
+    """One bar: its label, its length and the text of its figure."""
 
     label: str
     length: float

@@ -191,7 +191,7 @@ class Segmentation:
         self.records.subtract(self.pair_at[begins], counts, *measured)
 
     def _add(self, begins: Slots, ends: Slots, pairs: _Pairs) -> None:
-        """Add records for new pairs, none of which has one yet; equal pairs come in order."""
+        """Add records for new pairs that have no record yet; equal pairs come in order."""
         if not len(begins):
             return
         keys = pairs.keys()

@@ -120,7 +120,7 @@ class _Encoding(NamedTuple):
     places: NDArray[np.int64]
 
     def char_to_token(self, place: int) -> int | None:
-        """Return the number of the id that has a character; None: no id has it."""
+        """Return the number of the id that covers a character; None: no id covers it."""
         found = np.flatnonzero((self.places[:, 0] <= place) & (place < self.places[:, 1]))
         return int(found[0]) if len(found) else None
 

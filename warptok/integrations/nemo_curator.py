@@ -59,7 +59,7 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
         self.tokenizer: Any = _BatchTokenizer.of(self.tokenizer, self.device)
 
     def ray_stage_spec(self) -> dict[str, Any]:
-        """Say that workers keep what `setup` has loaded."""
+        """Tell Ray that workers keep the tokenizer that `setup` has loaded."""
         return {**super().ray_stage_spec(), "is_actor_stage": True}
 
     def write_data(

@@ -55,7 +55,7 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1)
 
 
 def milliseconds(measured: Measured | None, has_spread: bool = False) -> str:
-    """Format seconds as milliseconds, with quartiles if asked for."""
+    """Format seconds as milliseconds, perhaps with quartiles."""
     if measured is None:
         return NONE
     scaled = measured.times(1e3)

@@ -44,7 +44,7 @@ NUM_CHATS = 128
 
 
 def prove_ids(port: int, bodies: list[bytes], expected: list[list[Any]]) -> None:
-    """Exit if a chat's ids over HTTP are others than expected."""
+    """Exit if a chat's ids over HTTP are not the expected ones."""
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         for number, (body, proved) in enumerate(zip(bodies, expected, strict=True)):
             answer = client.post(PATH, content=body, headers={"content-type": "application/json"})

@@ -71,7 +71,7 @@ Make = Callable[[random.Random], Request]
 
 
 class Soak:
-    """One service under load, and what both sides counted."""
+    """One service under load, and the counts of clients and service."""
 
     def __init__(self, running: Running, keys: list[str], args: argparse.Namespace) -> None:
         self.running = running

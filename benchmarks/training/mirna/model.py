@@ -19,7 +19,7 @@ LAYERS, WIDTH, HEADS, INNER, DROPOUT = 4, 128, 4, 512, 0.1
 
 
 class Classifiers(nn.Module):
-    """One model per generator, which draws its weights: the first ones do not depend on others."""
+    """One model for each generator, which draws its weights independently of other models."""
 
     def __init__(
         self, chances: list[torch.Generator], num_ids: int, max_length: int, num_classes: int

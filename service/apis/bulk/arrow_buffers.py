@@ -40,7 +40,7 @@ class PieceWriter:
 
 
 class _Pieces:
-    """A file that keeps what Arrow writes, with the methods that Arrow calls."""
+    """A file that collects the buffers that Arrow writes."""
 
     closed = False
 
@@ -63,7 +63,7 @@ class _Pieces:
             self._short = []
 
     def pop_pieces(self) -> list[memoryview]:
-        """Return what was written since the last call."""
+        """Return the buffers written since the last call."""
         self._join()
         done = self._done
         self._done = []

@@ -99,7 +99,7 @@ class SequencesForm:
         return memoryview(data)[:num_bytes]
 
     def _unpack(self) -> Iterator[bytes]:
-        """Yield the bytes of the sequences, of which none is empty."""
+        """Yield the bytes of the sequences in pieces that are not empty."""
         begin = b""
         for data in self._receive():
             begin += data

@@ -97,7 +97,7 @@ def _calls(calls: Any, where: str) -> list[Message]:
 
 
 def _arguments(arguments: Any, where: str) -> Any:
-    """Read the arguments of a call; what a model has written that is no JSON becomes {}."""
+    """Read the arguments of a call; text of a model that is no JSON becomes {}."""
     if isinstance(arguments, str):
         try:
             return json.loads(arguments)  # As vLLM does, and with integers of any size.

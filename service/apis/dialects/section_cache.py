@@ -71,7 +71,7 @@ class SectionCache:
         self._borders: dict[str, bytes | None] = {}
 
     def takes(self, text: bytes) -> bool:
-        """Return whether a text is short enough, so that it does not displace all others."""
+        """Return whether a text is so short that it does not displace all other texts."""
         return MAX_SHARE * len(text) <= self.max_bytes
 
     def split(self, vocabulary: Vocabulary, text: bytes) -> list[bytes]:

@@ -36,7 +36,7 @@ SERVICE: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what all checks find; return 1 if the service would not start."""
+    """Print the findings of all checks; return 1 if the service would not start."""
     findings = diagnose()
     would_start = all(finding.state != "error" for finding in findings)
     if arguments.json:

@@ -1,4 +1,4 @@
-"""One line of what `warptok doctor` prints: a state, what was found, and what to do."""
+"""A line of `warptok doctor`: the state of a check, its result, and an advice."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class RawWriter:
         return publish(self.ids)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         self.ids.abandon()
 
 
@@ -98,7 +98,7 @@ class NpyWriter(RawWriter):
         return publish(self.ids, self.offsets)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         super().abandon()
         self.offsets.abandon()
 
@@ -141,7 +141,7 @@ class DatatroveWriter(RawWriter):
         return publish(self.ids, *loss, self.metadata, self.index)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         super().abandon()
         for file in (self.index, self.metadata, self.loss):
             if file is not None:

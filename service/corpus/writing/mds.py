@@ -107,7 +107,7 @@ class MdsWriter:
         return publish(self._file)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         self._file.abandon()
         self._remove_spools()
 

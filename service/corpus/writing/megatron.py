@@ -70,7 +70,7 @@ class MegatronWriter:
         return publish(self.bin, self.idx)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         for file in (self.bin, self.idx):
             file.abandon()
         self.lengths.remove()

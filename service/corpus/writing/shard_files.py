@@ -80,7 +80,7 @@ class ShardWriter(Protocol):
         """
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
 
 
 class PartialFile:

@@ -93,7 +93,7 @@ class ShuffledWriter:
             first = last
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         self._remove()
         self._writer.abandon()
 

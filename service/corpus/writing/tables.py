@@ -95,7 +95,7 @@ class TableWriter:
         return publish(self._file)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files of the shard."""
         self._parts = []
         self._file.abandon()
 

@@ -282,7 +282,7 @@ def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) ->
 
 
 def _encode_with_invalid_rows(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
-    """Encode rows of which some may not be UTF-8, by their bytes."""
+    """Encode rows by their bytes; some may not be UTF-8."""
     options = replace(options, invalid_utf8="refuse")
     encode = partial(_encode_own_strand, loaded)
     if not isinstance(loaded.vocabulary.model, Bpe):  # Characters that are bytes have them all.

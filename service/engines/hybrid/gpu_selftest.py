@@ -52,7 +52,7 @@ class Gpu(Protocol):
 
     @property
     def device(self) -> object:
-        """The owner of the device memory that it opens, which has it as its `device`."""
+        """The value of `device` in the device memory that this GPU opens."""
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Upload a vocabulary, and return its bytes; raises NotCovered or OutOfMemory."""
@@ -169,7 +169,7 @@ def _why_not_covered(vocabulary: Vocabulary, text: str) -> str:
 
 
 def _check_refused(gpu: Gpu, vocabulary: Vocabulary, text: str) -> str:
-    """Check that the GPU refuses a text that it must refuse; return what is wrong, or ""."""
+    """Check that the GPU refuses a text that it must refuse; return the fault, or ""."""
     try:
         gpu.encode(vocabulary, Batch([text]))
     except (NotCovered, OutOfMemory):

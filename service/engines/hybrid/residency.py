@@ -107,7 +107,7 @@ class GpuResidency:
 
 
 class GpuVocabularies:
-    """The vocabularies of a CPU engine, some of which are on a GPU, too.
+    """The vocabularies of a CPU engine; some are on a GPU, too.
 
     Args:
         cpu: the engine that answers until the GPU may.

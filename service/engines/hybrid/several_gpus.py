@@ -305,7 +305,7 @@ class SeveralGpus:
                 member.fail(error, at_once=True)
 
     def is_resident(self, digest: str) -> bool:
-        """Return whether a GPU that is ready has a vocabulary; others that lack it get it soon."""
+        """Return whether a ready GPU has a vocabulary; start its upload to the GPUs without it."""
         is_on_one = False
         for member in self.members:
             if self._can_compute(member, digest):
@@ -321,7 +321,7 @@ class SeveralGpus:
     def _call_each(
         self, members: Iterable[Member], call: Callable[[Gpu], Output]
     ) -> dict[Member, Output | Exception]:
-        """Run a call on several GPUs at once; return what each returned or raised."""
+        """Run a call on several GPUs at once; return the result or the error of each."""
         futures = {each: each.threads.submit(partial(call, each.gpu)) for each in members}
         end = monotonic() + PATIENCE_S
         results: dict[Member, Output | Exception] = {}
@@ -335,7 +335,7 @@ class SeveralGpus:
     # GPUs that are out, and what they lack.
 
     def _keep(self) -> None:
-        """Test GPUs that are out, and load what others lack, until closed."""
+        """Test excluded GPUs, and load missing vocabularies, until closed."""
         while not self._is_closed.wait(CHECK_PERIOD_S):
             self.check()
 
@@ -372,7 +372,7 @@ class SeveralGpus:
             member.hang(member.refreshing)
 
     def _revive(self, member: Member) -> None:
-        """Load what the others have, and take a GPU back that passes the self-tests."""
+        """Load the vocabularies of the other GPUs; use a GPU again that passes the self-tests."""
         try:
             vocabularies = self._list_vocabularies()
             if member.process is not None and not member.process.is_alive:

@@ -30,7 +30,7 @@ class Closable(Protocol):
     address: str
 
     def abort(self) -> None:
-        """Close the connection without sending what was not sent."""
+        """Close the connection, and drop unsent bytes."""
 
 
 class ConnectionLimits:

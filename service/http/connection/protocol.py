@@ -239,7 +239,7 @@ class FastPathProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def abort(self) -> None:
-        """Close the connection without sending what was not sent."""
+        """Close the connection, and drop unsent bytes."""
         self.transport.abort()
 
     def _nothing_read(self) -> None:
@@ -496,7 +496,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._refuse_body()
 
     def _refuse_body(self) -> None:
-        """Refuse a direct call of which the body comes too slowly, and close the connection."""
+        """Refuse a direct call whose body comes too slowly, and close the connection."""
         cycle: Any = self.cycle
         assert self.pace is not None
         refusal = self.pace.make_refusal()

@@ -156,7 +156,7 @@ class TlsConnection(SSLProtocol):  # type: ignore[misc]
             self._http.resume_writing()
 
     def abort(self) -> None:
-        """Close the connection during its handshake, without sending what was not sent."""
+        """Close the connection during its handshake, and drop unsent bytes."""
         if self._raw is not None:
             self._raw.abort()
 

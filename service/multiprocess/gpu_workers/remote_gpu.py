@@ -128,7 +128,7 @@ class RemoteGpu:
         self._process.kill()
 
     def refresh(self) -> None:
-        """Read the worker's counts and sizes of memory; the call also carries what has changed."""
+        """Read the worker's counts and sizes of memory; the call also sends pending changes."""
         values = self._process.call(Message("refresh")).values
         self._sizes = values["memory"]
         self._page_locked_bytes = values["page_locked"]

@@ -76,7 +76,7 @@ def open_own_gpu(number: int, memory_share: float, take: Take) -> OwnGpu:
 
 
 def _end_with_parent(end: socket.socket) -> None:
-    """End this process at once when the parent has ended, whatever the other threads do."""
+    """End this process at once when the parent has ended, without waiting for threads."""
     poll = select.poll()
     poll.register(end, select.POLLRDHUP)
     poll.poll()

@@ -276,7 +276,7 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> li
 
 
 def _added_token(entry: Any) -> SpecialToken | str:
-    """Read an added token, or return a message that says what is wrong with it."""
+    """Read an added token, or return a message that describes its fault."""
     match entry:
         case {"id": token_id, "content": str(content)} if (
             type(token_id) is int and 0 <= token_id < MAX_TOKENS

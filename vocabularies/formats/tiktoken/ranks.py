@@ -116,7 +116,7 @@ def make_rank_vocabulary(
 
 
 def _refuse_common_beginnings(contents: Iterable[str]) -> None:
-    """Refuse special tokens of which one begins with another.
+    """Refuse special tokens if one begins with another one.
 
     tiktoken matches the one that comes first in its hash table, where other libraries match the
     longer one: in half of the cases it matches the shorter one and encodes the rest as text.

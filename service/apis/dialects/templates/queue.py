@@ -83,7 +83,7 @@ class VirtualTimes:
             self.starts[name] = max(self._now, self._ends.get(name, 0.0))
 
     def serve(self, name: str, seconds: float, has_more: bool) -> None:
-        """Note that the next chat of `name` gets a process, and whether others of it wait."""
+        """Note that the next chat of `name` gets a process, and whether more of its chats wait."""
         start = self.starts.pop(name)
         self._now = max(self._now, start)
         self._ends[name] = end = start + seconds

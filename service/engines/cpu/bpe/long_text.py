@@ -229,7 +229,7 @@ class LongTextEncoder:
         return None
 
     def _find_token(self, data: Bytes, end: int, token_id: int) -> int | None:
-        """Find the begin of a token that ends at a position; None: the bytes there are others."""
+        """Find the begin of a token that ends at a position; None: other bytes end there."""
         token = self.tokens[token_id]
         if not token or data[max(0, end - len(token)) : end].tobytes() != token:
             return None

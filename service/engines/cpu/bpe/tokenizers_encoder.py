@@ -291,7 +291,7 @@ def _has_unknown(vocabulary: Vocabulary) -> bool:
 
 
 def _stripping_contents(vocabulary: Vocabulary) -> list[str]:
-    """List special tokens that may give no id, as others may strip a part of their text."""
+    """List special tokens that may give no id, because another one may strip their text."""
     if not any(token.lstrip or token.rstrip for token in vocabulary.special_tokens):
         return []
     return [t.content for t in vocabulary.special_tokens if t.matched and t.special]

@@ -54,7 +54,7 @@ def special_tokens(tokens: Iterable[SpecialToken]) -> list[NativeToken]:
 
 
 def find_ambiguous(matched: Sequence[SpecialToken]) -> set[str]:
-    """Find the special tokens near which two rounds of matching may find others than one round.
+    """Find the special tokens near which one round of matching may differ from two rounds.
 
     These may share characters with a token of the other kind. If there are both kinds, and a token
     begins or ends in white space, these are also all tokens that strip white space.
@@ -70,7 +70,7 @@ def find_ambiguous(matched: Sequence[SpecialToken]) -> set[str]:
 
 
 def _overlapping(contents: Sequence[str], others: Sequence[str]) -> set[str]:
-    """List the contents that may overlap with one of the others; all if that takes too long."""
+    """List the contents that may overlap with another list's; all if that takes too long."""
     steps = len(contents) * len(others) + sum(len(text) ** 2 for text in (*contents, *others))
     if steps > MAX_STEPS:
         return set(contents)
