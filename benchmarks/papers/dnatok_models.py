@@ -1,7 +1,7 @@
 """Small models with random weights and the kinds of layers of the models that DNATok names.
 
 Their results mean nothing; they take the time of their kind of layer. Sizes are far below the
-published ones, which leaves more of the time to the tokenizer.
+published ones, so that the tokenizer's share of the time is larger.
 """
 
 from __future__ import annotations

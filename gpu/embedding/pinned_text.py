@@ -82,7 +82,7 @@ class TextMemory:
     """Allocates memory for text and keeps it until the device has read it."""
 
     def __init__(self, allocate: Callable[[int], Bytes] = allocate_pinned) -> None:
-        """Allocate memory by a function that makes uint8[N]."""
+        """Use a function that allocates uint8[N] for new memory."""
         self._allocate = allocate
         self._allocated: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
         self._held: deque[_HeldMemory] = deque()

@@ -33,7 +33,7 @@ class Settings(BaseSettings):
 
     host: str = Field(
         "127.0.0.1",
-        description="Address to listen on; 0.0.0.0 opens the service to everybody who reaches it. "
+        description="Address to listen on; 0.0.0.0 opens the service to every network. "
         "none: it listens on its Unix sockets only.",
     )
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one.")
@@ -66,8 +66,8 @@ class Settings(BaseSettings):
     )
     engine: Literal["auto", "cpu", "gpu"] = Field(
         "auto",
-        description="What computes the ids; auto takes the GPU where there is one, gpu stops the "
-        "start where there is none.",
+        description="Engine that computes the ids: cpu, gpu, or auto, the GPU where there is one; "
+        "gpu stops the start where there is none.",
     )
     cpu_threads: int = Field(
         0,
@@ -93,13 +93,13 @@ class Settings(BaseSettings):
         0.5,
         gt=0,
         le=1,
-        description="Share of each GPU's memory that is free at the start which the service may "
-        "use; too small halves large batches and moves vocabularies off the GPU and back.",
+        description="Share of each GPU's free memory at the start that the service may use; too "
+        "small halves large batches and moves vocabularies off the GPU and back.",
     )
     pinned: str = Field(
         "none",
-        description="Vocabularies that never leave the GPU to make room for others: none, or names "
-        "with commas; the default vocabulary never does.",
+        description="Vocabularies that are never evicted from the GPU: none, or names with commas; "
+        "the default vocabulary is never evicted.",
     )
     default_vocabulary: str = Field(
         "gpt2", description="The vocabulary of calls that cannot name one, and of the playground."
@@ -168,12 +168,12 @@ class Settings(BaseSettings):
     store_poll_s: float = Field(
         2.0,
         ge=0,
-        description="Seconds between looks at store_dir for what other services that share it have "
-        "uploaded, replaced or deleted; 0: it is read at the start only.",
+        description="Seconds between readings of store_dir, in which other services that share it "
+        "may have uploaded, replaced or deleted vocabularies; 0: it is read at the start only.",
     )
     model_dir: Path | None = Field(
         None,
-        description="Folder of one model as it lies on disk, whose tokenizer is then the only "
+        description="Folder of one model with its files, whose tokenizer is then the only "
         "vocabulary, and the default one; store_dir is not used. `warptok render` sets it.",
     )
     model_names: str = Field(
@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         None,
         ge=1,
         description="Length in ids of the model of model_dir, prompt and answer together; unset, "
-        "what its files say.",
+        "the length in its files.",
     )
     management: bool = Field(
         True,
@@ -214,8 +214,8 @@ class Settings(BaseSettings):
     max_padded_ids: int = Field(
         16_777_216,
         ge=1,
-        description="Most ids of a padded answer, rows times length; bounds what padding makes of "
-        "a small request.",
+        description="Most ids of a padded answer, rows times length; bounds the answer to a "
+        "small request.",
     )
     max_window_ids: int = Field(
         16_777_216,
@@ -225,7 +225,7 @@ class Settings(BaseSettings):
     shared_memory: bool = Field(
         False,
         description="Whether clients of the Open Inference Protocol may name shared memory of this "
-        "machine for inputs and outputs; whoever reaches the port can then read and write it.",
+        "machine for inputs and outputs; every client of the port can then read and write it.",
     )
     max_regions: int = Field(64, ge=1, description="Most regions of shared memory at once.")
     max_streams: int = Field(
@@ -321,7 +321,7 @@ class Settings(BaseSettings):
         ge=1,
         description="About the most memory of the vocabularies that are ready; the longest unused "
         "are unloaded, and their next use, which takes up to three seconds, loads them again. "
-        "What `frontends` have loaded for small batches may together take as much again.",
+        "The vocabularies that `frontends` have loaded may together take as much again.",
     )
     pattern_us_per_byte: float = Field(
         10.0,
@@ -368,8 +368,8 @@ class Settings(BaseSettings):
     max_corpus_bytes: int = Field(
         1024 * MIB,
         ge=1,
-        description="Largest corpus of a training job; it holds for the upload and for what it "
-        "unpacks to.",
+        description="Largest corpus of a training job; it holds for the upload and for its "
+        "unpacked content.",
     )
     training_memory_bytes: int = Field(
         8192 * MIB,
@@ -379,14 +379,14 @@ class Settings(BaseSettings):
     )
     training_device: Literal["auto", "cpu", "cuda"] = Field(
         "cpu",
-        description="What training jobs compute on: cpu, cuda, or auto, the GPU for large corpora. "
+        description="Device of training jobs: cpu, cuda, or auto, the GPU for large corpora. "
         "On the GPU, kernels of jobs and of requests wait for each other.",
     )
     training_gpu_memory_share: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="Share of the GPU memory that is free when a training job begins which it may "
+        description="Share of the GPU's free memory at its begin that a training job may "
         "take; a job that needs more fails, or with auto runs on the CPU.",
     )
     max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
@@ -400,7 +400,7 @@ class Settings(BaseSettings):
     drain_timeout_s: float = Field(
         20.0,
         ge=0,
-        description="Time after the ports have closed to finish what was accepted; the rest is "
+        description="Time after the ports have closed to finish accepted requests; the rest is "
         "refused with 503.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -416,7 +416,7 @@ class Settings(BaseSettings):
     )
     client_addresses: Literal["none", "truncated", "whole"] = Field(
         "truncated",
-        description="What log lines and spans have of a client's IP address: none; truncated: its "
+        description="Form of a client's IP address in log lines and spans: none; truncated: its "
         "network, 24 bits of IPv4 or 48 of IPv6, which tells sites apart and hardly people; whole.",
     )
     max_metric_names: int = Field(
@@ -434,8 +434,8 @@ class Settings(BaseSettings):
     tracing: bool = Field(
         False,
         description="Whether spans of requests go to an OpenTelemetry collector; needs the extra "
-        "warptok[tracing]. Where it is and how many are sampled say OTEL_EXPORTER_OTLP_ENDPOINT, "
-        "OTEL_TRACES_SAMPLER and the other variables of OpenTelemetry.",
+        "warptok[tracing]. OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER and others of its "
+        "variables set its address and the sampling.",
     )
     metrics_port: int | None = Field(
         None,

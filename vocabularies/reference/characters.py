@@ -12,7 +12,7 @@ from vocabularies.reference.special_tokens import AlignedText, Token
 
 
 class Letter(NamedTuple):
-    """A character of a text in the case of the model, with its begin and end byte in the text."""
+    """A character, in upper case if the model says so, with its begin and end byte in the text."""
 
     character: str
     begin: int

@@ -228,9 +228,10 @@ def _cores(row: dict[str, Any]) -> str:
 
 
 def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
-    """Return the median ratio of every count to the first count, within each round.
+    """Return the median, over the rounds, of each count's rate divided by the first count's.
 
-    The first of several rounds of Arrow is reported apart: in it memory is touched and page-locked.
+    The first of several rounds of Arrow is reported apart, because memory is allocated and
+    page-locked in it.
     """
     found: dict[str, Any] = {}
     for kind, field in KINDS.items():

@@ -31,7 +31,7 @@ NEVER_FULL = 1 << 30  # The size of uvloop's buffer at which it would pause; the
 
 
 class TlsTransport:
-    """The transport that HTTP's protocol gets: uvloop's, with another close and buffer size.
+    """The transport of HTTP's protocol: wraps uvloop's to close later and count unsent bytes.
 
     Args:
         encrypting: uvloop's transport, which encrypts.
