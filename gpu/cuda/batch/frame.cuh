@@ -34,8 +34,8 @@ DEVICE uint64_t framed_size(const Job& job, uint64_t size, uint64_t added) {
     return size + (job.frame.piece_ids ? size / job.frame.piece_ids + 1 : 1) * added;
 }
 
-// How many of its own ids a row may keep, where these and the begin and end tokens of all pieces but the first are to
-// be no more than `capacity`.
+// The number of its own ids that a row may keep, so that they fit into `capacity` with the begin and end tokens of all
+// pieces but the first.
 DEVICE uint64_t kept_ids(const Job& job, uint64_t capacity, uint64_t added) {
     if (!job.frame.piece_ids) return capacity;
     uint64_t whole = job.frame.piece_ids + added, rest = capacity % whole;

@@ -101,7 +101,7 @@ DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
 // Whether plain kernels found that no row is at fault, so that no faults are written.
 DEVICE bool are_rows_right(const Job& job) { return (job.answer.status[STATUS_ROWS] & ROWS_ARE_RIGHT) != 0; }
 
-// Says of all rows that they are not at fault; runs before the kernels that find faults.
+// Marks all rows as not at fault; runs before the kernels that find faults.
 DEVICE void clear_faults_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.batch.num_rows;

@@ -92,7 +92,7 @@ KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
 // A block takes the next tile: text, base_words, certain, window_bits, meetings, starts, hard, special, row_begins,
 // row_flags, tables -> ids, id_offsets, own_spans, dna_states, row_refused, status.
 // Needs: each window meets the one before (meet_windows, repair_small or repair_large); dna_states of zeros.
-// Ensures: `ids` and id_offsets are the answer; rows that cannot be what they ask for are refused.
+// Ensures: `ids` and id_offsets are the answer; rows whose options do not fit them are refused.
 KERNEL __launch_bounds__(BLOCK) write_letter_ids(const Job* job) {
     SHARED DnaIdsShared shared;
     write_letter_ids_stage(*job, shared);

@@ -1,15 +1,15 @@
 // Tokens of a vocabulary of letters: the longest one at a place, shorter ones, pairs.
 //
-// All tokens that a text goes on with at a place are the longest one and those that it begins with,
-// each of which its record names the next shorter of: with A, AC and ACGT that is ACGT, AC, A.
-// A token is known by its id. Its record:
+// The tokens at a place of a text are the longest one and its prefixes that are tokens: with the tokens A, AC and
+// ACGT these are ACGT, AC and A. The record of a token names the longest of its proper prefixes. It is found by the
+// token's id:
 //
-//     length | id of the longest shorter one << 8 | left class << 24 | right class << 40 | mixed << 56
+//     length | id of the longest prefix << 8 | left class << 24 | right class << 40 | mixed << 56
 //
-// The first k letters index `longest`, which names the token or, where longer ones than k begin with
-// all k of them, a number. Of that one the next four letters index `longer`, which names the token or
-// says that there are longer ones yet. All tokens of a number are a range: sorted, so that the last one
-// not behind the text has among those that it begins with the longest that the text goes on with.
+// The first k letters index `longest`. Its entry names the token or, where tokens of more than k letters begin with
+// these k, a number. With this number the next four letters index `longer`, which names the token or says that there
+// are still longer ones. The tokens of a number are a sorted range: the longest token at the place is the last one of
+// the range that does not sort behind the text, or one of its prefixes.
 #pragma once
 #include "dna/packed_text.cuh"
 

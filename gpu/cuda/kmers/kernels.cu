@@ -88,7 +88,7 @@ KERNEL __launch_bounds__(SCAN_THREADS) sum_letter_tiles(const Job* job) {
 
 // A warp per row: letter_rows, letter_tile_ids, starts, row_begins -> id_offsets, row_refused.
 // Needs: sum_letter_tiles.
-// Ensures: id_offsets are right; rows that cannot be what they ask for are refused.
+// Ensures: id_offsets are right; rows whose options do not fit them are refused.
 KERNEL __launch_bounds__(BLOCK) letter_offsets(const Job* job) {
     letter_offsets_stage(*job, blockIdx.x, gridDim.x);
 }

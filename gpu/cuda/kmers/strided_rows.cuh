@@ -51,7 +51,7 @@ DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& row
     __syncwarp();
 }
 
-// What RowIds::at is to k-mers, for the letters behind a row's k-mers.
+// As RowIds::at for k-mers, but for the letters behind a row's k-mers.
 DEVICE uint32_t rest_at(const FourLetters& four, const RowIds& row) {
     uint32_t covered = row.inner_end > row.first ? four.k - four.stride : 0;
     return row.at + row.inner_end * four.stride + covered - row.inner_end;

@@ -1,6 +1,6 @@
 // The fused kernels of small DNA batches; see docs/internals/dna-bpe.md, Parts.
 //
-// gpu/small launches one of them, for batches that ask for nothing but ids. A block encodes a part of the text from
+// gpu/small launches one of them, for batches that request only ids. A block encodes a part of the text from
 // the letters around it alone, and no block waits for the path of another one.
 //
 // Launch: cooperative, a block of PART_THREADS a multiprocessor at most, with DNA_PARTS_SHARED bytes of dynamic shared

@@ -59,7 +59,7 @@ constexpr uint32_t NOT_ENCODED = 2;        // anything else, which a longer lead
 
 constexpr uint32_t REPEAT_FRONT = ROUND;   // Letters in front of a view that may repeat: fewer than these.
 
-// What letters say about repeats that end with the last one of them (dna/parts/repeats.cuh). Letters are numbered
+// The repeats that end with the last one of some letters (dna/parts/repeats.cuh). Letters are numbered
 // from REPEAT_FRONT letters in front of the view on; 0 is none.
 struct RepeatState {
     uint32_t border;                       // The last one that has a certain border in front of it.
@@ -76,7 +76,7 @@ struct RepeatState {
     DEVICE_METHOD bool has_period() const { return has_period4() || has_period3(); }
 };
 
-// What a block knows of its part, without tables.
+// The state of a block's part, without tables.
 struct PartShared {
     uint8_t text[2][ROUND];                // The text of a round and of the next one, by turns.
     uint64_t barriers[2];                  // The barriers of their copies.

@@ -4,12 +4,11 @@
 //     window w       | A A A A|A A A A|A A A A|A A A        tokens of 4
 //     window w + 1       A A|A A A A|A A A A|A A A A
 //
-// A window *repeats* where its text does, in 32 letters or fewer, and has no certain border: what is in front of
-// such a border, another row, says nothing of what is behind. In a row of windows that repeat, all
-// from the first unmet one on are *bad*, for where one begins wrongly the next one does as well, even
-// if the two meet. A *segment* is these and the windows behind them that begin where the text still
-// repeats; or else a row of unmet windows. In front of it is one whose path is right at its end, be
-// it bad itself: what does not repeat brings paths together.
+// A window *repeats* where its text does, in 32 letters or fewer, and has no certain border: the path behind such a
+// border does not depend on the text before it. In a row of windows that repeat, all from the first unmet one on are
+// *bad*: where one begins wrongly, the next one does as well, even if the two meet. A *segment* is these and the
+// windows behind them that begin where the text still repeats; or else a row of unmet windows. The path of the window
+// before it is right at that window's end, even if the window is bad, because paths meet in text that does not repeat.
 //
 //     window    0   1   2   3   4   5   6   7   8   9
 //     repeats   .   .   x   x   x   x   .   .   .   .

@@ -1,4 +1,4 @@
-// Policies: what the stages from looking up to compacting know of their launch at compile time.
+// Policies: the properties of a launch that the stages from look-up to compaction know at compile time.
 //
 //                        LONG_PIECES_ARE_SPLIT    COUNTS_IDS    IS_LATENCY_BOUND
 //     SeparateLaunches           yes                  no               no           a kernel a stage

@@ -1,8 +1,8 @@
 // Begins to merge a piece behind the first merges of its runs: lines of dashes, stars, zeros.
 //
 // A run of one byte is put into the columns as the symbols that its own merges make of it, where no
-// merge with a neighbour can come before them (docs/internals/text-bpe.md, Head start). gpu/text/byte_runs.py knows
-// both:
+// merge with a neighbour can come before them (docs/internals/text-bpe.md, Head start). gpu/text/byte_runs.py makes
+// the tables for both:
 //
 //     place   0  1 2 3 4 5 6 7  8      row of seven '-': ---- -- -, ranks (----, --) and (--, -),
 //     before  |  - - - - - - -  +      unsafe behind ' ' and others, safe behind '|' and in

@@ -3,9 +3,9 @@
 //     look_up    a record for each piece: an id, or a place in a list of misses      text/lookup
 //     merge      the ids of all misses                                               merge_bins.cuh, merge_piece.cuh
 //
-// merge_piece.cuh merges a piece one pair at a time, whose rank pair_ranks.cuh knows; byte_runs.cuh says what runs of
-// one byte begin as. gpu/kernels/families.py launches them behind splitting; a small batch has the same stages in one
-// launch. What always holds: no piece is longer than MAX_PIECE here, unless it is a token.
+// merge_piece.cuh merges a piece one pair at a time, whose rank pair_ranks.cuh knows; byte_runs.cuh gives runs of one
+// byte their first merges. gpu/kernels/families.py launches them behind splitting; a small batch has the same stages in
+// one launch. Invariant: no piece is longer than MAX_PIECE here, unless it is a token.
 //
 // Launch: BLOCK threads, in merge MERGE_THREADS; any number of blocks.
 #include "text/merge/merge_bins.cuh"

@@ -29,7 +29,7 @@ template <class Policy> DEVICE uint32_t lane_bits(uint32_t bin) {
     return bin < 6 ? 1 : bin - 4;
 }
 
-// What all threads of a block know of the bins: their lists, where the ids of their pieces begin in
+// The bins as all threads of a block read them: their lists, where the ids of their pieces begin in
 // merged_ids, and their chunks.
 struct BinBegins {
     uint64_t merged[NUM_BINS];

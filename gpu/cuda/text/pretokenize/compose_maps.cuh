@@ -3,8 +3,8 @@
 // A block takes a *stretch* of tiles, as many as it has threads, a warp 32 of them. A good tile leaves
 // its own state whatever comes before it, so it has a map like the others. A warp chains its maps, a lane
 // a state, then learns the state before its first tile from the warps before it, then goes through its
-// tiles once more. Who does not know the state before a stretch begins with ANYWHERE, which only a good
-// tile ends:
+// tiles once more. A warp that does not know the state before its stretch begins with ANYWHERE, up to
+// the first good tile:
 //
 //     tile         0   1    2    3   4        G  good, the state 4 behind it
 //     map          G4  m1   m2   G4  m4       B  bad

@@ -7,7 +7,7 @@
 //
 // Here are also the classes of characters (character_classes.cuh) and the check of NFC, a module of its own
 // (nfc_check.cu). gpu/kernels/families.py launches them in this order behind special tokens; the last three return at
-// once where no tile is bad. In a fused kernel (text/fused) the first is a stage. What always holds: start bits of
+// once where no tile is bad. In a fused kernel (text/fused) the first is a stage. Invariant: start bits of
 // good tiles are right.
 //
 // Launch: BLOCK threads, in map_tiles MAP_BLOCK, in enter_runs ENTER_BLOCK or fewer warps; any number of blocks.

@@ -1,16 +1,16 @@
-// Whether NFC leaves a text as it is. The kernels do not compose: where they cannot see that nothing is to be done,
-// the CPU has the batch.
+// Whether NFC leaves a text as it is. The kernels do not compose: where they cannot prove that nothing changes, the
+// CPU encodes the batch.
 //
 // A text stays as it is if no character of it is one that NFC always changes, the combining marks behind one another
 // stand in the order of their classes, and nothing joins the character before it (UAX 15, "Detecting Normalization
-// Forms"). A character that may join is looked at with the one before it: where that may take one, has parts itself,
-// or is a mark, more would have to be seen.
+// Forms"). A character that may join is checked with the one before it: if that one may be joined, has parts itself, or
+// is a mark, the text does not pass.
 //
-//     e  U+0301    e may take a mark, and U+0301 joins: not seen to stay (it becomes U+00E9)
-//     U+0921 U+093C    the nukta joins others, and this letter takes none: stays
+//     e  U+0301    e may be joined by a mark, and U+0301 joins: does not pass (it becomes U+00E9)
+//     U+0921 U+093C    the nukta joins other letters, but not this one: passes
 //
-// Special tokens are of no matter: with the last character of one in front of it, another is found to stay less often,
-// never more.
+// Special tokens need no exception: the last character of one before a character can only make the text pass less
+// often.
 //
 // Invariant: a text that passes is in NFC; one that is in NFC may not pass, and the CPU encodes it.
 #pragma once
@@ -23,7 +23,7 @@ constexpr uint32_t COMPOSED_CHANGES = 1 << 8;  // Whatever is around it.
 constexpr uint32_t COMPOSED_JOINS = 1 << 9;    // Some character before it.
 constexpr uint32_t COMPOSED_TAKES = 1 << 10;   // Some character behind it, or it has parts.
 
-// What a character is to NFC (gpu/text/nfc_check.py); nothing where it is none.
+// The kind of a character for NFC (gpu/text/nfc_check.py); 0 where it is none.
 DEVICE uint32_t kind_of_character(const Job& job, uint32_t character) {
     if (character > 0x10FFFF) return 0;
     return job.pretokenizer.composed_rows[job.pretokenizer.composed_pages[character >> 8] << 8 | (character & 0xFF)];
@@ -46,7 +46,7 @@ DEVICE uint32_t character_from(const uint8_t* text) {
     return first < 0xF0 ? three : (three & 0x7FFF) << 6 | (text[3] & 0x3F);
 }
 
-// What the character before a place is to NFC.
+// The kind for NFC of the character before a place.
 DEVICE uint32_t kind_before(const Job& job, uint64_t place) {
     if (place == 0) return 0;
     uint64_t begin = place - 1;

@@ -8,7 +8,7 @@
 //     last_pieces       pieces of which windows do not meet, whole     whole_piece.cuh, whole_piece_*.cuh
 //
 // gpu/kernels/families.py launches them in this order behind the pretokenizer. Those behind find_long have nothing to
-// do for most batches and return at once. What always holds: a start bit that they set is a boundary of the piece's own
+// do for most batches and return at once. Invariant: a start bit that they set is a boundary of the piece's own
 // encoding, so that ids stay the same (docs/internals/text-bpe.md).
 //
 // Launch: BLOCK threads, where it does not say otherwise; any number of blocks.

@@ -8,14 +8,14 @@
 //     a round     ab  c d   ef gh . . i  jk l          ab, ef, gh and jk are merged
 //                 ab c d .  ef gh . . i jk l .
 //
-// A part says of itself (WholePart) what the others must know in the next round: its first symbols, which rank its last
-// pairs have, and the lowest of all. So a round is one step, and a part is worked on by one block
+// A part publishes (WholePart) what the others need in the next round: its first symbols, the rank of its last pairs,
+// and its lowest rank. So a round is one step, and a part is worked on by one block
 // (text/split/whole_piece_round.cuh). Which one does not matter: blocks take tickets (common/grid_steps.cuh). The
-// symbols lie in `records`, their places and their pairs' ranks in `merged_ids`, and what parts say of themselves in
+// symbols lie in `records`, their places and their pairs' ranks in `merged_ids`, and what parts publish in
 // `misses`, which no stage has filled yet.
 //
-// Invariant: between two steps enc of the pieces is what merging gives that goes on from the symbols of all parts, and
-// each part has said of itself what they are.
+// Invariant: between two steps, merging on from the symbols of all parts gives enc of the pieces, and each part has
+// published the values for its present symbols.
 #pragma once
 #include "text/split/whole_piece_late.cuh"
 #include "common/grid_steps.cuh"

@@ -11,7 +11,7 @@
 // Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
 // round merges all its pairs, and whatever comes of them before the next one (text/split/late_ranks.cuh).
 //
-// Invariant: between two rounds enc of the bytes is what merging gives that goes on from the symbols that are left.
+// Invariant: between two rounds, merging on from the symbols that are left gives enc of the bytes.
 #pragma once
 #include "text/split/window_state.cuh"
 
