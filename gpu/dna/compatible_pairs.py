@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,9 +111,8 @@ def _check_extension() -> None:
 
 def _merge_array(rules: BpeRules) -> NDArray[np.int32]:
     """Return int32[M, 4], the left and the right id, the rank and the merged id of each merge."""
-    pairs = np.array([*rules.merges], np.int32).reshape(-1, 2)
-    results = np.array([*rules.merges.values()], np.int32).reshape(-1, 2)
-    return np.concatenate([pairs, results], axis=1)
+    numbers = chain.from_iterable(chain.from_iterable(rules.merges.items()))
+    return np.fromiter(numbers, np.int32, 4 * len(rules.merges)).reshape(-1, 4)
 
 
 def pairs_by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:

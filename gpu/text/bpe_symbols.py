@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,11 +75,11 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
     for byte in sorted(needed):
         if byte_ids[byte] is None:
             raise NotCovered(f"the byte {byte:#04x} has no token")
-    results = np.array([*rules.merges.values()], np.uint32).reshape(-1, 2)
+    results = _array_of_pairs(rules.merges.values())
     symbol_ids = np.full(NUM_BYTES + len(model.merges), NO_ID, np.uint32)
     symbol_ids[:NUM_BYTES] = [token_id or 0 for token_id in byte_ids]
     symbol_ids[NUM_BYTES + results[:, 0]] = results[:, 1]
-    pairs = np.array([*rules.merges], np.uint32).reshape(-1, 2)
+    pairs = _array_of_pairs(rules.merges)
     left, right, ranks = _symbol_pairs(pairs, results[:, 0], symbol_ids)
     wide = np.uint64
     entries: UInt64s = left.astype(wide) << wide(43)
@@ -93,6 +94,10 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
         entries=entries,
         symbol_ids=symbol_ids,
     )
+
+
+def _array_of_pairs(pairs: Collection[tuple[int, int]]) -> UInt32s:
+    return np.fromiter(chain.from_iterable(pairs), np.uint32, 2 * len(pairs)).reshape(-1, 2)
 
 
 def _symbol_pairs(

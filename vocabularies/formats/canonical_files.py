@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.typed_json import as_type
-from vocabularies.model.canonical import MAGIC, to_bytes
+from vocabularies.model.canonical import MAGIC, digest_of, to_bytes
 from vocabularies.model.types import Bpe, Model, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
@@ -41,6 +41,7 @@ def read_canonical(data: bytes) -> Vocabulary:
     if to_bytes(vocabulary) != data:
         message = "damaged canonical form: the same vocabulary has other canonical bytes"
         raise VocabularyError.at("header", message)
+    vocabulary.__dict__["digest"] = digest_of(data)  # The property would write the bytes again.
     return vocabulary
 
 

@@ -15,6 +15,7 @@ Layout, all integers little-endian:
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from itertools import chain
 
@@ -23,6 +24,11 @@ import numpy as np
 from vocabularies.model.types import VocabularyFields
 
 MAGIC = b"warptok vocabulary 1\n"
+
+
+def digest_of(canonical: bytes) -> str:
+    """Return the digest of the vocabulary with this canonical form."""
+    return "sha256:" + hashlib.sha256(canonical).hexdigest()
 
 
 def to_bytes(vocabulary: VocabularyFields) -> bytes:

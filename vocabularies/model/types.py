@@ -5,9 +5,14 @@ Nothing here is checked: `checks` finds the faults of the fields, and `vocabular
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from operator import add, itemgetter
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vocabularies.preprocessing.normalizers import Normalizer
 
@@ -171,3 +176,33 @@ class VocabularyFields:
     def kind(self) -> str:
         """The family's name: bpe, kmers, characters or upstream."""
         return type(self.model).__name__.lower()
+
+    def find_token_ids(self) -> dict[bytes, int]:
+        """Return the id of each token; of an ordinary and a special one alike, the ordinary."""
+        special = {token.id for token in self.special_tokens}
+        token_ids = {
+            token: token_id
+            for token_id, token in enumerate(self.tokens)
+            if token is not None and token_id not in special
+        }
+        for token_id in sorted(special):
+            token = self.tokens[token_id]
+            if token is not None:
+                token_ids.setdefault(token, token_id)
+        return token_ids
+
+    @cached_property
+    def merged_ids(self) -> NDArray[np.int32]:
+        """int32[M], the id that each merge of a BPE model makes.
+
+        Raises:
+            LookupError, TypeError: a merge names an id without a token, or makes no token.
+        """
+        assert isinstance(self.model, Bpe)
+        merges = self.model.merges
+        # Iterators of C, as vocabularies are large.
+        token_of = cast("Callable[[int], bytes]", self.tokens.__getitem__)
+        lefts = map(token_of, map(itemgetter(0), merges))
+        rights = map(token_of, map(itemgetter(1), merges))
+        merged_ids = map(self.find_token_ids().__getitem__, map(add, lefts, rights))
+        return np.fromiter(merged_ids, np.int32, len(merges))

@@ -6,7 +6,6 @@ ids that it gives.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from types import MappingProxyType
 
 from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.canonical import to_bytes
+from vocabularies.model.canonical import digest_of, to_bytes
 from vocabularies.model.checks import find_faults
 from vocabularies.model.types import Characters, Kmers, Upstream, VocabularyFields
 from vocabularies.preprocessing.running_time import (
@@ -53,7 +52,7 @@ class Vocabulary(VocabularyFields):
     @cached_property
     def digest(self) -> str:
         """``sha256:`` and the hash of the canonical form: equal when all fields are equal."""
-        return "sha256:" + hashlib.sha256(to_bytes(self)).hexdigest()
+        return digest_of(to_bytes(self))
 
     @cached_property
     def special_ids(self) -> frozenset[int]:

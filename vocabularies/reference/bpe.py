@@ -43,22 +43,11 @@ class BpeRules:
 @functools.lru_cache(maxsize=32)
 def make_bpe_rules(vocabulary: Vocabulary) -> BpeRules:
     """Make the dictionaries of a vocabulary whose model is Bpe."""
-    model, tokens = vocabulary.model, vocabulary.tokens
+    model = vocabulary.model
     assert isinstance(model, Bpe)
-    special = {token.id for token in vocabulary.special_tokens}
-    special_last = sorted(range(len(tokens)), key=lambda token_id: token_id in special)
-    token_ids: dict[bytes, int] = {}
-    for token_id in special_last:
-        token = tokens[token_id]
-        if token is not None:
-            token_ids.setdefault(token, token_id)
-    merges = {}
-    for rank, (left, right) in enumerate(model.merges):
-        left_token, right_token = tokens[left], tokens[right]
-        assert left_token is not None
-        assert right_token is not None
-        merges[left, right] = rank, token_ids[left_token + right_token]
-    return BpeRules(merges, token_ids)
+    made = enumerate(vocabulary.merged_ids.tolist())
+    merges = dict(zip(model.merges, made, strict=True))
+    return BpeRules(merges, vocabulary.find_token_ids())
 
 
 def encode_bpe(vocabulary: Vocabulary, pretoken: AlignedText) -> list[Token]:

@@ -45,9 +45,11 @@ class MotifCutPoints:
         if not isinstance(vocabulary.model, Bpe) or vocabulary.normalizers or depends:
             return None
         motifs = {motif.encode() for motif in vocabulary.motifs}
+        if not motifs:
+            return None
         contents = [token.content.encode() for token in specials]
         is_motif = np.fromiter((token in motifs for token in vocabulary.tokens), np.bool_)
-        return cls(is_motif, max(map(len, (*motifs, *contents)))) if motifs else None
+        return cls(is_motif, max(map(len, (*motifs, *contents))))
 
     def find_end(self, data: Bytes, begin: int, size: int) -> int:
         """Find the end of a piece of about `size` bytes, which cuts no character in two."""

@@ -80,7 +80,7 @@ def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
     machine = certain_automaton(name if name in COVERED else "none")
     token_ids = {token: token_id for token, token_id in symbols.rules.token_ids.items() if token}
     begins = np.zeros(len(token_ids) + 1, np.int64)
-    np.cumsum([*map(len, token_ids)], out=begins[1:])
+    np.cumsum(np.fromiter(map(len, token_ids), np.int64, len(token_ids)), out=begins[1:])
     tokens = np.frombuffer(b"".join(token_ids), np.uint8)
     ids = np.fromiter(token_ids.values(), np.int32, len(token_ids))
     special = special_tokens(vocabulary.special_tokens)
@@ -128,8 +128,10 @@ def _class_pages() -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
         classes[class_mask(name, "rust")] |= bit
     letters = {letter for member in "sdmtlvre" for letter in folded(member, "rust")}
     classes[[ord(letter) for letter in letters if not letter.isascii()]] |= FOLDED
-    rows, numbers = np.unique(classes.reshape(-1, 256), axis=0, return_inverse=True)
-    return numbers.reshape(-1).astype(np.uint16), np.ascontiguousarray(rows)
+    numbers: dict[bytes, int] = {}  # Sorting the pages takes a hundred times as long.
+    pages = [numbers.setdefault(page.tobytes(), len(numbers)) for page in classes.reshape(-1, 256)]
+    rows = np.frombuffer(b"".join(numbers), np.uint8).reshape(-1, 256)
+    return np.array(pages, np.uint16), rows
 
 
 def table_bytes(arguments: tuple[Any, ...], num_threads: int) -> int:

@@ -51,45 +51,69 @@ struct Option {
     Test test;
 };
 
-// The sets S(w) of all texts of one length.
-struct Sets {
-    std::vector<uint32_t> begins;  // By the text's letters as a number.
-    std::vector<uint16_t> ids;
+// A list of numbers for each text of one length.
+struct ListsByText {
+    std::vector<uint32_t> begins{0};  // By the text's letters as a number.
+    std::vector<uint16_t> numbers;
 
-    const uint16_t* begin(uint64_t text) const { return ids.data() + begins[text]; }
-    const uint16_t* end(uint64_t text) const { return ids.data() + begins[text + 1]; }
+    const uint16_t* begin(uint64_t text) const { return numbers.data() + begins[text]; }
+    const uint16_t* end(uint64_t text) const { return numbers.data() + begins[text + 1]; }
+    void end_list() { begins.push_back(static_cast<uint32_t>(numbers.size())); }
+};
+
+// The sets S(w) of all texts of one length: tokens in the order of their left classes, and these classes.
+struct Sets {
+    ListsByText ids, classes;
+
+    void add(uint16_t id, uint16_t left_class) {
+        ids.numbers.push_back(id);
+        bool is_first = classes.numbers.size() == classes.begins.back();
+        if (is_first || classes.numbers.back() != left_class) classes.numbers.push_back(left_class);
+    }
+    void end_set() {
+        ids.end_list();
+        classes.end_list();
+    }
 };
 
 // Computes S(w) of all texts of up to k letters.
 class PossibleLast {
    public:
     PossibleLast(const Tokens& tokens, int k) : tokens_(tokens) {
-        levels_.emplace_back();
-        levels_[0].begins = {0};
+        std::vector<uint16_t> ids;
         for (const Token& token : tokens.by_id)
-            if (token.is_pure()) levels_[0].ids.push_back(token.id);
-        levels_[0].begins.push_back(static_cast<uint32_t>(levels_[0].ids.size()));
+            if (token.is_pure()) ids.push_back(token.id);
+        std::stable_sort(ids.begin(), ids.end(),
+                         [&](uint16_t a, uint16_t b) { return tokens.left_of[a] < tokens.left_of[b]; });
+        levels_.emplace_back();
+        for (uint16_t id : ids) levels_[0].add(id, tokens.left_of[id]);
+        levels_[0].end_set();
         for (int length = 1; length <= k; length++) add_level(length);
     }
 
-    // The tokens in front of one at the end of a text: those of S(v), where w = v t; v has k letters at most.
-    struct InFront {
+    // A part of one of the lists.
+    struct List {
         const uint16_t *begin, *end;
 
         size_t size() const { return static_cast<size_t>(end - begin); }
+    };
+    // The tokens in front of one at the end of a text: those of S(v), where w = v t; v has k letters at most.
+    struct InFront {
+        List ids, classes;
     };
     InFront in_front(const Token& token, uint64_t text, int length) const {
         int before = length - token.length, most = static_cast<int>(levels_.size()) - 1;
         uint64_t letters = text & mask_of(before);
         if (before > most) letters >>= 2 * (before - most);
         const Sets& sets = levels_[static_cast<size_t>(std::min(before, most))];
-        return {sets.begin(letters), sets.end(letters)};
+        return {{sets.ids.begin(letters), sets.ids.end(letters)},
+                {sets.classes.begin(letters), sets.classes.end(letters)}};
     }
 
     // S(w) of a text of up to k letters.
-    InFront of(uint64_t text, int length) const {
-        const Sets& sets = levels_[static_cast<size_t>(length)];
-        return {sets.begin(text), sets.end(text)};
+    List of(uint64_t text, int length) const {
+        const ListsByText& ids = levels_[static_cast<size_t>(length)].ids;
+        return {ids.begin(text), ids.end(text)};
     }
 
     // Whether a token that may be last by the last letters of a text may be by all of them.
@@ -97,19 +121,19 @@ class PossibleLast {
         int compared = std::min<int>(token.length, length);
         if (ending(token.latest[0], compared) != text >> 2 * (length - compared)) return false;
         if (token.length >= length) return true;
-        InFront front = in_front(token, text, length);
-        return std::any_of(front.begin, front.end, [&](uint16_t id) { return tokens_.may_follow(id, token.id); });
+        List front = in_front(token, text, length).classes;
+        return std::any_of(front.begin, front.end,
+                           [&](uint16_t left_class) { return tokens_.pairs.may_follow(left_class, token.right); });
     }
 
    private:
     void add_level(int length) {
-        const Sets& shorter = levels_.back();
+        const ListsByText& shorter = levels_.back().ids;
         Sets made;
-        made.begins.push_back(0);
         for (uint64_t text = 0; text < uint64_t{1} << 2 * length; text++) {
             for (const uint16_t* id = shorter.begin(text >> 2); id < shorter.end(text >> 2); id++)
-                if (may_be_last(tokens_.by_id[*id], text, length)) made.ids.push_back(*id);
-            made.begins.push_back(static_cast<uint32_t>(made.ids.size()));
+                if (may_be_last(tokens_.by_id[*id], text, length)) made.add(*id, tokens_.left_of[*id]);
+            made.end_set();
         }
         levels_.push_back(std::move(made));
     }
@@ -127,11 +151,10 @@ class Signatures {
     // Begins another requirement, which counts so much.
     void require(uint32_t weight) { requirements_.push_back({{0, 0}, weight}); }
 
-    // Adds a class to the latest requirement, on either side.
+    // Adds another class to the latest requirement, on either side.
     void add(uint16_t left_class, bool may_follow) {
         auto number = static_cast<uint32_t>(2 * (requirements_.size() - 1) + may_follow);
-        std::vector<uint32_t>& members = members_[left_class];
-        if (members.empty() || members.back() != number) members.push_back(number);
+        members_[left_class].push_back(number);
     }
 
     // Chooses signatures, first for the classes with the most requirements.
@@ -214,7 +237,7 @@ class LastTokens {
 
    private:
     static constexpr size_t BLOCK = 1 << 2 * MORE;
-    static constexpr size_t MOST_CLASSES = 1024;  // To tell apart for one record.
+    static constexpr size_t MOST_TOKENS = 1024;  // To tell apart for one record.
 
     // The last letters of texts, and the tokens that they leave in the order in which these are tested. Where letters
     // repeat it is mostly a short one. One that is all of the letters comes last, where no test is needed, as nothing
@@ -267,24 +290,24 @@ class LastTokens {
                 continue;
             }
             auto other_front = possible.in_front(other, ending.text, ending.length);
-            if (front.size() <= other_front.size()) require(token, front, 4);
+            if (front.ids.size() <= other_front.ids.size()) require(token, front, 4);
             else require(other, other_front, 4);
         }
     }
     void require(const Token& token, PossibleLast::InFront front, uint32_t weight = 1) {
-        if (front.size() > MOST_CLASSES) return;
+        if (front.ids.size() > MOST_TOKENS) return;
         signatures_.require(weight);
-        for (const uint16_t* each = front.begin; each < front.end; each++)
-            signatures_.add(tokens_.left_of[*each], tokens_.may_follow(*each, token.id));
+        for (const uint16_t* each = front.classes.begin; each < front.classes.end; each++)
+            signatures_.add(*each, tokens_.pairs.may_follow(*each, token.right));
     }
 
     // The mask of the signatures that a token may follow; 0 if some class that it may not follow has one of these.
     uint64_t mask_for(const PossibleLast& possible, const Token& token, const Ending& ending) const {
         if (token.length >= ending.length) return 0;
         uint64_t masks[2] = {0, 1};    // That it may not follow, and that it may: the begin.
-        auto front = possible.in_front(token, ending.text, ending.length);
+        auto front = possible.in_front(token, ending.text, ending.length).classes;
         for (const uint16_t* each = front.begin; each < front.end && !(masks[0] & masks[1]); each++)
-            masks[tokens_.may_follow(*each, token.id)] |= uint64_t{1} << signatures_.of(tokens_.left_of[*each]);
+            masks[tokens_.pairs.may_follow(*each, token.right)] |= uint64_t{1} << signatures_.of(*each);
         return masks[0] & masks[1] ? 0 : masks[1] << FIRST_SIGNATURE;
     }
 
