@@ -60,7 +60,7 @@ class DeviceArray:
 
     @classmethod
     def empty(cls, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
-        """Allocate an array whose items are whatever the memory holds; raises OutOfMemory."""
+        """Allocate an array without initializing its items; raises OutOfMemory."""
         block = _Block(device, int(np.prod(shape)) * dtype.itemsize)
         return cls(block.address, shape, dtype, block)
 

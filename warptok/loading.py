@@ -173,7 +173,7 @@ def _read_huggingface(source: Any, backend: Any) -> Found:
     """Read a tokenizer of transformers, or a `tokenizers.Tokenizer`.
 
     The padding and truncation of a `tokenizers.Tokenizer` are not followed, with a warning; those
-    of transformers are what its last call left there.
+    of transformers are the settings of its last call.
     """
     from vocabularies.formats import describe_ignored, read_vocabulary
 
@@ -203,7 +203,7 @@ def _read_tiktoken(encoding: Any) -> Found:
     """Read a `tiktoken.Encoding`.
 
     Raises:
-        VocabularyError: its pattern is none of those that are known.
+        VocabularyError: its pattern is not known.
     """
     from vocabularies.formats.tiktoken.ranks import make_rank_vocabulary
     from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern

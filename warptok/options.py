@@ -194,7 +194,7 @@ def make_augmentation(value: object, unit: Unit | None = None) -> Augmentation |
 
     Args:
         value: an Augmentation, its fields by name, or None.
-        unit: the unit of the places of ids, which cannot be told of changed sequences.
+        unit: the unit of the places of ids, which changed sequences do not have.
 
     Raises:
         TypeError: it is something else, or a name is unknown.

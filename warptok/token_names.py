@@ -115,7 +115,7 @@ class TokenNames:
         """Return the spelling of an id, or of each.
 
         Raises:
-            InvalidRequest: an id is none of the vocabulary.
+            InvalidRequest: an id is not in the vocabulary.
         """
         if hasattr(ids, "__iter__"):
             return [self._spell(int(token_id)) for token_id in ids]

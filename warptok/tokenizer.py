@@ -303,7 +303,7 @@ class Tokenizer(TokenNames):
             skip_special_tokens: whether special tokens are left out.
 
         Raises:
-            RowRefused: an id is none of the vocabulary.
+            RowRefused: an id is not in the vocabulary.
         """
         return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode(
             errors="replace"
@@ -323,7 +323,7 @@ class Tokenizer(TokenNames):
             skip_special_tokens: whether special tokens are left out.
 
         Raises:
-            RowRefused: an id is none of the vocabulary; it has the number of the row.
+            RowRefused: an id is not in the vocabulary; it has the number of the row.
         """
         ids, offsets = as_id_rows(rows)
         decoded = self._decode(ids, offsets, skip_special_tokens)

@@ -1,7 +1,7 @@
 """The steps that small and large batches have in common.
 
-`resources` holds what all calls of an engine share: the device, memory and threads. `row_options`
-turns options into arrays for kernels, and what kernels report into errors. `transfer` packs a
+`resources` holds the device, memory and threads that all calls of an engine share. `row_options`
+turns options into arrays for kernels, and reports of kernels into errors. `transfer` packs a
 batch, launches kernels and fetches their report. `kernel_choice` chooses the
 kernels and their order.
 

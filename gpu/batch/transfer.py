@@ -187,7 +187,7 @@ def put_batch(
         options: of the rows; None: special tokens are matched, nothing is added or truncated.
         host_text: the text's address in pinned memory; 0: the text is copied to the device.
         validates: whether a fused kernel checks rows for UTF-8.
-        planned_fallback: FALLBACK_* where a grid stops whatever it finds; 0: only where it must.
+        planned_fallback: FALLBACK_* where a grid always stops; 0: it stops only where it must.
 
     Raises:
         DescendingOffsets: a row ends before it begins.

@@ -125,7 +125,7 @@ def _mixed_letter(
     """Return the only other letter that merges, and the most bases behind it in a token.
 
     The letter is None if there are several, if runs of another letter are replaced, or if the
-    kernels could not tell the tokens that follow soon after it.
+    kernels could not decide the tokens soon after it.
     """
     found = np.flatnonzero(letters.classes == LETTER_MIXED).tolist()
     if len(found) != 1 or (letters.steps.run_length and letters.steps.run_letter != found[0]):

@@ -1,8 +1,8 @@
 """Finds the tokens of a BPE over letters that match only the whole text between two borders.
 
-With `ignore_merges`, a pretoken that is a token encodes to it, whatever its merges give. So a token
-that merges do not reach, such as a special token's text in plain text, matches a whole pretoken.
-cuda/special/accept.cuh finds them in a text.
+With `ignore_merges`, a pretoken that is a token encodes to this token without any merges. So a
+token that merges do not reach, such as a special token's text in plain text, matches a whole
+pretoken. cuda/special/accept.cuh finds them in a text.
 """
 
 from __future__ import annotations

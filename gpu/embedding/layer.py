@@ -2,7 +2,7 @@
 
 On a CUDA device, bytes are copied and looked up on a stream of their own while the rows before them
 are embedded. Memory that a stream may still read is not written again: the ids of each micro-batch
-are a new tensor, and torch's allocators are told which streams use it. `tokenizer_discovery` finds
+are a new tensor, and torch's allocators know which streams use it. `tokenizer_discovery` finds
 the tables in which ids are looked up.
 
 Source: Niktab and Patel, DNATok, Algorithm 2.
@@ -100,12 +100,13 @@ class EmbeddingLayer:
         Args:
             embed_tokens: called with ids [b, T'] on the device. A faster kernel replaces a
                 `torch.nn.Embedding` on CUDA whose weights need no gradient, see `row_gather`.
-            discovery: what `tokenizer_discovery.discover` returned for the tokenizer.
+            discovery: the result of `tokenizer_discovery.discover` for the tokenizer.
             device: where the embedder is; None: the GPU if there is one, else the CPU.
             max_rows: rows of a micro-batch at most (B_emb); None: as many as `max_ids` allows.
             max_ids: ids of a micro-batch at most (M), padding included; a single row may have more.
-            ids_dtype: int64 or int32, that of the ids which the embedder gets.
-            staging_dtype: int64 or int32, that of the ids which path "ids" copies to the device.
+            ids_dtype: the dtype of the ids that the embedder gets, int64 or int32.
+            staging_dtype: the dtype of the ids that path "ids" copies to the device, int64 or
+                int32.
             pipelined: whether to copy and look up on a second stream of a GPU.
             add_special_tokens: whether rows have the tokenizer's begin and end tokens.
             padding_side: the side of rows that is padded; None: the tokenizer's.

@@ -36,7 +36,7 @@ class Part:
         ids: [end - begin, T'] on the device, padded; the layer does not write to it.
         counts: int64[end - begin] on the host, the ids of each row, without padding.
         padding_side: the side of a row that is padded.
-        activations: what `embed_tokens` returned for these ids.
+        activations: the result of `embed_tokens` for these ids.
         path: how the ids were found: "bytes", "ids" or "upstream"; with ", pipelined" where copies
             and look-ups ran beside the embedding, with ", at once" where one kernel did both.
         num_upstream: the number of rows that the upstream tokenizer encoded.

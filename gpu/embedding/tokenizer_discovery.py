@@ -87,7 +87,7 @@ class Discovery:
         unknown_id: the id of N; None where N has no id of its own.
         token_len: the least number of ids to which rows are padded; None: that of the longest row.
         max_len: the most ids of a row that the embedder accepts; None: it names no limit.
-        reason: what was found, or why there is no rule, in words.
+        reason: the finding, or why there is no rule, as text.
         has_engine: whether an engine encodes instead of the tokenizer.
     """
 

@@ -5,6 +5,6 @@ places of its fields, and `workspace_pool` lends workspaces within a cap. `pinne
 memory for answers, `caller_pinned` pins memory that the caller allocates, `output_buffer` describes
 the caller's memory for ids, and `ipc` opens memory of other processes.
 
-Batches of all sizes use these modules. Nothing is allocated while batches fit into what is there.
-Nothing here depends on vocabularies or kernels.
+Batches of all sizes use these modules. Nothing is allocated while batches fit into the present
+workspaces. Nothing here depends on vocabularies or kernels.
 """

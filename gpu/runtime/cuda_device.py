@@ -40,7 +40,7 @@ class CudaDevice:
         number: as the driver counts them.
 
     Attributes:
-        runs: tells whether the device can run a kernel of `catalog.KERNELS`.
+        runs: returns whether the device can run a kernel of `catalog.KERNELS`.
 
     Raises:
         DeviceUnavailable: the C++ extensions are not built, CuPy or NVRTC is missing, the driver

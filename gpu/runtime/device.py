@@ -25,7 +25,7 @@ class DeviceInfo:
     Attributes:
         name, driver: as the driver reports them.
         processors: multiprocessors.
-        total_bytes, free_bytes: the size of its memory, and what was free when this was made.
+        total_bytes, free_bytes: the size of its memory, and the free bytes when this was made.
     """
 
     name: str

@@ -211,7 +211,7 @@ class SmallCall:
 
         Args:
             kernel: the fused kernel.
-            planned: a key of GOES_ON_FROM: a grid stops there whatever it finds, and the fallback
+            planned: a key of GOES_ON_FROM: a grid always stops there, and the fallback
                 kernels that go on from there are queued behind it. 0: it stops only where it must.
 
         Returns:

@@ -43,7 +43,7 @@ class Resident:
         had_breaks: whether breaks, which end a run of letters, were the only reason for fallback
             kernels in the last large batch; then the plain kernels are not tried.
         planned_fallback: where a grid stopped in the last small batch, a key of GOES_ON_FROM: in
-            the next one it stops there whatever it finds, with others queued behind; 0: nowhere.
+            the next one it always stops there, with others queued behind; 0: nowhere.
         parts_skips: the small batches that will still skip the kernel of DNA parts, see SmallCall.
         is_permanent: whether it is never evicted.
         users: the number of calls that use it now.

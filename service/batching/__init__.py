@@ -7,5 +7,5 @@ joins the work items of a batch and splits its output into a `Result` for each.
 
 Everything but `run_works` and what it calls runs on the event loop's thread. A request is never
 split over batches. An accepted request is answered or refused exactly once, and counted then; a
-refused row refuses no other row. Nothing here knows HTTP, or what a vocabulary means.
+refused row refuses no other row. Nothing here knows HTTP, or the meaning of a vocabulary.
 """

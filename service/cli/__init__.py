@@ -7,6 +7,6 @@ and `training_arguments` declares what two commands share.
 
 Called by `python -m service` and by the script `warptok`; nothing in the service imports it.
 
-A command imports what it needs only when it runs, so that `--help` is quick. Results go to standard
+A command imports its modules only when it runs, so that `--help` is quick. Results go to standard
 output, everything else to standard error. Errors of the user's files are one line, not a traceback.
 """

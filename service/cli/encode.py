@@ -122,7 +122,7 @@ def _options(arguments: argparse.Namespace) -> EncodeOptions:
 def _make_augmenter(
     vocabulary: Vocabulary, arguments: argparse.Namespace
 ) -> StreamAugmenter | None:
-    """Make what changes the sequences of all files at random; None: nothing does.
+    """Make the object that changes sequences at random; None: no change is requested.
 
     Raises:
         ValueError: options contradict each other, or the vocabulary is of text.

@@ -33,8 +33,8 @@ def open_vocabulary(
 
     Raises:
         NoSuchVocabulary: there is none; the message suggests similar names.
-        VocabularyError: the files are invalid, with every place, or contain what an argument also
-            gives.
+        VocabularyError: the files are invalid, with every place, or have a field that is also an
+            argument.
         OSError: a file cannot be read.
     """
     path = Path(source)

@@ -84,7 +84,7 @@ class LoneSurrogate(ServiceError):
 
 
 class BadBody(ServiceError):
-    """The body is not what its content type or encoding says."""
+    """The body does not have the form that its content type or encoding names."""
 
     status, code = 400, "bad_body"
 

@@ -24,7 +24,7 @@ def check_installed(feature: str, *extras: str) -> None:
     """Check that the packages of extras are installed.
 
     Args:
-        feature: what needs them, for the error.
+        feature: the name of the feature that needs them, for the error.
         extras: names in EXTRAS.
 
     Raises:

@@ -10,5 +10,5 @@
 
 Called by `cli/corpus.py` only. Invariants: the bytes of a shard depend on the inputs, the
 vocabulary and the options alone, not on threads, engines or interruptions; memory is bounded
-whatever the inputs; a shard appears under its name when it is whole.
+for any inputs; a shard appears under its name when it is whole.
 """

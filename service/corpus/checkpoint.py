@@ -101,7 +101,7 @@ def save(folder: Path, part: int, fingerprint: str, checkpoint: Checkpoint) -> N
 
 
 def read_job_file(path: Path) -> dict[str, Any] | None:
-    """Read a manifest or a checkpoint; None: it is none of ours, of whatever version.
+    """Read a manifest or a checkpoint of any version; None: the file is neither of them.
 
     Raises:
         OSError: it cannot be read.

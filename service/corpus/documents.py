@@ -31,7 +31,8 @@ class Reject(NamedTuple):
 class Documents:
     """Neighbouring documents of one file.
 
-    A place is what a reader can start from again: the byte of the unpacked file at which a line
+    A place is a position from which a reader can start again: the byte of the unpacked file at
+        which a line
     begins, or the number of a row or a record.
 
     Attributes:

@@ -41,7 +41,7 @@ class Job:
         circular: whether sequences wrap; None: as the vocabulary says.
         chat_template: the template that makes texts of chats; "" if there are none.
         chat_tokens: the named tokens that the template reads.
-        has_mask: whether rows have a mask of what a model learns of chats.
+        has_mask: whether rows have a mask of the text of chats that a model learns.
         max_document_bytes: longer documents, or lines of JSONL, chats and lines, are rejected.
         is_digested: whether inputs and shards get digests.
         skips_unreadable: whether files that cannot be read are left out.

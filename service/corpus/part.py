@@ -76,7 +76,7 @@ def run_part(job: Job, number: int, files: range, folder: Path, workers: Workers
         number: the number of the part.
         files: the numbers of its files.
         folder: the folder of the shards.
-        workers: what the parts share.
+        workers: the objects that the parts share.
 
     Raises:
         UnreadableInput: a file cannot be read, and the job does not skip it.

@@ -69,7 +69,7 @@ def run_job(
         vocabulary: its vocabulary.
         folder: the folder of the shards, which is made.
         running: how it is run.
-        is_fresh: remove what other runs have left there.
+        is_fresh: remove the files of earlier runs there.
 
     Raises:
         UnreadableInput: a file cannot be read, and the job does not skip it.

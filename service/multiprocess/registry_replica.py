@@ -1,7 +1,7 @@
 """Keeps a front end's copy of the engine process's vocabularies.
 
 Requests that change vocabularies are forwarded to the engine process (request_forwarding.py). It
-then sends what has changed to every front end, and answers when all of them have followed it.
+then sends the changes to every front end, and answers when all of them have applied them.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def is_unlogged(record: logging.LogRecord) -> bool:
-    """Return whether the log does not have the record's exception already."""
+    """Return whether the exception of a record is not in the log yet."""
     error = record.exc_info[1] if record.exc_info else None
     return not getattr(error, "is_logged", False)
 

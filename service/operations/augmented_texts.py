@@ -17,7 +17,7 @@ def check_augmentation(vocabulary: Vocabulary, where: str, *, spans: str | None 
     Args:
         vocabulary: the vocabulary.
         where: the place of the augmentation in the request.
-        spans: the place of an option that asks for the places of ids; None: the request has none.
+        spans: the place of an option that requests the places of ids; None: the request has none.
 
     Raises:
         InvalidRequest: the vocabulary is of text, or places are requested, which would be of the

@@ -59,8 +59,8 @@ class Operation:
         request_model: the model of its body.
         plan: makes the work item of a request, and the function that writes the answer from the
             work item's result. Both may raise ServiceError.
-        prepare: returns what changes a request before `plan` does, in another thread if its body
-            is large; None: nothing does.
+        prepare: returns a function that changes a request before `plan`, in another thread if its
+            body is large; None: nothing does.
     """
 
     request_model: type[Strict]

@@ -91,7 +91,7 @@ class VocabularyManager:
         self._cannot_follow = False
 
     async def keep_following(self) -> None:
-        """Take over what other services change in the store, every `store_poll_s` seconds."""
+        """Apply the changes of other services in the store, every `store_poll_s` seconds."""
         period_s = self.settings.store_poll_s
         while self.registry.store.folder is not None and period_s:
             await asyncio.sleep(period_s)
@@ -101,7 +101,7 @@ class VocabularyManager:
                 logger.exception("store: a change of another service cannot be followed")
 
     async def _follow_name(self, name: str) -> None:
-        """Take over what other services have changed of a name and of the aliases."""
+        """Apply the changes that other services have made to a name and to the aliases."""
         if self.registry.store.folder is not None and self.settings.store_poll_s:
             await self._follow(partial(self._follower.follow_name, name))
 

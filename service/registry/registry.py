@@ -59,7 +59,7 @@ class Registry:
         known: all vocabularies by their own names.
         failures: why vocabularies could not be loaded, by their own names.
         aliases: the own name of a vocabulary by each of its other names.
-        changes: notes each change of what a name or an alias stands for.
+        changes: numbers each change of the meaning of a name or an alias.
 
     Raises:
         ValueError: the setting `aliases` is wrong, or the folder of uploads cannot be read.
@@ -222,7 +222,7 @@ class Registry:
     ) -> tuple[LoadedVocabulary, bool]:
         """Register a vocabulary, its configuration and notes; slow, so call it in a thread.
 
-        An alias stands for the vocabulary that it means, if that is the same one.
+        A name may be an alias if it already means the same vocabulary.
 
         Returns:
             The entry, and whether anything changed (False: the name had this vocabulary before).

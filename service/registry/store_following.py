@@ -1,4 +1,4 @@
-"""Takes over what other services change in the folder of uploads that they share.
+"""Applies the changes that other services make in the shared folder of uploads.
 
     another service            this one, every `store_poll_s` seconds
     writes NAME.vocabulary ─►  not loaded here: the next use reads the new file

@@ -55,7 +55,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class VocabularyStore(Store):
-    """The folder of uploaded vocabularies, with what this service knows of its files."""
+    """The folder of uploaded vocabularies, and the state of its files for this service."""
 
     seen: _Seen = field(default_factory=_Seen, compare=False)
 

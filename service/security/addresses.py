@@ -46,7 +46,7 @@ class TrustedProxies:
         Args:
             peer: the address at the other end of the connection.
             headers: the headers of the request; if the peer is a trusted proxy, the client is the
-                last address in X-Forwarded-For that is none.
+                last address in X-Forwarded-For that is no trusted proxy.
         """
         if peer not in self:
             return peer

@@ -1,7 +1,7 @@
 """Reads the certificate with which the service speaks TLS, and reads it again when it changes.
 
-Both HTTP and gRPC take what was read last for each new connection; open ones keep theirs. Knows
-neither of them.
+Both HTTP and gRPC use the certificate that was read last for each new connection; open ones keep
+theirs. Knows neither of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Limits each client's requests and bytes in a second by token buckets.
 
-A bucket holds what its rate gives in a second. A request is admitted while the bucket of bytes is
-not empty, and then its whole weight is taken out, even if that is more than the bucket holds: a
+A bucket holds the tokens of one second of its rate. A request is admitted while the bucket of bytes
+is not empty, and then its whole weight is taken out, even if that is more than the bucket holds: a
 large request passes, and the next one waits until the bucket has recovered.
 """
 
@@ -59,8 +59,8 @@ Usage = dict[str, tuple[int, int]]
 class Limits:
     """The buckets of all clients in one process; a client without rates is never refused.
 
-    The processes of a service exchange what they have admitted, and each takes the others' amounts
-    out of its own buckets, so that a client's rates hold for all processes together.
+    The processes of a service exchange the amounts that they have admitted, and each subtracts the
+    others' amounts from its own buckets, so that a client's rates hold for all processes together.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:

@@ -4,7 +4,7 @@ A web page can send requests to any address that its visitor's machine reaches, 
 its own that resolves to 127.0.0.1 it can also read the answers. So a service without keys
 answers only requests for its own names, and pages of other origins change nothing.
 
-Knows no connection: the callers pass what the parser has read.
+Knows no connection: the callers pass the parsed heads.
 """
 
 from __future__ import annotations

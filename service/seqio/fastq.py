@@ -197,7 +197,9 @@ class _UnreadLines:
     by one until one of them ends a record; the remaining ones are blank lines. Only the reader can
     tell, because a record without bases ends with a blank line of its own.
 
-    What dnaio has not parsed yet is kept: its buffer, of which it asks to fill the free bytes.
+    Bytes that dnaio has not parsed yet are kept: they are in its buffer, whose free bytes it asks
+        to
+    fill.
 
     Attributes:
         reader: the reader that dnaio made of this object, which counts the records; None at first.

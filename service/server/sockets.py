@@ -52,7 +52,7 @@ def bind_sockets(settings: Settings) -> list[socket.socket]:
     """Bind a socket for each address of the host; they do not listen yet.
 
     Raises:
-        ValueError: the address is none of this machine's, or is in use.
+        ValueError: the address does not belong to this machine, or is in use.
     """
     bound: list[socket.socket] = []
     port = settings.port
@@ -67,7 +67,7 @@ def bind_shared_sockets(settings: Settings, backlog: int, is_first: bool) -> lis
     """Bind a listening socket for each address, which shares its port with other front ends.
 
     Raises:
-        ValueError: the address is none of this machine's, or is in use.
+        ValueError: the address does not belong to this machine, or is in use.
     """
     bound = []
     for address in _find_addresses(settings):

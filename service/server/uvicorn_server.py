@@ -188,7 +188,7 @@ class Server(uvicorn.Server):
         logger.info("draining: the ports close in %g s", lame_duck_s)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether the port should close; uvicorn asks every 0.1 s."""
+        """Return whether the port should close; uvicorn calls this every 0.1 s."""
         if self.device_lost.is_set() and not self.should_exit:
             logger.critical("the process ends, as another one can use the GPU")
             self.should_exit = True

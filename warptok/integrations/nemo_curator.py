@@ -2,8 +2,8 @@
 
     from warptok.integrations.nemo_curator import MegatronTokenizerWriter
 
-Curator names the files, and says what a task has become; only its tokenizer and the writing of ids
-are replaced. The stage runs on a GPU to itself, or on the CPU with `device="cpu"`.
+Curator names the files, and reports the results of a task; only its tokenizer and the writing of
+ids are replaced. The stage runs on a GPU to itself, or on the CPU with `device="cpu"`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m benchmarks.engine --engine cpu --data FOLDER
 
 A process of its own measures each number of cores: its affinity is set before a library starts a
-thread. Every id is compared first, of text with tiktoken's, of sequences with the reference's; what
-is timed must give the ids that were compared.
+thread. First, ids of text are compared with tiktoken's and ids of sequences with the reference's;
+timed calls must give the compared ids.
 """
 
 from __future__ import annotations

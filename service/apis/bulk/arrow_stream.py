@@ -4,8 +4,8 @@
               │ on the loop          │ on a separate thread for each stream
               └ while a batch is read, an earlier one is encoded, and a still earlier one is sent
 
-An error before the first answer is a refusal. Later, the answer ends with a record batch that says
-what is wrong, behind the ids of the batches before; the rest of the body is not read.
+An error before the first answer is a refusal. Later, the answer ends with a record batch that
+describes the error, behind the ids of the batches before; the rest of the body is not read.
 
 Memory does not grow with the stream, as the bytes that wait to be sent are bounded. A client that
 reads no answer before it has sent everything may send only as much as fits into that bound.

@@ -52,7 +52,7 @@ async def describe_logprobs(
     """Describe the log probabilities of each answer with texts and bytes of tokens.
 
     Raises:
-        ServiceError: there are too many, or an id is none of the vocabulary.
+        ServiceError: there are too many, or an id is not in the vocabulary.
     """
     contents = [None if each is None else each.content for each in each_one]
     ids = [

@@ -308,7 +308,7 @@ def _refuse(options: pb.Options, name: str, reason: str) -> None:
 
 
 def _make_augmenter(entry: LoadedVocabulary, options: pb.Options) -> RowAugmenter | None:
-    """Make what augments the rows of a call; None: nothing does.
+    """Make the object that augments the rows of a call; None: none is requested.
 
     Raises:
         InvalidRequest: the vocabulary is of text, or offsets are requested.

@@ -82,7 +82,7 @@ def _post(
 
     Args:
         path: the path of the call.
-        summary: what it does, for openapi.json.
+        summary: its description in openapi.json.
         request: the model of the JSON body.
         response: the model of the JSON answer.
     """

@@ -170,7 +170,7 @@ async def list_training_jobs(training: TrainingDep) -> TrainingJobList:
 
 @router.get("/{id}", responses=refusals(404))
 async def get_training_job(training: TrainingDep, id: str) -> TrainingJob:
-    """Describe one training job: its state, its progress, and what it has learnt."""
+    """Describe one training job: its state, its progress, and its vocabulary."""
     return training.store.find(id)
 
 

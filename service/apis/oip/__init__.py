@@ -1,7 +1,7 @@
 """The Open Inference Protocol v2 over HTTP and gRPC, with Triton's extensions.
 
 A vocabulary is a model: texts are its inputs, ids its outputs. `requests`, `tensors` and `infer`
-hold what both transports share; `http_infer` and `http_routes` are HTTP, `grpc_service` and
+are shared by both transports; `http_infer` and `http_routes` are HTTP, `grpc_service` and
 `grpc_regions` gRPC. `shared_memory`, `region_registry`, `region_tensors` and `device_path` are for
 tensors in shared memory of the system or of CUDA. `models` and `statistics` describe models and
 count their requests.

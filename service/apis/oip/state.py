@@ -20,7 +20,7 @@ class OipState:
     Attributes:
         service: the service.
         regions: shared memory that clients have registered.
-        statistics: what happened to the requests of each model.
+        statistics: the counts of each model's requests.
     """
 
     service: Service

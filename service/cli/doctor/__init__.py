@@ -1,6 +1,6 @@
 """The command `doctor`, which checks the machine and whether the service would start on it.
 
-`command` runs the tables of checks and prints what they find. Checks of the `machine` and of its
+`command` runs the tables of checks and prints their findings. Checks of the `machine` and of its
 `cards` need no settings; those of `configuration` say whether the service would start with the
 settings of the environment. A check is a function that yields findings: a line each, with a state
 and, where the user should act, an advice.

@@ -1,7 +1,8 @@
 """Renders chats by a chat template, and marks the text that a model learns: the assistant's.
 
-A template with `{% generation %}` blocks, as transformers has them, says itself what that is. With
-any other a message of the assistant is what the template adds for it, behind the generation prompt:
+The `{% generation %}` blocks of a template, as transformers has them, mark this text. For any other
+template it is the text that the template adds for a message of the assistant, behind the generation
+prompt:
 
     |--- messages before, generation prompt ---|--- what is learned ---|--- messages behind ---|
 """

@@ -26,7 +26,7 @@ class RawWriter:
     """Writes one shard: NAME.bin, ids alone, as nanoGPT and `numpy.memmap` read them.
 
     Args:
-        plan: what is known of the shard.
+        plan: the parameters of the shard.
     """
 
     suffix = ".bin"

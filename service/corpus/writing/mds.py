@@ -56,7 +56,7 @@ class MdsWriter:
     """Writes one shard: NAME.mds.
 
     Args:
-        plan: what is known of the shard.
+        plan: the parameters of the shard.
     """
 
     def __init__(self, plan: ShardPlan) -> None:

@@ -29,7 +29,7 @@ class MegatronWriter:
     """Writes one shard: NAME.bin and NAME.idx.
 
     Args:
-        plan: what is known of the shard.
+        plan: the parameters of the shard.
     """
 
     def __init__(self, plan: ShardPlan) -> None:

@@ -44,7 +44,7 @@ class ShuffledWriter:
     """Passes the rows of a shard to another writer in shuffled order once it has all of them.
 
     Args:
-        plan: what is known of the shard.
+        plan: the parameters of the shard.
         writer: the other writer.
         seed: decides about the order.
     """

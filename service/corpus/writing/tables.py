@@ -38,7 +38,7 @@ class TableWriter:
     """Writes one shard: NAME.parquet, by zstd, or NAME.arrow.
 
     Args:
-        plan: what is known of the shard.
+        plan: the parameters of the shard.
     """
 
     def __init__(self, plan: ShardPlan, suffix: str) -> None:

@@ -2,8 +2,8 @@
 
 `engine` is the engine. `selection` chooses the fastest encoder that agrees with the reference on a
 vocabulary: symbols/ (characters and k-mers) and dna/ compute in C++, and bpe/ calls libraries;
-where none agrees, the reference encodes. native/ has what these C++ extensions share. `decode`
-turns ids into bytes. `verification` compares any engine with the reference on given texts.
+where none agrees, the reference encodes. native/ has the code that these C++ extensions share.
+`decode` turns ids into bytes. `verification` compares any engine with the reference on given texts.
 
 An encoder gives the ids of the texts themselves, and all rows of a call have the same options. The
 engine adds begin and end tokens, truncates, and computes the other strand, unless the encoder does

@@ -180,7 +180,8 @@ def _check_added(tokenizer: Tokenizer) -> None:
 
     Raises:
         VocabularyError: one becomes empty, for which the library would search without end and take
-            all memory; or two become equal, of which it finds either, by the seed of a hash.
+            all memory; or two become equal, and the seed of a hash decides which of them it
+            finds.
     """
     if not (normalizer := tokenizer.normalizer):
         return

@@ -1,7 +1,7 @@
 """uvicorn's protocol class, with a fast path for small calls and limits on slow clients.
 
 `protocol` answers small calls from the HTTP parser's callbacks and passes everything else to
-uvicorn; it closes connections that make no progress. `direct_call` has what such a call needs: it
+uvicorn; it closes connections that make no progress. `direct_call` has such a call: it
 recognizes repeated heads by their bytes, and writes the answer at once. `upgrade_filter` declines
 offers of HTTP/2. `connection_limits` limits how many connections there are. `tls` encrypts them.
 

@@ -1,7 +1,7 @@
 """The memory of the parent in its GPU worker: mapped, and page-locked in blocks.
 
 Blocks for texts are page-locked when the parent says so. Blocks for ids are lent by the parent when
-the engine's pool of pinned memory asks for them; the pool page-locks them.
+the engine's pool of pinned memory requests them; the pool page-locks them.
 """
 
 from __future__ import annotations

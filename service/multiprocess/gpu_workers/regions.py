@@ -1,6 +1,7 @@
 """Shared memory of clients and front ends, which each GPU worker opens itself.
 
-This process keeps what a worker needs to open a region: the file, or the handle of device memory.
+This process keeps the data by which a worker opens a region: the file, or the device memory's
+    handle.
 So a worker opens it when it first needs it, also after it was started again. Texts and ids never
 pass through this process.
 """

@@ -3,7 +3,7 @@
     a call      takes an idle connection, or makes one ──► a thread of the worker computes it
     meanwhile   the worker may request memory for ids; the waiting thread answers
 
-Messages to the worker also say what has changed since the last one: blocks to page-lock, regions
+Messages to the worker also list the changes since the last message: blocks to page-lock, regions
 to close, and loans whose arrays nobody refers to any more. A worker that has ended is not used
 again.
 """
@@ -64,7 +64,7 @@ class WorkerProcess:
 
     Args:
         command: the program and its first arguments.
-        arguments: what the program needs, as JSON.
+        arguments: the arguments of the program, as JSON.
         environment: its environment.
         memory: the memory that it maps.
 

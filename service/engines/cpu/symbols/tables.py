@@ -31,7 +31,7 @@ class NativeTables:
     """The properties of each byte for the extension.
 
     Attributes:
-        flags: uint8[256], what the byte means to its row.
+        flags: uint8[256], the effects of the byte on its row.
         kinds: uint8[256], how it is encoded.
         codes: uint16[256], its index among the letters; 0 for a byte that is none.
         characters: uint32[256], the id of the letter alone.
