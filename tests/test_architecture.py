@@ -108,6 +108,7 @@ def test_every_library_is_one_that_the_package_asks_for() -> None:
     asked += project["optional-dependencies"]["embedding"]
     asked += project["optional-dependencies"]["client"]
     asked += project["optional-dependencies"]["urls"]
+    asked += project["optional-dependencies"]["ray"]
     names = {re.split(r"[^a-z0-9-]", line)[0].replace("-", "_") for line in asked}
     # Another import name, part of a library that is asked for, or a standard one from 3.14 on.
     names |= {"starlette", "cupy", "cupyx", "isal", "compression"}

@@ -14,15 +14,15 @@ import orjson
 
 from gpu.host.cores import limit_threads
 from service.cli.vocabulary_files import open_vocabulary
+from service.core.errors import NotInstalled
+from service.corpus.engines import open_engine
 from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
 from service.corpus.job import SHARD_TOKENS, Job
 from service.corpus.own_files import OwnFiles
 from service.corpus.progress import Progress
 from service.corpus.reading.chats import ChatRenderer
-from service.corpus.run import Running, run_job
+from service.corpus.run import PartRunner, Running, run_job
 from service.corpus.writing.formats import FORMATS
-from service.engines.base import Codec
-from service.engines.cpu.engine import CpuEngine
 from service.registry.model_folder import MAX_TEMPLATE_BYTES
 from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
 from service.runtime.malloc import keep_large_blocks
@@ -46,13 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.vocabulary, pretokenizer=arguments.pretokenizer, special_tokens=special_tokens
     )
     job = _make_job(arguments, vocabulary)
-    num_threads = limit_threads(arguments.threads or 0)
     progress = Progress(
         sum(file.size for file in job.inputs), None if arguments.quiet else sys.stderr
     )
-    keep_large_blocks()  # Each block takes memory of the same sizes again.
-    engine = _open_engine(arguments.engine, vocabulary)
-    running = Running(engine, num_threads, progress, arguments.verify)
+    running = _make_runner(arguments, vocabulary, progress)
     try:
         manifest = run_job(job, vocabulary, arguments.out, running, is_fresh=arguments.fresh)
     except KeyboardInterrupt:
@@ -62,6 +59,29 @@ def run(arguments: argparse.Namespace) -> int:
         progress.close()
     _report(arguments, manifest, progress)
     return 1 if manifest["rejects"] else 0
+
+
+def _make_runner(
+    arguments: argparse.Namespace, vocabulary: Vocabulary, progress: Progress
+) -> PartRunner:
+    """Choose what runs the parts: this process, or a cluster of Ray.
+
+    Raises:
+        NotInstalled: Ray is needed, and is not installed.
+        ValueError: a GPU was named, and there is none.
+        VocabularyError: no encoder can compute the vocabulary.
+    """
+    if arguments.ray is not None:
+        try:
+            from service.corpus.ray.runner import RayRunner
+        except ImportError as error:
+            raise NotInstalled("--ray needs Ray: pip install 'warptok[ray]'") from error
+        return RayRunner(
+            arguments.ray, arguments.engine, arguments.threads, progress, arguments.verify
+        )
+    keep_large_blocks()  # Each block takes memory of the same sizes again.
+    engine = open_engine(arguments.engine, vocabulary)
+    return Running(engine, limit_threads(arguments.threads or 0), progress, arguments.verify)
 
 
 def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
@@ -206,28 +226,6 @@ def _find_token(vocabulary: Vocabulary, token: str) -> int:
     raise ValueError(f"the vocabulary has no token {token!r}")
 
 
-def _open_engine(name: str, vocabulary: Vocabulary) -> Codec:
-    """Open the engine; the threads of the job call it, so that it needs none of its own.
-
-    Raises:
-        ValueError: a GPU was named, and there is none.
-        VocabularyError: no encoder can compute the vocabulary.
-    """
-    cpu = CpuEngine(num_threads=1)
-    if name == "cpu":
-        return cpu
-    from gpu.runtime.cuda_device import num_devices
-
-    count = num_devices()
-    if count:
-        from service.corpus.gpus import open_gpus
-
-        return open_gpus(cpu, count, vocabulary)
-    if name == "gpu":
-        raise ValueError("--engine gpu: there is no GPU that CUDA can use")
-    return cpu
-
-
 def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: Progress) -> None:
     """Print the results of the job."""
     seconds = progress.seconds
@@ -241,7 +239,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
         "shards": len(manifest["shards"]),
         "id_type": manifest["id_type"],
         "seconds": seconds,
-        "cpu_seconds": process_time(),
+        "cpu_seconds": process_time() + progress.remote_cpu_seconds,
         "input_bytes": progress.num_bytes,
         "text_bytes": progress.text_bytes,
         "text_mb_per_s": progress.text_bytes / MEGA / seconds,

@@ -168,6 +168,13 @@ def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
         "--threads", type=number(1, 1024), metavar="N", help="default: one a usable core"
     )
     group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="run the parts on a cluster of Ray, such as auto or 10.0.0.1:6379, whose nodes have "
+        "all files and DIR under the same paths; --parts says how many there are, and --threads "
+        "how many cores each has (default: one, or its share of a node with GPUs)",
+    )
+    group.add_argument(
         "--verify",
         type=number(1, 1_000_000),
         default=0,

@@ -7,6 +7,7 @@
     part.py      runs the four in threads, in order, with a checkpoint after each shard
     job.py, run.py   the description of a job; its parts, lock and manifest
     own_files.py     the files that jobs wrote, which are no inputs of others
+    ray/         the parts on the nodes of a cluster
 
 Called by `cli/corpus.py` only. Invariants: the bytes of a shard depend on the inputs, the
 vocabulary and the options alone, not on threads, engines or interruptions; memory is bounded

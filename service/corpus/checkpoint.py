@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,9 @@ from service.runtime.atomic_files import Store
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+PART_LOCKS = ".part_*.lock"
+POLL_S = 0.2
+MAX_WAIT_S = 30.0
 
 
 class OtherJob(ValueError):
@@ -168,16 +173,67 @@ def locked(folder: Path) -> Iterator[None]:
     """Make a folder, and lock it against other runs.
 
     Raises:
-        OtherJob: another run is in it.
+        OtherJob: another run, or a part of one on another machine, is in it.
         OSError: it cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = _try_lock(folder / LOCK)
+    if descriptor is None:
+        raise OtherJob(f"{folder}: another run writes into it")
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OtherJob(f"{folder}: another run writes into it") from None
+        _wait_for_parts(folder)
         yield
     finally:
         os.close(descriptor)
+
+
+def _wait_for_parts(folder: Path) -> None:
+    """Wait until the parts of an earlier run on several machines have ended, which was stopped.
+
+    Raises:
+        OtherJob: one does not end.
+    """
+    for path in folder.glob(PART_LOCKS):
+        for _ in range(math.ceil(MAX_WAIT_S / POLL_S)):
+            descriptor = _try_lock(path)
+            if descriptor is not None:
+                os.close(descriptor)
+                break
+            time.sleep(POLL_S)
+        else:
+            raise OtherJob(f"{folder}: a part of an earlier run still writes into it: {path.name}")
+
+
+@contextmanager
+def locked_part(folder: Path, part: int) -> Iterator[None]:
+    """Wait until no other machine writes a part, and keep others out of it.
+
+    So a part that is begun anew, because its machine seems lost, never has two writers.
+    """
+    path = folder / f".part_{part:05d}.lock"
+    while (descriptor := _try_lock(path)) is None:
+        time.sleep(POLL_S)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_part_locks(folder: Path) -> None:
+    """Remove the locks of parts that are done."""
+    for path in folder.glob(PART_LOCKS):
+        path.unlink()
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock a file, which is made, until its descriptor is closed; None: another one has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -103,7 +103,7 @@ class DocumentEncoder:
             rows.mask = _mask_of(documents.masks, documents.offsets, encoded)
         if self.window is not None:
             rows = cut_windows(rows, places, self.window, self.stride or self.window)
-        self._frame(rows)
+        frame(rows, self.begin_id, self.end_id, self.id_dtype)
         self.verifier.check(documents, numbers, rows, input_number)
         return EncodedDocuments(
             rows,
@@ -113,15 +113,6 @@ class DocumentEncoder:
             len(documents.data),
             documents.digests,
         )
-
-    def _frame(self, rows: Rows) -> None:
-        """Put the ids of the job around the rows; a model learns the one behind."""
-        begin, end, offsets = self.begin_id, self.end_id, rows.offsets
-        rows.ids, rows.offsets = frame_rows(rows.ids, offsets, begin, end, self.id_dtype)
-        if rows.mask is not None:
-            begin, end = (0 if begin >= 0 else NONE), (1 if end >= 0 else NONE)
-            mask = rows.mask.astype(np.int32)
-            rows.mask = frame_rows(mask, offsets, begin, end, np.uint16)[0].astype(np.uint8)
 
 
 def _mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDArray[np.uint8]:
@@ -170,6 +161,16 @@ def make_rows(
         np.zeros(num_rows, np.int64),
         np.arange(num_rows + 1),
     )
+
+
+def frame(rows: Rows, begin_id: int, end_id: int, dtype: type[np.integer[Any]]) -> None:
+    """Put ids around rows, as `frame_rows`; a model learns the one behind."""
+    offsets = rows.offsets
+    rows.ids, rows.offsets = frame_rows(rows.ids, offsets, begin_id, end_id, dtype)
+    if rows.mask is not None:
+        begin, end = (0 if begin_id >= 0 else NONE), (1 if end_id >= 0 else NONE)
+        mask = rows.mask.astype(np.int32)
+        rows.mask = frame_rows(mask, offsets, begin, end, np.uint16)[0].astype(np.uint8)
 
 
 def frame_rows(

@@ -17,7 +17,7 @@ from service.corpus.inputs import UnreadableInput
 from service.corpus.job import Job
 from service.corpus.ordered import OrderedRun, Stopped
 from service.corpus.packing import Packer
-from service.corpus.progress import Progress
+from service.corpus.progress import PartProgress
 from service.corpus.reading.readers import LoadDocuments, read_documents
 from service.corpus.rejects import RejectFile
 from service.corpus.shards import Shards
@@ -52,7 +52,7 @@ class Workers:
     encoder: DocumentEncoder
     pool: ThreadPoolExecutor
     max_ahead: int
-    progress: Progress
+    progress: PartProgress
     should_stop: Callable[[], bool]
 
 

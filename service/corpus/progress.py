@@ -5,11 +5,21 @@ from __future__ import annotations
 import sys
 import threading
 from time import perf_counter
-from typing import TextIO
+from typing import Protocol, TextIO
 
 PERIOD_S = 0.5
 LOG_PERIOD_S = 30.0
 MEGA = 1e6
+
+
+class PartProgress(Protocol):
+    """Is told what a part has done."""
+
+    def skip(self, num_bytes: int) -> None:
+        """Note bytes of files that an earlier run has done."""
+
+    def add(self, num_bytes: int, text_bytes: int, num_documents: int, num_tokens: int) -> None:
+        """Note what was done."""
 
 
 class Progress:
@@ -21,12 +31,14 @@ class Progress:
 
     Attributes:
         num_verified: the documents that were compared with the reference, when the job is done.
+        remote_cpu_seconds: the processor time that other processes took, when the job is done.
     """
 
     def __init__(self, total_bytes: int, stream: TextIO | None = sys.stderr) -> None:
         self.total_bytes = total_bytes
         self.num_bytes = self.text_bytes = self.num_documents = self.num_tokens = 0
         self.skipped_bytes = self.num_verified = 0
+        self.remote_cpu_seconds = 0.0
         self.started = perf_counter()
         self._stream = stream
         self._is_terminal = stream is not None and stream.isatty()

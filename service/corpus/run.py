@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -22,6 +22,7 @@ from service.corpus.checkpoint import (
     locked,
     read_job_file,
     read_same_version,
+    remove_part_locks,
 )
 from service.corpus.encoding import DocumentEncoder
 from service.corpus.inputs import InputDigest
@@ -42,9 +43,25 @@ LIBRARIES = ("tokenizers", "numpy", "pyarrow")
 LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
 
 
+class PartRunner(Protocol):
+    """Runs the parts of a job, which decides nothing about their bytes."""
+
+    def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
+        """Do what an earlier run of each part has left; one that fails stops the others.
+
+        Args:
+            job: the job.
+            vocabulary: its vocabulary.
+            folder: the folder of the shards.
+
+        Raises:
+            UnreadableInput, OtherJob, DiffersFromReference, OSError: as `run_job`.
+        """
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Running:
-    """The parameters of a run, which do not change the bytes of the job.
+    """Runs the parts in threads of this process, as many at a time as there are threads.
 
     Attributes:
         engine: computes the ids.
@@ -58,9 +75,18 @@ class Running:
     progress: Progress
     num_verified: int = 0
 
+    def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
+        """Do what an earlier run of each part has left; see `PartRunner`."""
+        verifier = Verifier(job, vocabulary, self.num_verified)
+        id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
+        encoder = DocumentEncoder(job, vocabulary, self.engine, id_dtype, verifier)
+        results = _run_in_threads(job, folder, encoder, self)
+        self.progress.num_verified = verifier.num_compared
+        return results
+
 
 def run_job(
-    job: Job, vocabulary: Vocabulary, folder: Path, running: Running, *, is_fresh: bool = False
+    job: Job, vocabulary: Vocabulary, folder: Path, running: PartRunner, *, is_fresh: bool = False
 ) -> dict[str, Any]:
     """Run a job from its beginning or its checkpoints, and return its manifest.
 
@@ -68,7 +94,7 @@ def run_job(
         job: the job.
         vocabulary: its vocabulary.
         folder: the folder of the shards, which is made.
-        running: how it is run.
+        running: runs its parts.
         is_fresh: remove the files of earlier runs there.
 
     Raises:
@@ -85,17 +111,15 @@ def run_job(
         _check_times(job, folder)
         for path in folder.glob(".*.partial"):
             path.unlink()
-        verifier = Verifier(job, vocabulary, running.num_verified)
+        results = running.run_parts(job, vocabulary, folder)
         id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
-        encoder = DocumentEncoder(job, vocabulary, running.engine, id_dtype, verifier)
-        results = _run_parts(job, folder, encoder, running)
-        running.progress.num_verified = verifier.num_compared
         manifest = _describe(job, vocabulary, id_dtype, results)
         if job.format == "mds":
             _write_mds_index(job, folder, id_dtype, results)
         _write_manifest(folder, manifest)
         for number in range(len(results)):
             Store(folder).remove(checkpoint_name(number))
+        remove_part_locks(folder)
         return manifest
 
 
@@ -158,10 +182,10 @@ def _remove_all(folder: Path) -> None:
             path.unlink()
 
 
-def _run_parts(
+def _run_in_threads(
     job: Job, folder: Path, encoder: DocumentEncoder, running: Running
 ) -> list[PartResult]:
-    """Run the parts, as many at a time as there are threads; one that fails stops the others."""
+    """Run the parts, as many at a time as there are threads."""
     parts = job.parts()
     failed = threading.Event()
     num_at_once = min(len(parts), running.num_threads)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SLASH = "%2F"
+PARTIAL = ".partial"  # A file of that name is what a process that was killed has left.
 
 
 class FileVersion(NamedTuple):
@@ -57,7 +58,7 @@ class Store:
         """
         if self.folder is None:
             return None
-        descriptor, temporary = tempfile.mkstemp(dir=self.folder)
+        descriptor, temporary = tempfile.mkstemp(PARTIAL, ".", self.folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)

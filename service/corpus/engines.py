@@ -1,0 +1,33 @@
+"""Opens the engine that computes the ids of a job."""
+
+from __future__ import annotations
+
+from service.engines.base import Codec
+from service.engines.cpu.engine import CpuEngine
+from vocabularies.model.vocabulary import Vocabulary
+
+
+def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
+    """Open an engine; the threads of the job call it, so that it needs none of its own.
+
+    Args:
+        name: "cpu"; "gpu", which is all GPUs of this process; "auto", the GPUs if there are any.
+        vocabulary: the vocabulary of the job.
+
+    Raises:
+        ValueError: a GPU was named, and there is none.
+        VocabularyError: no encoder can compute the vocabulary.
+    """
+    cpu = CpuEngine(num_threads=1)
+    if name == "cpu":
+        return cpu
+    from gpu.runtime.cuda_device import num_devices
+
+    count = num_devices()
+    if count:
+        from service.corpus.gpus import open_gpus
+
+        return open_gpus(cpu, count, vocabulary)
+    if name == "gpu":
+        raise ValueError("--engine gpu: there is no GPU that CUDA can use")
+    return cpu

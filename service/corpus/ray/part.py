@@ -1,0 +1,186 @@
+"""Runs one part of a job in a process that Ray has started on some node.
+
+Knows nothing of Ray but that calls of the tally are sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import NamedTuple
+
+from service.core.version import package_version
+from service.corpus.checkpoint import LOCK, OtherJob, locked_part
+from service.corpus.encoding import DocumentEncoder
+from service.corpus.engines import open_engine
+from service.corpus.job import Job
+from service.corpus.part import PartResult, Workers, run_part
+from service.corpus.verification import Verifier
+from service.corpus.writing.formats import FORMATS
+from service.engines.base import Codec
+from service.runtime.malloc import keep_large_blocks
+from vocabularies.model.vocabulary import Vocabulary
+
+PERIOD_S = 0.5
+
+_engines: dict[tuple[str, str], Codec] = {}
+"""The engines of this process, which Ray gives one part after another, by name and vocabulary."""
+
+
+class OtherNode(ValueError):
+    """A node does not fit the process that started the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJob:
+    """A job, and how each of its parts is run.
+
+    Attributes:
+        job: the job.
+        vocabulary: its vocabulary.
+        folder: the folder of the shards.
+        lock: what is written in the lock of that folder.
+        working_folder: the folder that relative paths begin in.
+        engine: "cpu" or "gpu".
+        num_threads: the threads of a part.
+        num_verified: the documents of the job that are compared with the reference.
+        version: the version of this package.
+    """
+
+    job: Job
+    vocabulary: Vocabulary
+    folder: Path
+    lock: str
+    working_folder: str
+    engine: str
+    num_threads: int
+    num_verified: int
+    version: str
+
+
+class Counts(NamedTuple):
+    """What was done since the counts before; the arguments of `Progress.add` and `skip`."""
+
+    num_bytes: int = 0
+    text_bytes: int = 0
+    num_documents: int = 0
+    num_tokens: int = 0
+    skipped_bytes: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """Return the sums."""
+        return Counts(*map(sum, zip(self, other, strict=True)))
+
+
+class RemotePart(NamedTuple):
+    """A part that is done.
+
+    Attributes:
+        result: its shards.
+        num_verified: the documents that were compared with the reference.
+        cpu_seconds: the processor time that it took.
+    """
+
+    result: PartResult
+    num_verified: int
+    cpu_seconds: float
+
+
+class SentProgress:
+    """Sends what was done now and then; only the thread of the part calls it.
+
+    Args:
+        send: sends counts.
+    """
+
+    def __init__(self, send: Callable[[Counts], object]) -> None:
+        self._send = send
+        self._counts = Counts()
+        self._sent = perf_counter()
+
+    def skip(self, num_bytes: int) -> None:
+        """Note bytes of files that an earlier run has done."""
+        self._note(Counts(skipped_bytes=num_bytes))
+
+    def add(self, num_bytes: int, text_bytes: int, num_documents: int, num_tokens: int) -> None:
+        """Note what was done."""
+        self._note(Counts(num_bytes, text_bytes, num_documents, num_tokens))
+
+    def _note(self, counts: Counts) -> None:
+        self._counts = self._counts.plus(counts)
+        if perf_counter() - self._sent >= PERIOD_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was not sent yet."""
+        self._send(self._counts)
+        self._counts = Counts()
+        self._sent = perf_counter()
+
+
+def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], object]) -> RemotePart:
+    """Do what earlier attempts at a part have left.
+
+    Args:
+        remote: the job.
+        number: the number of the part.
+        send: sends counts to the process that started the job.
+
+    Raises:
+        OtherNode: this node has another version, or not the same folder.
+        UnreadableInput, OtherJob, DiffersFromReference, OSError: as `run_part`.
+    """
+    begin = process_time()
+    job, vocabulary = remote.job, remote.vocabulary
+    _check_node(remote)
+    os.chdir(remote.working_folder)
+    id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
+    verifier = Verifier(job, vocabulary, remote.num_verified)
+    engine = _find_engine(remote.engine, vocabulary)
+    encoder = DocumentEncoder(job, vocabulary, engine, id_dtype, verifier)
+    progress = SentProgress(send)
+    with (
+        locked_part(remote.folder, number),
+        ThreadPoolExecutor(remote.num_threads, "corpus") as pool,
+    ):
+        workers = Workers(encoder, pool, remote.num_threads + 1, progress, lambda: False)
+        result = run_part(job, number, job.parts()[number], remote.folder, workers)
+    progress.flush()
+    return RemotePart(result, verifier.num_compared, process_time() - begin)
+
+
+def _check_node(remote: RemoteJob) -> None:
+    """Check that this node has the version and the folder of the process that started the job.
+
+    Raises:
+        OtherNode: it has not.
+        OtherJob: another run has begun there meanwhile.
+    """
+    node = os.uname().nodename
+    if remote.version != package_version():
+        message = f"has warptok {package_version()}, and this one is {remote.version}"
+        raise OtherNode(f"the node {node} {message}")
+    for folder in (remote.folder, Path(remote.working_folder)):
+        if not folder.is_dir():
+            raise OtherNode(f"the node {node} has no folder {folder}, which all nodes must share")
+    lock = remote.folder / LOCK
+    if not lock.exists():
+        message = f"has another folder {remote.folder}, which all nodes must share"
+        raise OtherNode(f"the node {node} {message}")
+    if lock.read_text() != remote.lock:
+        raise OtherJob(
+            f"{remote.folder}: on the node {node} another run has begun, or it is "
+            "another folder; all nodes must share it"
+        )
+
+
+def _find_engine(name: str, vocabulary: Vocabulary) -> Codec:
+    key = (name, vocabulary.digest)
+    if key not in _engines:
+        keep_large_blocks()  # Each block takes memory of the same sizes again.
+        _engines[key] = open_engine(name, vocabulary)
+    return _engines[key]

@@ -1,0 +1,196 @@
+"""Gives the parts of a job to the nodes of a cluster of Ray, and waits until all are done.
+
+Ray begins a part anew where the node is lost, which goes on behind the part's checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from service.core.version import package_version
+from service.corpus.checkpoint import LOCK
+from service.corpus.job import Job
+from service.corpus.part import PartResult
+from service.corpus.progress import Progress
+from service.corpus.ray.part import Counts, RemoteJob, RemotePart, run_remote_part
+from vocabularies.model.vocabulary import Vocabulary
+
+POLL_S = 0.5
+CANCEL_S = 20.0
+MAX_RETRIES = 100
+"""How often a part begins anew after its node or process was lost."""
+
+
+class PartLost(RuntimeError):
+    """A part was lost with its node again and again, or the cluster was."""
+
+
+class Resources(NamedTuple):
+    """What a part needs of a node.
+
+    Attributes:
+        num_cpus: the cores, which are its threads.
+        num_gpus: the GPUs, 0 or 1.
+    """
+
+    num_cpus: int
+    num_gpus: int
+
+
+class Tally:
+    """Adds up what the parts do; an actor on the node of the command."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+
+    def add(self, counts: Counts) -> None:
+        """Add counts of a part."""
+        self.counts = self.counts.plus(counts)
+
+    def take(self) -> Counts:
+        """Return what was added since the last call."""
+        counts, self.counts = self.counts, Counts()
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class RayRunner:
+    """Runs the parts of a job on a cluster; see `run.PartRunner`.
+
+    Attributes:
+        address: where the cluster is, as for `ray.init`; "local" starts one on this machine.
+        engine: "auto", "cpu" or "gpu".
+        num_threads: the threads, and cores, of a part; None: one, or the share of a GPU.
+        progress: is told what was done.
+        num_verified: the documents that are compared with the reference, at least.
+    """
+
+    address: str
+    engine: str
+    num_threads: int | None
+    progress: Progress
+    num_verified: int = 0
+
+    def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
+        """Do what an earlier run of each part has left; one that fails stops the others.
+
+        Raises:
+            ConnectionError: there is no cluster.
+            ValueError: a GPU was named, and the cluster has none, or no node has so many cores.
+            OtherNode: a node does not share the folder, or has another version.
+            PartLost: the cluster was lost.
+        """
+        ray.init(self.address, log_to_driver=False, logging_level="ERROR")
+        try:
+            resources = choose_resources(ray.nodes(), self.engine, self.num_threads)
+            lock = uuid.uuid4().hex
+            (folder / LOCK).write_text(lock)
+            remote = RemoteJob(
+                job,
+                vocabulary,
+                folder.absolute(),
+                lock,
+                os.getcwd(),
+                "gpu" if resources.num_gpus else "cpu",
+                resources.num_cpus,
+                self.num_verified,
+                package_version(),
+            )
+            parts = self._run_all(remote, resources)
+        finally:
+            ray.shutdown()
+        self.progress.num_verified = sum(part.num_verified for part in parts)
+        self.progress.remote_cpu_seconds = sum(part.cpu_seconds for part in parts)
+        return [part.result for part in parts]
+
+    def _run_all(self, remote: RemoteJob, resources: Resources) -> list[RemotePart]:
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        tally = ray.remote(num_cpus=0)(Tally).options(scheduling_strategy=here).remote()
+        run = ray.remote(
+            num_cpus=resources.num_cpus, num_gpus=resources.num_gpus, max_retries=MAX_RETRIES
+        )(_run)
+        shared = ray.put(remote)
+        numbers = range(len(remote.job.parts()))
+        refs = {run.remote(shared, number, tally): number for number in numbers}
+        waiting = list(refs)
+        done: dict[int, RemotePart] = {}
+        try:
+            while waiting:
+                ready, waiting = ray.wait(waiting, timeout=POLL_S)
+                for ref in ready:
+                    done[refs[ref]] = _get(ref)
+                self._note(ray.get(tally.take.remote()))
+        except BaseException:  # One has failed, or Ctrl-C.
+            _cancel(waiting)
+            raise
+        return [done[number] for number in numbers]
+
+    def _note(self, counts: Counts) -> None:
+        *added, skipped_bytes = counts
+        self.progress.skip(skipped_bytes)
+        self.progress.add(*added)
+
+
+def choose_resources(
+    nodes: list[dict[str, Any]], engine: str, num_threads: int | None
+) -> Resources:
+    """Choose what a part needs: a GPU where the cluster has any, and cores.
+
+    Args:
+        nodes: as `ray.nodes` describes them.
+        engine: "auto", "cpu" or "gpu".
+        num_threads: the cores; None: one, or the cores of a node for each of its GPUs.
+
+    Raises:
+        ValueError: no node has it.
+    """
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    with_gpus = [] if engine == "cpu" else [node for node in alive if node.get("GPU", 0) >= 1]
+    if engine == "gpu" and not with_gpus:
+        raise ValueError("--engine gpu: no node of the cluster has a GPU")
+    num_gpus = 1 if with_gpus else 0
+    suited = with_gpus or alive
+    if num_threads is None:
+        shares = [node.get("CPU", 0) / node["GPU"] for node in with_gpus]
+        num_threads = max(1, int(min(shares, default=1)))
+    most = max((int(node.get("CPU", 0)) for node in suited), default=0)
+    if num_threads > most:
+        raise ValueError(f"--threads {num_threads}: the largest node has {most} cores")
+    return Resources(num_threads, num_gpus)
+
+
+def _run(remote: RemoteJob, number: int, tally: Any) -> RemotePart:
+    """Run a part; Ray calls it on a node."""
+    send: Callable[[Counts], object] = tally.add.remote
+    return run_remote_part(remote, number, send)
+
+
+def _get(ref: Any) -> RemotePart:
+    """Return a part that is done, or raise its own error.
+
+    Raises:
+        PartLost: it is Ray's.
+    """
+    try:
+        part: RemotePart = ray.get(ref)
+    except RayTaskError as error:
+        raise error.cause from None
+    except RayError as error:
+        raise PartLost(f"the cluster has lost a part: {error}") from error
+    return part
+
+
+def _cancel(refs: list[Any]) -> None:
+    """End the parts that run, and wait for it: the next run of the job needs their locks."""
+    for ref in refs:
+        ray.cancel(ref, force=True)
+    ray.wait(refs, num_returns=len(refs), timeout=CANCEL_S)

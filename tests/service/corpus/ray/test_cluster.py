@@ -1,0 +1,116 @@
+"""Jobs on a cluster of two nodes: the bytes of a local run, also if a node is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.corpus.ray.clusters import local_cluster
+from tests.support.corpora import folder_bytes, make_texts, write_jsonl
+from tests.support.data_files import ROOT
+
+pytest.importorskip("ray", reason="pip install 'warptok[ray]'")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+NUM_FILES = 8
+OPTIONS = ["-v", "gpt2", "--append-eod", "--shard-tokens", "20000", "--parts", "4", "--quiet"]
+MAX_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with local_cluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files of documents, in which `local` has the shards of a local run."""
+    folder = tmp_path_factory.mktemp("ray")
+    for number in range(NUM_FILES):
+        path = write_jsonl(
+            folder / f"{number}.jsonl", make_texts(8000, seed=number, most_words=200)
+        )
+        with open(path, "ab") as file:
+            file.write(b"[]\n")  # A reject.
+    assert run(folder, "local").returncode == 1
+    return folder
+
+
+def start(folder: Path, out: str, *options: str, more: str = "") -> subprocess.Popen[str]:
+    """Start the command there, with paths that are relative."""
+    files = [f"{number}.jsonl" for number in range(NUM_FILES)] + ([more] if more else [])
+    command = [sys.executable, "-m", "service", "corpus", *files, "--out", out, *OPTIONS, *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def run(folder: Path, out: str, *options: str, more: str = "") -> subprocess.CompletedProcess[str]:
+    process = start(folder, out, *options, more=more)
+    stdout, stderr = process.communicate(timeout=MAX_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def wait_for_two_parts(folder: Path) -> None:
+    """Wait until two parts, each on another node, have written shards and are not done."""
+    begun = time.perf_counter()
+    num_running = 0
+    while num_running < 2:
+        assert time.perf_counter() - begun < MAX_S
+        time.sleep(0.02)
+        checkpoints = [json.loads(path.read_bytes()) for path in folder.glob("part_*.checkpoint")]
+        num_running = sum(not checkpoint["is_done"] for checkpoint in checkpoints)
+
+
+def test_bytes_are_those_of_a_local_run(cluster: Any, folder: Path) -> None:
+    done = run(folder, "ray", "--ray", cluster.address, "--verify", "20", "--json")
+    assert done.returncode == 1, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["rejects"], figures["documents"]) == (NUM_FILES, NUM_FILES * 8000)
+    assert figures["input_bytes"] == sum(path.stat().st_size for path in folder.glob("*.jsonl"))
+    assert figures["verified"] >= 20
+    assert folder_bytes(folder / "ray") == folder_bytes(folder / "local")
+
+
+def test_a_run_that_was_stopped_goes_on_without_the_cluster(cluster: Any, folder: Path) -> None:
+    process = start(folder, "stopped", "--ray", cluster.address)
+    wait_for_two_parts(folder / "stopped")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=MAX_S)
+    assert (process.returncode, stderr) == (130, "warptok: stopped; the same command goes on\n")
+    assert not (folder / "stopped" / "manifest.json").exists()
+    assert run(folder, "stopped").returncode == 1
+    assert folder_bytes(folder / "stopped") == folder_bytes(folder / "local")
+
+
+def test_errors_are_those_of_the_part(cluster: Any, folder: Path) -> None:
+    damaged = folder / "damaged.jsonl.gz"
+    damaged.write_bytes(b"\x1f\x8b\x08\x00damaged")
+    done = run(folder, "failed", "--ray", cluster.address, more=damaged.name)
+    assert done.returncode == 2
+    assert f"warptok: {damaged.name}: " in done.stderr
+    damaged.unlink()
+    too_many = run(folder, "failed", "--ray", cluster.address, "--threads", "9", "--fresh")
+    assert (too_many.returncode, "largest node has 1 cores" in too_many.stderr) == (2, True)
+
+
+def test_a_node_is_lost(cluster: Any, folder: Path) -> None:
+    node = next(iter(cluster.worker_nodes))
+    process = start(folder, "lost", "--ray", cluster.address)
+    wait_for_two_parts(folder / "lost")
+    cluster.remove_node(node, allow_graceful=False)
+    assert process.poll() is None
+    _, stderr = process.communicate(timeout=MAX_S)
+    assert process.returncode == 1, stderr
+    assert folder_bytes(folder / "lost") == folder_bytes(folder / "local")
