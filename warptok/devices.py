@@ -104,14 +104,15 @@ def open_place(device: str) -> Place:
     with OPENING:  # A thread that waits finds what the other one has opened.
         if match is not None:
             return _open_cuda(int(match[1] or 0))
-        return _open_any() if device == "auto" else _open_cpu()
+        return _open_any() if device == "auto" else open_cpu()
 
 
 @cache
-def _open_cpu() -> Place:
+def open_cpu(num_threads: int = 0) -> Place:
+    """Open the engine of the CPU; of 0 threads it has one a usable core."""
     from service.engines.cpu.engine import CpuEngine
 
-    return Place("cpu", CpuEngine())
+    return Place("cpu", CpuEngine(num_threads=num_threads))
 
 
 @cache
@@ -119,7 +120,7 @@ def _open_any() -> Place:
     from gpu.runtime.cuda_device import num_devices
 
     if not num_devices():
-        return _open_cpu()
+        return open_cpu()
     gpu = _open_hybrid(0, None)
     gpu.settle()
     return Place("cuda:0", gpu, gpu)
@@ -142,7 +143,7 @@ def _open_hybrid(number: int, crossover_bytes: int | None) -> HybridEngine:
     """Open a GPU beside the CPU; None: measure the size from which on batches go to the GPU."""
     from service.engines.hybrid.engine import HybridEngine
 
-    return HybridEngine(_open_cpu().engine, lambda: _open_gpu(number), crossover_bytes)
+    return HybridEngine(open_cpu().engine, lambda: _open_gpu(number), crossover_bytes)
 
 
 def _open_gpu(number: int) -> OpenedGpu:

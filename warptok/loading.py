@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from vocabularies.errors import VocabularyError
 from vocabularies.model.types import ROLES, SpecialToken
-from warptok.devices import open_place
+from warptok.devices import Place, open_place
 from warptok.errors import DigestDiffers, Fault, InvalidRequest, UnknownVocabulary
 from warptok.tokenizer import Defaults, Tokenizer
 
@@ -34,7 +34,7 @@ SOURCES = (
     "a built-in name, the path of a file or folder, or a tokenizer of transformers, tokenizers or "
     "tiktoken"
 )
-STACKLEVEL = 5  # Warnings name the line that calls `load`.
+STACKLEVEL = 6  # Warnings name the line that calls `load`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,17 @@ def load(
 
     Example: warptok.load("gpt2").encode("Hello, world!") == [15496, 11, 995, 0]
     """
-    place = open_place(device)
+    return load_on(open_place(device), source, pretokenizer, special_tokens, if_digest)
+
+
+def load_on(
+    place: Place,
+    source: Any,
+    pretokenizer: str | None,
+    special_tokens: Mapping[str, int] | None,
+    if_digest: str | None,
+) -> Tokenizer:
+    """Load a tokenizer on an engine that is open; see `load`."""
     try:
         found = _find(source, pretokenizer, special_tokens)
         digest = found.vocabulary.digest

@@ -1,0 +1,197 @@
+"""Writes the ids of a data set of Ray as shards, in the formats of `warptok corpus`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from ray.data import Datasink
+from ray.data.block import BlockAccessor
+
+from service.core.version import package_version
+from service.corpus.checkpoint import MANIFEST, Checkpoint, Cursor, Shard, describe_shard
+from service.corpus.documents import Rows
+from service.corpus.encoding import NONE, frame, make_rows
+from service.corpus.job import SHARD_TOKENS, Job
+from service.corpus.shards import Shards
+from service.corpus.writing import mds
+from service.corpus.writing.formats import FORMATS
+from service.runtime.atomic_files import Store
+from vocabularies.batch.ragged import offsets_from_lengths
+from warptok.errors import InvalidRequest
+from warptok.loading import load
+
+if TYPE_CHECKING:
+    from ray.data._internal.execution.interfaces import TaskContext
+    from ray.data.block import Block
+    from ray.data.datasource import WriteResult
+
+MANIFEST_OPTIONS = ("format", "prefix", "shard_tokens", "shuffle", "begin_id", "end_id", "has_mask")
+
+
+class ShardDatasink(Datasink):
+    """Writes a column of ids as shards; for `ray.data.Dataset.write_datasink`.
+
+    Each write task makes shards of its own, `shard_00003_00000` and on for the fourth one, of the
+    rows of its blocks in their order. A task that Ray runs twice writes the same names, whole files
+    each time. Which rows a task has is Ray Data's choice; `warptok corpus --ray` is the job whose
+    bytes are the same on any cluster.
+
+    Args:
+        folder: the folder of the shards, which all nodes share.
+        vocabulary: as the source of `warptok.load`; it says how wide ids are, and its digest is in
+            the manifest.
+        format: "megatron", "datatrove", "parquet", "arrow", "mds", "npy", "llm.c" or "raw".
+        column: the column of ids, lists of integers; rows that are null are left out.
+        mask_column: the column of loss masks, lists of as many 0 and 1; None: there is none.
+        begin_id, end_id: ids to put before and behind each row that is not empty; None: none.
+        prefix: the begin of the shards' names.
+        shard_tokens: the most ids of a shard, unless one row has more; None: the format's default.
+        shuffle: the seed by which the rows of each shard are shuffled; None: they keep their order.
+        min_rows_per_write: the rows that a write task has at least; None: as Ray Data chooses.
+        has_digests: whether the manifest has the SHA-256 of each file.
+
+    Raises:
+        InvalidRequest: the format is unknown, has no mask, or holds fewer ids in a shard.
+        UnknownVocabulary, OSError: as `warptok.load`.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        vocabulary: Any,
+        *,
+        format: str = "megatron",
+        column: str = "input_ids",
+        mask_column: str | None = None,
+        begin_id: int | None = None,
+        end_id: int | None = None,
+        prefix: str = "shard",
+        shard_tokens: int | None = None,
+        shuffle: int | None = None,
+        min_rows_per_write: int | None = None,
+        has_digests: bool = True,
+    ) -> None:
+        if format not in FORMATS:
+            raise InvalidRequest(f"format is one of {', '.join(FORMATS)}", where="format")
+        kind = FORMATS[format]
+        if mask_column is not None and not kind.has_mask:
+            raise InvalidRequest(f"{format} has no mask", where="mask_column")
+        if shard_tokens is not None and not 0 < shard_tokens <= kind.max_shard_tokens:
+            message = f"{format} has 1 to {kind.max_shard_tokens} ids in a shard"
+            raise InvalidRequest(message, where="shard_tokens")
+        tokenizer = load(vocabulary, device="cpu")
+        self.folder = Path(os.path.abspath(folder))
+        self._num_ids = len(tokenizer)
+        self._id_dtype = kind.id_dtype(self._num_ids)
+        self._column, self._mask_column = column, mask_column
+        self._min_rows = min_rows_per_write
+        self._job = Job(
+            inputs=(),
+            vocabulary=tokenizer.digest,
+            format=format,
+            prefix=prefix,
+            shard_tokens=shard_tokens or min(SHARD_TOKENS, kind.max_shard_tokens),
+            begin_id=begin_id,
+            end_id=end_id,
+            shuffle=shuffle,
+            has_mask=mask_column is not None,
+            is_digested=has_digests,
+        )
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """The rows that a write task has at least; None: as Ray Data chooses."""
+        return self._min_rows
+
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
+        """Make the folder.
+
+        Raises:
+            FileExistsError: it has a manifest already.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / MANIFEST).exists():
+            raise FileExistsError(f"{self.folder} has shards of another run: {MANIFEST}")
+
+    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[Shard]:
+        """Write the shards of a task, first in a folder of this attempt alone.
+
+        Raises:
+            InvalidRequest: an id is none of the vocabulary, or a mask has another length.
+            OSError: the disk is full, or fails.
+        """
+        attempt = self.folder / f".{uuid.uuid4().hex}.partial"
+        attempt.mkdir()
+        done = Checkpoint(Cursor(0))
+        shards = Shards(self._job, ctx.task_idx, attempt, self._id_dtype, done, lambda: None)
+        try:
+            for block in blocks:
+                shards.write(self._make_rows(BlockAccessor.for_block(block).to_arrow()))
+            shards.finish()
+            for shard in done.shards:
+                for file in shard.files:
+                    os.replace(attempt / file.name, self.folder / file.name)
+        finally:
+            shards.abandon()
+            shutil.rmtree(attempt, ignore_errors=True)
+        return done.shards
+
+    def _make_rows(self, table: pa.Table) -> Rows:
+        if self._mask_column is not None:
+            table = table.filter(pc.is_valid(table.column(self._column)))
+        column = table.column(self._column).drop_null()
+        ids = pc.list_flatten(column).to_numpy()
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self._num_ids:
+            raise InvalidRequest(f"the vocabulary has {self._num_ids} ids, 0 and on", where="ids")
+        lengths = pc.list_value_length(column).to_numpy()
+        offsets = offsets_from_lengths(lengths.astype(np.int64))
+        count = len(lengths)
+        rows = make_rows(ids.astype(np.int32, copy=False), offsets, np.arange(count), count, 0)
+        if self._mask_column is not None:
+            masks = table.column(self._mask_column)
+            if pc.list_value_length(masks).to_pylist() != lengths.tolist():
+                raise InvalidRequest("a mask is not as long as its row", where="mask_column")
+            rows.mask = pc.list_flatten(masks).to_numpy().astype(np.uint8)
+        begin_id = NONE if self._job.begin_id is None else self._job.begin_id
+        end_id = NONE if self._job.end_id is None else self._job.end_id
+        frame(rows, begin_id, end_id, self._id_dtype)
+        return rows
+
+    def on_write_complete(self, write_result: WriteResult[list[Shard]]) -> None:
+        """Write the manifest, and the index of a format that has one for all shards."""
+        shards = sorted(
+            (shard for written in write_result.write_returns for shard in written),
+            key=lambda shard: shard.name,
+        )
+        if self._job.format == "mds":
+            described = mds.describe_columns(self._id_dtype, self._job.has_mask)
+            names = [shard.files[0] for shard in shards]
+            files = [(file, mds.count_samples(self.folder / file.name)) for file in names]
+            mds.write_index(self.folder, described, files)
+        content = orjson.dumps(
+            self._describe(shards), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        )
+        Store(self.folder).write(MANIFEST, content)
+
+    def _describe(self, shards: list[Shard]) -> Mapping[str, Any]:
+        """Make the manifest: the keys of that of `warptok corpus` which a data set has."""
+        options = self._job.options()
+        return {
+            "format": self._job.format,
+            "id_type": np.dtype(self._id_dtype).name,
+            "rows": sum(shard.rows for shard in shards),
+            "tokens": sum(shard.tokens for shard in shards),
+            "vocabulary": {"digest": self._job.vocabulary, "num_ids": self._num_ids},
+            "options": {name: options[name] for name in MANIFEST_OPTIONS},
+            "shards": [describe_shard(shard) for shard in shards],
+            "versions": {"warptok": package_version()},
+        }
