@@ -43,6 +43,13 @@ def make_documents(data: Path, num_bytes: int) -> Iterator[str]:
         seed += 1
 
 
+def write_jsonl(path: Path, data: Path, num_bytes: int) -> None:
+    """Write the documents as JSONL."""
+    with open(path, "wb") as file:
+        for text in make_documents(data, num_bytes):
+            file.write(orjson.dumps({"text": text}) + b"\n")
+
+
 def write_files(folder: Path, data: Path, num_bytes: int) -> dict[str, Path]:
     """Write the documents as JSONL, JSONL.zst and Parquet by zstd."""
     paths = {

@@ -240,6 +240,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
         "id_type": manifest["id_type"],
         "seconds": seconds,
         "cpu_seconds": process_time() + progress.remote_cpu_seconds,
+        "remote_cpu_seconds": progress.remote_cpu_seconds,
         "input_bytes": progress.num_bytes,
         "text_bytes": progress.text_bytes,
         "text_mb_per_s": progress.text_bytes / MEGA / seconds,
