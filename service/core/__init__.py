@@ -4,7 +4,7 @@
 and status, and `problem_details` writes refusals as documents. `call` reads the head of a request;
 `context_vars` carries the request's id and client to code that has no `Call`. `version` is the
 installed version. `json_bodies` reads JSON with halves of surrogate pairs, `exact_json` with
-integers beyond 64 bits.
+integers beyond 64 bits. `json_elements` takes a list out of a body without reading it.
 
 Nothing here imports another folder of the service, or knows more of a protocol than its headers.
 """

@@ -24,9 +24,12 @@ import errno
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from vocabularies.batch import batch
 from vocabularies.errors import Finding
+
+if TYPE_CHECKING:
+    from vocabularies.batch import batch
 
 logger = logging.getLogger(__name__)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -357,7 +357,8 @@ class Settings(BaseSettings):
         ge=0,
         description="Memory for the ids of parts of rendered chats, of each front end: the next "
         "turn of a conversation is tokenized only where it is new. Keys do not share it, nor do "
-        "values of `cache_salt`. About 2.5 bytes for a byte of text; 0 keeps nothing.",
+        "values of `cache_salt`. About 2.5 bytes for a byte of text; 0 keeps nothing. Each process "
+        "of templates keeps messages beside it, up to a quarter of as much JSON.",
     )
     max_training_jobs: int = Field(
         8,

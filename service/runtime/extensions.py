@@ -32,6 +32,11 @@ EXTENSIONS = (
         "Python joins the texts of a batch, which takes longer",
     ),
     Extension(
+        "service.core._json_elements",
+        "C++ that finds a chat's messages",
+        "the messages of a long chat are read and written once more",
+    ),
+    Extension(
         "service.operations.rendering._json_rows",
         "C++ that writes ids as JSON",
         "orjson writes the rows of a batch, which takes longer",

@@ -209,7 +209,8 @@ def make_template_pool(settings: Settings, metrics: Metrics) -> TemplatePool:
     num_cores = usable_cores() // max(1, settings.frontends)
     num_processes = settings.template_processes or min(max(2, num_cores), 4)
     timeout_s = settings.chat_template_timeout_ms / 1000
-    return TemplatePool(timeout_s, settings.max_text_bytes, num_processes, metrics)
+    kept_bytes = settings.chat_cache_bytes // 4
+    return TemplatePool(timeout_s, settings.max_text_bytes, num_processes, metrics, kept_bytes)
 
 
 def make_service(

@@ -3,8 +3,8 @@
 `tokenize` answers /tokenize and /detokenize, `token_count` /tokenize/count, `apply_template`
 /apply-template, `render` requests that hold a prompt or a chat, and `probes` requests for health,
 version and models; `common` has the code that these routes share.
-`chat_messages` and `chat_prompt` turn a chat into text by the vocabulary's template; `templates/`
-runs the templates in separate processes.
+`chat_prompt` turns a chat into text by the vocabulary's template; `templates/` converts messages
+and runs the templates in separate processes.
 `section_cache` keeps the ids of sections of chats, for the next turn of a conversation.
 `media_estimate` estimates the ids of images and documents.
 

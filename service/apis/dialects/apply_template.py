@@ -10,9 +10,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.apis.dialects.chat_messages import convert_messages
 from service.apis.dialects.chat_prompt import ChatBody, render_chat_text
 from service.apis.dialects.common import parse_body, read_request
+from service.apis.dialects.templates.chat_messages import convert_messages
 from service.apis.dialects.templates.content_format import join_parts
 from service.batching.work import GONE
 from service.core.errors import InvalidRequest

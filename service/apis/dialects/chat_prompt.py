@@ -6,14 +6,16 @@ The ids of sections that an earlier turn of a conversation had come from the cac
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from service.apis.dialects.chat_messages import convert_messages
-from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts
+from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts, parse_body
 from service.apis.dialects.section_cache import MIN_BYTES, Scope, Section
+from service.apis.dialects.templates.chat_messages import convert_messages
+from service.apis.dialects.templates.pool import UnreadableMessages
 from service.apis.dialects.templates.queue import Flow
 from service.core.context_vars import CLIENT
 from service.core.errors import InvalidRequest, RowRefused
@@ -84,20 +86,28 @@ async def render_chat_utf8(
     if config is None or template is None:
         message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"
         raise InvalidRequest(message, "/messages")
-    messages = convert_messages(chat.messages)
     variables = {
         **config.special_tokens(),
         "documents": None,
         **chat.template_options(),
-        "messages": _mark_end(messages) if chat.continue_final_message else messages,
         "tools": chat.tools,
     }
     # The template and the ids have one deadline: what one takes is no longer there for the other.
     request.call.ends_at = find_deadline(request.service, request.call)
     wait_s = request.call.ends_at - perf_counter()
     flow = Flow(CLIENT.get(), entry.name)
-    receive = request.call.receive
-    text = await request.templates.render(flow, template, variables, wait_s, receive)
+    render = partial(request.templates.render, flow, template, receive=request.call.receive)
+    if request.messages is not None and not chat.continue_final_message:
+        scope = f"{flow.client}\n{request.body.get('cache_salt') or ''}"
+        with contextlib.suppress(UnreadableMessages):  # They are refused below.
+            return await render(variables, wait_s, messages=request.messages, scope=scope)
+    if request.messages is not None:
+        request.read_messages()
+        chat.messages = parse_body(ChatBody, request).messages
+    messages = convert_messages(chat.messages)
+    wait_s = request.call.ends_at - perf_counter()
+    marked = _mark_end(messages) if chat.continue_final_message else messages
+    text = await render(variables | {"messages": marked}, wait_s)
     if chat.continue_final_message:
         return _cut_at_end(text.decode(errors="replace"), messages[-1]["content"]).encode()
     return text

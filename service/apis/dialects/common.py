@@ -23,6 +23,7 @@ from service.core.call import Call, get_call, read_timeout
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge, UnknownVocabulary
 from service.core.exact_json import load_json
 from service.core.json_bodies import Surrogates, parse_json
+from service.core.json_elements import RawList, find_list
 from service.core.problem_details import invalid_body
 from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length
@@ -65,6 +66,8 @@ class DialectRequest:
         sections: keeps the ids of sections of rendered chats.
         call: the request's head.
         body: the request's body, a JSON object.
+        messages: the value of `messages`, for which an empty one stands in the body; None: it is in
+            the body.
     """
 
     service: Service
@@ -72,6 +75,16 @@ class DialectRequest:
     sections: SectionCache
     call: Call
     body: dict[str, Any]
+    messages: RawList | None = None
+
+    def read_messages(self) -> None:
+        """Read the messages into the body.
+
+        Raises:
+            ServiceError: the body is not a JSON object.
+        """
+        if self.messages is not None:
+            self.body, self.messages = _load_object(self.messages.body), None
 
     async def find_entry(self, model: str | None) -> LoadedVocabulary:
         """Find the vocabulary that `model` names, or the default one.
@@ -89,8 +102,12 @@ class DialectRequest:
             raise UnknownVocabulary(message, MODEL) from error
 
 
-async def read_request(request: Request) -> DialectRequest:
+async def read_request(request: Request, *, leaves_messages: bool = False) -> DialectRequest:
     """Read a request's JSON body, whatever its Content-Type.
+
+    Args:
+        request: the request.
+        leaves_messages: do not read the value of `messages`, if it is a list of objects.
 
     Raises:
         ServiceError: the body is too large, or not a JSON object.
@@ -103,12 +120,29 @@ async def read_request(request: Request) -> DialectRequest:
     sent = RequestBody(request.receive, call.encoding, limit, request.scope)
     raw = bytes(await collect(sent, call.content_length))
     call.times.read = perf_counter()
+    messages = find_list(raw, b"messages") if leaves_messages else None
+    body = None if messages is None else _load_rest(messages)
+    if body is None:
+        body, messages = _load_object(raw), None
+    call.receive = request.receive
+    read_timeout(call)
+    return DialectRequest(service, state.templates, state.sections, call, body, messages)
+
+
+def _load_rest(messages: RawList) -> dict[str, Any] | None:
+    """Read a body without its messages; None: it is no JSON."""
+    try:
+        rest: dict[str, Any] = load_json(messages.rest)
+    except orjson.JSONDecodeError:
+        return None
+    return rest
+
+
+def _load_object(raw: bytes) -> dict[str, Any]:
     body = parse_json(_load, raw)
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object", "body")
-    call.receive = request.receive
-    read_timeout(call)
-    return DialectRequest(service, state.templates, state.sections, call, body)
+    return body
 
 
 def _load(raw: bytes) -> Any:
@@ -130,7 +164,10 @@ def parse_body(model: type[Model], request: DialectRequest) -> Model:
     try:
         return model.model_validate(request.body)
     except ValidationError as error:
-        raise invalid_body(error) from error
+        if request.messages is None:
+            raise invalid_body(error) from error
+    request.read_messages()  # They may have faults, too.
+    return parse_body(model, request)
 
 
 def model_length(request: DialectRequest, entry: LoadedVocabulary) -> int:

@@ -16,7 +16,6 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from service.apis.dialects.chat_messages import convert_anthropic, convert_responses, convert_tools
 from service.apis.dialects.chat_prompt import (
     MESSAGES,
     ChatBody,
@@ -35,6 +34,11 @@ from service.apis.dialects.common import (
 )
 from service.apis.dialects.media_estimate import MediaEstimate
 from service.apis.dialects.sampling import Sampling, make_sampling_params
+from service.apis.dialects.templates.chat_messages import (
+    convert_anthropic,
+    convert_responses,
+    convert_tools,
+)
 from service.core.errors import InvalidRequest
 from service.http.json_response import make_json_response
 from service.operations import schemas
@@ -291,7 +295,7 @@ class Generation(NamedTuple):
 @router.post("/v1/chat/completions/render")
 async def render_chat(http_request: Request) -> Response:
     """Render a chat as ids by the vocabulary's template."""
-    request = await read_request(http_request)
+    request = await read_request(http_request, leaves_messages=True)
     body = parse_body(RenderChat, request)
     entry = await request.find_entry(body.model)
     wanted = body.max_completion_tokens

@@ -18,7 +18,7 @@ import orjson
 from jinja2 import TemplateError, nodes
 from jinja2.runtime import Macro
 
-from service.apis.dialects.chat_messages import convert_messages
+from service.apis.dialects.templates.chat_messages import convert_messages
 from service.apis.dialects.templates.content_format import join_parts, takes_parts
 from service.apis.dialects.templates.worker import Generation, make_environment
 from service.core.errors import InvalidRequest

@@ -1,8 +1,8 @@
 """Renders the chat templates of vocabularies in separate processes.
 
 `pool` gives each chat a free process; `queue` decides which chat is next. `process` starts, feeds
-and kills one process, which runs `worker`; both share `memory`. `content_format` detects which form
-of messages a template reads.
+and kills one process, which runs `worker`; both share `memory`. `chat_messages` converts messages
+of clients to the form that templates read, and `content_format` detects which form one reads.
 
 Called by `chat_prompt` with a chat; the corpus command runs `worker` in its own processes.
 

@@ -14,17 +14,37 @@ import struct
 from typing import NamedTuple
 
 READY = b"ready"  # The first output of the process.
-REQUEST = struct.Struct("<I")  # The length of a request.
-ANSWER = struct.Struct("<I?")  # The length of an answer, and whether it is an error.
+REQUEST = struct.Struct("<III")  # The lengths of the parts of a request.
+ANSWER = struct.Struct("<IB")  # The length of an answer, and its kind.
+TEXT, ERROR, UNREADABLE = range(3)
 FIRST_BYTES = 1 << 16
 KEPT_BYTES = 4 << 20  # The memory of longer messages is returned to the system.
 
 
+class Request(NamedTuple):
+    """A chat for a process.
+
+    Attributes:
+        json: what to render, without the messages if they stand in `messages`.
+        messages: the messages as a JSON list; empty: they stand in `json`.
+        places: uint32, begin and end of each message in `messages`.
+    """
+
+    json: bytes
+    messages: bytes | memoryview = b""
+    places: bytes = b""
+
+
 class Answer(NamedTuple):
-    """The text that a template wrote, or the error that ended it, in UTF-8."""
+    """The answer of a process to a chat.
+
+    Attributes:
+        data: what the template wrote, or the error that ended it, in UTF-8.
+        kind: TEXT, ERROR, or UNREADABLE: a message is none, and the service says why.
+    """
 
     data: bytes
-    is_error: bool
+    kind: int
 
 
 class ChatMemory:
@@ -55,15 +75,18 @@ class ChatMemory:
         self._memory.close()
         os.close(self.number)
 
-    def write(self, message: bytes) -> None:
-        """Write a message for the other side."""
-        self._map(len(message))
-        self._memory[: len(message)] = message
+    def write(self, *parts: bytes | memoryview) -> None:
+        """Write the parts of a message for the other side, one behind another."""
+        self._map(sum(map(len, parts)))
+        begin = 0
+        for part in parts:
+            self._memory[begin : begin + len(part)] = part
+            begin += len(part)
 
-    def read(self, size: int) -> bytes:
-        """Read a message of `size` bytes."""
-        self._map(size)
-        return self._memory[:size]
+    def read(self, size: int, begin: int = 0) -> bytes:
+        """Read `size` bytes of a message from `begin` on."""
+        self._map(begin + size)
+        return self._memory[begin : begin + size]
 
     def give_back(self) -> None:
         """Return memory beyond KEPT_BYTES to the system; the other side sees zeros there."""

@@ -16,7 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from service.apis.dialects.templates.memory import Answer
+from service.apis.dialects.templates.memory import ERROR, UNREADABLE, Answer, Request
 from service.apis.dialects.templates.process import TemplateProcess, write_request
 from service.apis.dialects.templates.queue import Chat, ChatQueue, Flow
 from service.batching.work import ClientGone
@@ -28,12 +28,17 @@ from service.core.errors import (
     ServiceError,
     TemplateFailed,
 )
+from service.core.json_elements import RawList
 from service.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 MAX_WAITING = 256  # The most chats that wait for a process.
 MAX_FLOW_TO_FREE = 4  # A flow has at most so many times the free places: of 256 alone 204.
 WATCH_AFTER_S = 0.05  # The time after which a client is watched, which most chats need not.
+
+
+class UnreadableMessages(Exception):
+    """A message of a chat that was given as JSON cannot be read, or cannot be rendered."""
 
 
 class TemplatePool:
@@ -44,14 +49,21 @@ class TemplatePool:
         max_chars: the most characters of a rendered chat.
         num_processes: the most processes; each is started when it is needed.
         metrics: counts the time in which chats wait.
+        kept_bytes: the most bytes of JSON of the messages that each process keeps.
     """
 
     def __init__(
-        self, timeout_s: float, max_chars: int, num_processes: int, metrics: Metrics
+        self,
+        timeout_s: float,
+        max_chars: int,
+        num_processes: int,
+        metrics: Metrics,
+        kept_bytes: int = 0,
     ) -> None:
         self.timeout_s = timeout_s
         self.max_chars = max_chars
         self.num_processes = num_processes
+        self.kept_bytes = kept_bytes
         self.queue = ChatQueue()
         self._metrics = metrics
         self._idle: list[TemplateProcess] = []
@@ -67,6 +79,8 @@ class TemplatePool:
         variables: dict[str, Any],
         wait_s: float,
         receive: Callable[[], Awaitable[Any]] | None = None,
+        messages: RawList | None = None,
+        scope: str = "",
     ) -> bytes:
         """Render a chat as text in UTF-8.
 
@@ -76,21 +90,30 @@ class TemplatePool:
             variables: the values that the template reads.
             wait_s: the most seconds to wait for the result.
             receive: the ASGI callable that reports a disconnected client; None: there is none.
+            messages: the messages as JSON; None: they stand in `variables`.
+            scope: for whose later chats the process may keep `messages`.
 
         Raises:
+            UnreadableMessages: one of `messages` is not valid.
             QueueFull: too many chats are waiting.
             DeadlinePassed: the result did not come within `wait_s`.
             InvalidRequest: the template refuses the messages, or is invalid.
             TemplateFailed: rendering took too long, or ended the process.
             ClientGone: the client has disconnected.
         """
-        request = {
-            "timeout_s": self.timeout_s,
-            "template": template,
-            "variables": variables,
-            "max_chars": self.max_chars,
-        }
-        chat = Chat(flow, write_request(request), asyncio.get_running_loop().create_future())
+        json = write_request(
+            {
+                "timeout_s": self.timeout_s,
+                "scope": scope,
+                "template": template,
+                "variables": variables,
+                "max_chars": self.max_chars,
+            }
+        )
+        request = (
+            Request(json) if messages is None else Request(json, messages.json, messages.places)
+        )
+        chat = Chat(flow, request, asyncio.get_running_loop().create_future())
         self._enter(chat)
         watcher: asyncio.Task[None] | None = None
         try:
@@ -105,7 +128,9 @@ class TemplatePool:
             self._leave(chat)
             if watcher is not None:
                 watcher.cancel()
-        if answer.is_error:
+        if answer.kind == UNREADABLE:
+            raise UnreadableMessages
+        if answer.kind == ERROR:
             message = answer.data.decode(errors="replace")
             raise InvalidRequest(f"the chat template says: {message}", "/messages")
         return answer.data
@@ -174,7 +199,7 @@ class TemplatePool:
             await process.start()
             begin = perf_counter()
             self._metrics.template_wait_seconds.add(begin - chat.submitted)
-            answer = await process.render(chat.body, self.timeout_s)
+            answer = await process.render(chat.request, self.timeout_s)
         except BaseException:
             ending = asyncio.ensure_future(process.end())
             self._ending.add(ending)
@@ -195,7 +220,7 @@ class TemplatePool:
                 return process
             logger.warning("the process of chat templates has ended; another is started")
             await process.end()
-        return TemplateProcess(self.max_chars)
+        return TemplateProcess(self.max_chars, self.kept_bytes)
 
     async def close(self) -> None:
         """Refuse all chats, and end the processes."""

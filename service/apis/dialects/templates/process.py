@@ -11,7 +11,14 @@ from typing import Any
 
 import orjson
 
-from service.apis.dialects.templates.memory import ANSWER, READY, REQUEST, Answer, ChatMemory
+from service.apis.dialects.templates.memory import (
+    ANSWER,
+    READY,
+    REQUEST,
+    Answer,
+    ChatMemory,
+    Request,
+)
 from service.core.errors import InvalidRequest
 
 MAX_ERROR_BYTES = 1 << 12  # The most of an error, which a process cuts at 500 characters.
@@ -39,10 +46,12 @@ class TemplateProcess:
 
     Args:
         max_chars: the most characters of a rendered chat.
+        kept_bytes: the most bytes of JSON of the messages that it keeps.
     """
 
-    def __init__(self, max_chars: int) -> None:
+    def __init__(self, max_chars: int, kept_bytes: int = 0) -> None:
         self._max_bytes = max(4 * max_chars, MAX_ERROR_BYTES)
+        self._kept_bytes = kept_bytes
         self._spawning: asyncio.Task[Process] | None = None
         self._process: Process | None = None
         self._memory: ChatMemory | None = None
@@ -68,7 +77,8 @@ class TemplateProcess:
     async def _start(self) -> None:
         self._memory = ChatMemory.create()
         number = self._memory.number
-        program = (sys.executable, "-m", "service.apis.dialects.templates.worker", str(number))
+        module = "service.apis.dialects.templates.worker"
+        program = (sys.executable, "-m", module, str(number), str(self._kept_bytes))
         make = asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, pass_fds=(number,))
         self._spawning = asyncio.ensure_future(make)
         # Not cancelled with this task: asyncio would leave the pipes open.
@@ -76,30 +86,30 @@ class TemplateProcess:
         assert self._process.stdout is not None
         await self._process.stdout.readexactly(len(READY))
 
-    async def render(self, body: bytes, timeout_s: float) -> Answer:
+    async def render(self, request: Request, timeout_s: float) -> Answer:
         """Return the answer of the process to a request, if it comes within `timeout_s`.
 
         Raises:
             TimeoutError, OSError, EOFError: as `start`, and OSError for an answer that is too long.
         """
-        return await asyncio.wait_for(self._send(body), timeout_s)
+        return await asyncio.wait_for(self._send(request), timeout_s)
 
-    async def _send(self, body: bytes) -> Answer:
+    async def _send(self, request: Request) -> Answer:
         """Send a request to the process, and return its answer."""
         process, memory = self._process, self._memory
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         assert memory is not None
-        memory.write(body)
-        process.stdin.write(REQUEST.pack(len(body)))
+        memory.write(*request)
+        process.stdin.write(REQUEST.pack(*map(len, request)))
         head = await process.stdout.readexactly(ANSWER.size)
-        size, is_error = ANSWER.unpack(head)
+        size, kind = ANSWER.unpack(head)
         if size > self._max_bytes:  # A template that has broken out of its sandbox may write any.
             raise OSError(f"the answer has {size} bytes, more than {self._max_bytes}")
         data = memory.read(size)
         memory.give_back()
-        return Answer(data, is_error)
+        return Answer(data, kind)
 
     async def end(self) -> None:
         """Kill the process, and wait until it has ended and its pipes are closed."""

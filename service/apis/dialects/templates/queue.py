@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
-from service.apis.dialects.templates.memory import Answer
+from service.apis.dialects.templates.memory import Answer, Request
 
 SLOW_S = 0.1  # Chats that are expected to take longer leave one process to the others.
 MAX_MEASURED = 4_096  # Vocabularies; the least recently measured ones are forgotten.
@@ -36,13 +36,13 @@ class Chat:
 
     Attributes:
         flow: whose chat it is.
-        body: the request for the process.
+        request: what the process gets.
         result: is completed with the answer of the process.
         submitted: the perf_counter time at which it began to wait.
     """
 
     flow: Flow
-    body: bytes
+    request: Request
     result: asyncio.Future[Answer]
     submitted: float = field(default_factory=perf_counter)
 

@@ -1,11 +1,13 @@
 """Renders chat templates in a separate process, as templates are untrusted programs.
 
-`python -m service.apis.dialects.templates.worker NUMBER` reads requests from and writes answers to
-the memory file with the descriptor NUMBER. It reads from stdin the length of each request, which is
-JSON, and writes to stdout the length of its answer and a byte that is 1 for an error. jinja2's
-sandbox limits a template to its values; the process has a memory limit, and `pool` kills it when a
-chat takes longer than its `timeout_s`. The kernel does it a little later, in case the service has
-ended.
+`python -m service.apis.dialects.templates.worker NUMBER KEPT_BYTES` reads requests from and writes
+answers to the memory file with the descriptor NUMBER. It reads from stdin the lengths of the parts
+of each request, and writes to stdout the length and the kind of its answer. jinja2's sandbox limits
+a template to its values; the process has a memory limit, and `pool` kills it when a chat takes
+longer than its `timeout_s`. The kernel does it a little later, in case the service has ended.
+
+Messages come as the client's JSON. Most of a long chat were there in its turn before, and are kept
+as they were read, up to KEPT_BYTES of JSON. No template can change them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import math
 import resource
 import sys
 import time
+from array import array
+from collections import OrderedDict
 from typing import Any, NamedTuple, NoReturn
 
 import orjson
@@ -27,8 +31,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import LRUCache, Namespace
 from typing_extensions import override
 
+from service.apis.dialects.templates.chat_messages import Message, convert_messages
 from service.apis.dialects.templates.content_format import join_parts, takes_parts
-from service.apis.dialects.templates.memory import ANSWER, READY, REQUEST, Answer, ChatMemory
+from service.apis.dialects.templates.memory import (
+    ANSWER,
+    ERROR,
+    READY,
+    REQUEST,
+    TEXT,
+    UNREADABLE,
+    Answer,
+    ChatMemory,
+)
 from service.core.exact_json import load_json
 from service.runtime.malloc import keep_large_blocks
 
@@ -36,7 +50,8 @@ MEMORY_BYTES = 1 << 30
 KERNEL_S = 2  # The kernel ends a chat so much later than the service does.
 MAX_COMPILED = 64  # The most templates that stay compiled.
 COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
-
+END_BYTES = 64  # Of the JSON of a message, by which it is found.
+MESSAGE_BYTES = 400  # Of a kept message beside its JSON and what was read of it.
 
 DICT_ATTRIBUTES = frozenset(dir(dict))
 LOOP_ATTRIBUTES = frozenset(("first", "last", "index", "index0"))
@@ -187,13 +202,61 @@ def make_answer(templates: Templates, request: dict[str, Any]) -> Answer:
     """Render a chat; without enough memory, drop the compiled templates and try again."""
     try:
         try:
-            return Answer(render(templates, **request), is_error=False)
+            return Answer(render(templates, **request), TEXT)
         except MemoryError:
             templates.compiled.clear()
-            return Answer(render(templates, **request), is_error=False)
+            return Answer(render(templates, **request), TEXT)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"[:500]
-        return Answer(message.encode(errors="replace"), is_error=True)
+        return Answer(message.encode(errors="replace"), ERROR)
+
+
+class KeptMessage(NamedTuple):
+    """A message as it was read from its JSON."""
+
+    json: bytes
+    message: Message
+
+
+class MessageKey(NamedTuple):
+    """Where a message is kept: by its end, as hashing all of it takes longer than comparing it."""
+
+    scope: str
+    size: int
+    end: bytes
+
+
+class KeptMessages:
+    """Reads messages, and keeps the most recently used ones.
+
+    Args:
+        max_bytes: the most bytes of their JSON.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.num_bytes = 0
+        self._kept: OrderedDict[MessageKey, KeptMessage] = OrderedDict()
+
+    def read(self, scope: str, json: bytes) -> Message:
+        """Read a message, and convert it; one that is kept for the same scope is returned.
+
+        Raises:
+            JSONDecodeError, InvalidRequest: it is no message.
+        """
+        key = MessageKey(scope, len(json), json[-END_BYTES:])
+        kept = self._kept.get(key)
+        if kept is not None and kept.json == json:
+            self._kept.move_to_end(key)
+            return kept.message
+        [message] = convert_messages([load_json(json)])
+        self._kept[key] = KeptMessage(json, message)
+        if kept is None:  # Otherwise it has taken the place of another one of its size.
+            self.num_bytes += key.size + MESSAGE_BYTES
+        while self.num_bytes > self.max_bytes:
+            oldest, _ = self._kept.popitem(last=False)
+            self.num_bytes -= oldest.size + MESSAGE_BYTES
+        return message
 
 
 def read_request(body: bytes) -> dict[str, Any]:
@@ -212,6 +275,31 @@ def limit_processor_time(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), most))
 
 
+def answer_request(
+    memory: ChatMemory,
+    templates: Templates,
+    kept: KeptMessages,
+    json_size: int,
+    messages_size: int,
+    places_size: int,
+) -> Answer:
+    """Answer the request in the memory, of which each part has a size."""
+    request = read_request(memory.read(json_size))
+    limit_processor_time(request.pop("timeout_s") + KERNEL_S)
+    scope = request.pop("scope")
+    if messages_size:
+        places = array("I", memory.read(places_size, json_size + messages_size))
+        spans = zip(places[::2], places[1::2], strict=True)
+        try:
+            request["variables"]["messages"] = [
+                kept.read(scope, memory.read(end - begin, json_size + begin))
+                for begin, end in spans
+            ]
+        except Exception:  # The service reads the messages itself, and refuses them by name.
+            return Answer(b"", UNREADABLE)
+    return make_answer(templates, request)
+
+
 def main() -> None:
     """Answer requests until stdin ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -219,17 +307,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_BYTES, MEMORY_BYTES))  # Of the memory file.
     keep_large_blocks()
     templates = Templates()
-    memory = ChatMemory(int(sys.argv[1]))
+    memory, kept = ChatMemory(int(sys.argv[1])), KeptMessages(int(sys.argv[2]))
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(READY)
     sink.flush()
     while len(head := source.read(REQUEST.size)) == REQUEST.size:
-        (size,) = REQUEST.unpack(head)
-        request = read_request(memory.read(size))
-        limit_processor_time(request.pop("timeout_s") + KERNEL_S)
-        answer = make_answer(templates, request)
+        answer = answer_request(memory, templates, kept, *REQUEST.unpack(head))
         memory.write(answer.data)
-        sink.write(ANSWER.pack(len(answer.data), answer.is_error))
+        sink.write(ANSWER.pack(len(answer.data), answer.kind))
         sink.flush()
 
 

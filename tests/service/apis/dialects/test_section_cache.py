@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 from service.apis.dialects.section_cache import Scope, Section, SectionCache, is_border
+from service.core import json_elements
 from service.engines.cpu.engine import CpuEngine
 from tests.service.apis.dialects.test_dialects import CHAT, post, upload
 from tests.support.app_client import serving
@@ -209,5 +210,45 @@ def test_a_salt_has_sections_of_its_own_and_a_text_that_is_too_long_is_refused()
             answer = await post(client, RENDER, model="chat", messages=long)
             assert answer.status_code == 413, answer.text  # Though no section is too long.
             assert await _sections(client) == [2, 3]
+
+    run(scenario)
+
+
+MESSAGE = b'{"role": "user", "content": "Hello"}'
+ODD_MESSAGES = (
+    MESSAGE,
+    b"1",
+    b"{}",
+    b"{",
+    b"\xff",
+    b'{"content": [1]}',
+    b'{"content": [{"type": "image_url"}]}',
+    b'{"content": [{"type": "text", "text": "a"}, "b"]}',
+    b'{"role": "assistant", "content": null, "reasoning": "so", "tool_calls": []}',
+    b'{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}',
+    b'{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}',
+    b'{"role": "user", "content": "", "n": [123456789012345678901234567890]}',
+    b'{"role": "user", "content": "\\ud83d"}',
+    b'{"role": "user", "content": "\\ud83d"}], "surrogates": "replace", "documents": [{}',
+    MESSAGE + b'], "continue_final_message": true, "add_generation_prompt": false, "tools": [{}',
+    MESSAGE + b'], "temperature": 9, "tools": [{}',
+    MESSAGE + b'], "messages": [{"role": "user", "content": "two"}',
+)
+
+
+def test_messages_that_their_process_reads_give_the_same_answers(monkeypatch):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client, "{% for m in messages %}{{ m.role }} {{ m }}{% endfor %}")
+            for odd in ODD_MESSAGES:
+                body = b'{"model": "chat", "messages": [%b, %b]}' % (MESSAGE, odd)
+                answers = []
+                for native in (json_elements.native, None):
+                    monkeypatch.setattr(json_elements, "native", native)
+                    answer = await client.post(RENDER, content=body)
+                    answers.append((answer.status_code, answer.json()))
+                    answers[-1][1].pop("request_id", None)
+                    monkeypatch.undo()
+                assert answers[0] == answers[1], odd
 
     run(scenario)

@@ -160,7 +160,7 @@ def test_an_answer_that_is_longer_than_any_may_be_is_not_read(monkeypatch):
         pool, _ = make(1)
         assert await render(pool, A) == "text"
         with monkeypatch.context() as patch:
-            patch.setattr(process, "ANSWER", LongAnswer("<I?"))
+            patch.setattr(process, "ANSWER", LongAnswer("<IB"))
             with pytest.raises(TemplateFailed, match="ended its process"):
                 await render(pool, A)
         assert process_ids() == []

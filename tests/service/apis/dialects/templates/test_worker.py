@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import os
 
+import orjson
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
 from service.apis.dialects.templates import worker
-from service.apis.dialects.templates.memory import FIRST_BYTES, KEPT_BYTES, Answer, ChatMemory
+from service.apis.dialects.templates.memory import (
+    ERROR,
+    FIRST_BYTES,
+    KEPT_BYTES,
+    TEXT,
+    Answer,
+    ChatMemory,
+)
 from service.apis.dialects.templates.process import write_request
 from service.apis.dialects.templates.worker import (
     COMPILED_CHARS,
     MAX_COMPILED,
+    MESSAGE_BYTES,
+    KeptMessages,
     Templates,
     make_answer,
     read_request,
     render,
 )
+from service.core.errors import InvalidRequest
 
 VALUE = {"b": 1, "a": ["é", "<'&"]}
 
@@ -81,7 +92,7 @@ def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
     monkeypatch.setattr(worker, "render", short_of_memory)
     answer = make_answer(templates, {})
     assert times == [1, 0]
-    expected = Answer(b"text", False) if failures == 1 else Answer(b"MemoryError: ", True)
+    expected = Answer(b"text", TEXT) if failures == 1 else Answer(b"MemoryError: ", ERROR)
     assert answer == expected
 
 
@@ -130,9 +141,35 @@ def test_memory_that_cannot_be_made_leaves_no_descriptor(monkeypatch, name):
     assert os.listdir("/proc/self/fd") == before
 
 
+def test_messages_are_kept_for_their_scope_up_to_a_limit():
+    kept = KeptMessages(4 * (100 + MESSAGE_BYTES))
+    texts = [b'{"content": "%b"}' % (b"%d" % number).rjust(85, b"x") for number in range(9)]
+    assert {len(text) for text in texts} == {100}
+    first = kept.read("a", texts[0])
+    assert first == orjson.loads(texts[0])
+    assert kept.read("a", texts[0]) is first
+    assert kept.read("b", texts[0]) == first
+    assert kept.read("b", texts[0]) is not first
+    for text in texts:
+        assert kept.read("a", text) == orjson.loads(text)
+        assert kept.num_bytes <= kept.max_bytes
+    assert kept.read("a", texts[0]) is not first
+    alike = texts[0].replace(b"x", b"y", 1)  # Of the same size and end.
+    for text in (texts[0], alike, texts[0], alike):
+        before = kept.num_bytes
+        assert kept.read("a", text) == orjson.loads(text)
+        assert kept.num_bytes == before
+    for bad in (b"{", b'{"content": [1]}'):
+        with pytest.raises((ValueError, InvalidRequest)):
+            kept.read("a", bad)
+    nothing = KeptMessages(0)
+    assert nothing.read("a", texts[0]) is not nothing.read("a", texts[0])
+    assert nothing.num_bytes == 0
+
+
 def test_half_a_surrogate_pair_that_a_template_writes_becomes_a_question_mark():
     answer = make_answer(Templates(), {"template": "a\ud800", "variables": {}, "max_chars": 9})
-    assert answer == Answer(b"a?", is_error=False)
+    assert answer == Answer(b"a?", TEXT)
 
 
 ATTRIBUTES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.apis.dialects.chat_messages import (
+from service.apis.dialects.templates.chat_messages import (
     convert_anthropic,
     convert_messages,
     convert_responses,
