@@ -4,14 +4,14 @@
     python -m benchmarks.dna --data FOLDER --engine cpu --quick
     python -m benchmarks.dna --data FOLDER --prove-bases 1e9 --only-prove
 
-Ids are compared before anything is timed: a fast reference with the slow one, then every engine
-with it on random and real rows (`--prove-bases`, each vocabulary), then every way with it on the
-texts that are timed. A way with other ids ends the run. Without a GPU, or with
-`--engine cpu`, everything that needs none is done. Ways of one shape take turns.
+Ids are compared before anything is timed. A fast reference is compared with the slow one; every
+engine with the fast one, on random and real rows (`--prove-bases`, each vocabulary); and then every
+tokenizer on the texts that are timed. The run ends if an id differs. Without a GPU, or with
+`--engine cpu`, everything that needs no GPU runs. The tokenizers of one shape take turns.
 
-What the figures do not show: files, the network, an embedder behind the ids. Strings are made
-before the clock starts; other libraries' ids are taken as they give them. A way of a few megabases
-a second gets the front of a shape, whose last row may be cut (`bases` says how much).
+The figures do not show the time of files, of the network, or of an embedder behind the ids. Strings
+are made before the clock starts; the ids of other libraries are not converted. A tokenizer of a few
+megabases a second gets only the front of a shape, whose last row may be cut (`bases` has its size).
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 
 The paper's shapes and two more, HyenaDNA's letters, 128 float32 numbers for each id. All ids and
 embeddings of a case are compared before it is timed. "alone" waits for the device after each call,
-"in a row" after all of them, up to 20. The layer knows a `torch.nn.Embedding`, and not the same
-rows by a function of one's own ("look-ups beside" and "before"). What the figures do not show: a
-model behind the embedding.
+"in a row" after all of them, up to 20. The layer replaces a `torch.nn.Embedding` by a kernel of its
+own; a function with the same result is called as it is ("look-ups beside" and "before"). The
+figures do not show the time of a model behind the embedding.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class Inputs:
     """The rows of a shape in every form, and the expected results.
 
     Attributes:
-        matrix, pinned, texts: the same rows, uint8[B, T] twice and strings.
-        found: of HyenaDNA.
-        embedding: on the device.
+        matrix, pinned, texts: the same rows as uint8[B, T], as pinned uint8[B, T], and as strings.
+        found: the letters' ids, discovered from HyenaDNA's vocabulary.
+        embedding: the embedding on the device.
         expected: int64[B, T], the ids, on the host.
     """
 

@@ -4,8 +4,8 @@
 
 The ids are compared with the CPU engine's. The share of the copy rate counts bytes moved: text read
 and ids written, against a copy of device memory, read and written, in the same run; `with_places`
-counts where rows begin and where their ids do, too. Random bases; where it says so, N and soft
-masking among them, which other kernels than the plain ones serve.
+counts where rows begin and where their ids do, too. Texts are random bases; some cases add N and
+soft masking, which the plain kernels do not encode.
 """
 
 from __future__ import annotations

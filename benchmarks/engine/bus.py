@@ -71,7 +71,7 @@ class Bus:
 
 
 def measure(bus: Bus, call: Call) -> dict[str, Any]:
-    """Check a call's answer, and time the call in turns with copies of the bytes that it moves.
+    """Check a call's answer, and time the call alternately with copies of as many bytes.
 
     Raises:
         SystemExit: the answer is wrong.

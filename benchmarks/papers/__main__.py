@@ -4,9 +4,9 @@
     python -m benchmarks.papers gputok blockbpe --data FOLDER --out FILE
     python -m benchmarks.papers --data FOLDER --parts sweep grid --seconds 60
 
-On a machine with a GPU the default are the parts that use one; without, those that need none, and
-the run says what it leaves out. A part is stopped where its time is over, and has then the rows
-that it has. Parts of an earlier run that FILE holds stay there unless they are measured again.
+On a machine with a GPU, the parts that use one run by default; on another machine, the parts that
+need none, and the run lists what it leaves out. A part is stopped when its time is over, and keeps
+the rows measured until then. FILE keeps the parts of an earlier run that are not measured again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Small models with random weights and the kinds of layers of the models that DNATok names.
 
-Their results mean nothing; they take the time of their kind of layer. Sizes are far below the
+Only the time of their layers matters, not their results. The models are far smaller than the
 published ones, so that the tokenizer's share of the time is larger.
 """
 

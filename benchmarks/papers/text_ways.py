@@ -100,7 +100,7 @@ class TextWays:
         """Compare our kernels' ids, and time them alone, from text on the device to ids there.
 
         Raises:
-            Differs: they are others than expected.
+            Differs: the ids are not the expected ones.
         """
         assert self.session.gpu is not None
         encoded = [text.encode() for text in texts]

@@ -131,7 +131,7 @@ def copy_rate(data: Bytes, num_gpus: int) -> float:
 
 
 def run(counts: list[int], rows: Text, rounds: int) -> list[dict[str, Any]]:
-    """Prove and time each number of GPUs, in turns."""
+    """Verify the ids for each number of GPUs, and time the calls in turns."""
     found: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         services = [stack.enter_context(serving(count, rows)) for count in counts]

@@ -2,13 +2,13 @@
 
     python -m benchmarks.service.shared_regions --data FOLDER --out FILE.json --megabytes 1024
 
-One service process beside this one. The text is English in rows of 64 KiB; a call names where it
-lies, where its rows begin, which is in a region of the host, and where its ids go. Beside
-them, in the same run: a copy of the text to the device, the kernels by themselves, and the engine
-from device to device. Calls are timed alone, and while two clients call at once, so that what the
-service does around one call hides behind the other's kernels. All kinds' ids are proved equal, and
-those of the first megabytes to the CPU engine's, before they are timed and once more behind the
-calls at once. Without a GPU only the host's regions are tried.
+One service process runs beside this one. The text is English in rows of 64 KiB; a call names the
+regions of the text, of the places where its rows begin (always in host memory), and of its ids. The
+same run also times a copy of the text to the device, the kernels by themselves, and the engine from
+device to device. Calls are timed alone, and with two clients at once, so that the service's other
+work on one call overlaps with the kernels of the other call. The ids of all kinds of regions must
+be equal, and those of the first megabytes equal to the CPU engine's; this is checked before the
+timing and again after the simultaneous calls. Without a GPU only host regions are timed.
 """
 
 from __future__ import annotations

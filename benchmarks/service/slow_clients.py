@@ -1,11 +1,11 @@
-"""Attacks the service by slowhttptest in three modes, and times probes and honest clients then.
+"""Attacks the service by slowhttptest in three modes, and times probes and other clients meanwhile.
 
     python -m benchmarks.service.slow_clients --seconds 600 --out slow_clients.json
 
 The attack comes from 127.0.0.1: heads that never end, bodies that come slowly, and answers that are
 hardly read. Every half second /readyz is read from the same address, on a new connection. Honest
-clients come from 127.0.0.2, as an address has a limit of its own, and send small texts, half of
-them on new connections; before each attack they do so without it.
+clients come from 127.0.0.2, as each address has a limit of its own. They send small texts, half of
+them on new connections, before each attack and during it.
 """
 
 from __future__ import annotations

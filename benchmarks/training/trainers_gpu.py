@@ -45,7 +45,8 @@ class Plan:
     """The sizes of the trainings that are compared and timed.
 
     Attributes:
-        ids: the size of each vocabulary but one, which has `many`.
+        ids: the number of ids of every vocabulary except the largest.
+        many: the number of ids of the largest vocabulary.
         motifs: the number of motifs.
         proved: bases of the largest corpus that the processor learns from as well.
         bases: bases of each timed corpus, and of the largest corpus with motifs.

@@ -225,7 +225,7 @@ class DigestedFile(io.RawIOBase):
     """Reads a file, and digests its blocks on the way.
 
     Attributes:
-        digests: the digests of the blocks that are whole, and were not taken yet, by number.
+        digests: the digests of whole blocks that nobody has removed yet, by their numbers.
         num_bytes: the bytes that were read.
     """
 

@@ -411,7 +411,7 @@ class Registry:
         return name not in self.known and name in self.aliases
 
     def unload(self, name: str) -> None:
-        """Take a vocabulary off the engine; its next use loads it again."""
+        """Remove a vocabulary from the engine; its next use loads it again."""
         own = self.find(name).name
         with self.changing(own):
             self.entries.pop(own, None)

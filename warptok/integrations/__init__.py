@@ -1,8 +1,8 @@
-"""Stages for other projects' pipelines, each a module to itself.
+"""Replaces the tokenization stages of other projects' pipelines, with one module for each project.
 
-    datatrove.py      DocumentTokenizer: the files of datatrove's own
-    nemo_curator.py   MegatronTokenizerWriter: the files of NeMo Curator's own
+    datatrove.py      DocumentTokenizer writes the same files as datatrove's class
+    nemo_curator.py   MegatronTokenizerWriter writes the same files as NeMo Curator's class
 
-A class has the name and the arguments of the one that it replaces, so that users change an import.
-Nothing imports these modules but users, who have the other project installed.
+Each class has the name and the arguments of the class that it replaces, so that users only change
+an import. No other module imports these two, as each needs the other project to be installed.
 """

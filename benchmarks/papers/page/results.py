@@ -1,6 +1,6 @@
 """Reads the results of benchmarks.papers, of a machine with a GPU and of one without.
 
-A part that was measured on both is that of the GPU's machine.
+If both machines have measured a part, the results are those of the machine with a GPU.
 """
 
 from __future__ import annotations

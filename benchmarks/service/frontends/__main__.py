@@ -5,16 +5,16 @@
     python -m benchmarks.service.frontends --counts 1 2 --rounds 1 --seconds 1 --megabytes 4
 
 A service with N front ends gets N + 1 cores, one of them for the engine process; the clients, one
-process a core, get the cores that the largest service leaves. So 8 front ends want 16 cores, and
-where there are fewer than they and a client need, all share them and the figures mean little. The
-services take turns (A B A B).
+process a core, get the cores that the largest service leaves. So 8 front ends need 16 cores. With
+too few cores, services and clients share them, and the figures mean little. The services take
+turns (A B A B).
 
 *small*: the requests of `service.http`, keys and limits on, 64 connections a front end. *Arrow*:
 English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
 uint16, four streams at once a front end; GB are 10**9 bytes of text; without a folder the text is
 made of a few words. All ids are compared with Hugging Face tokenizers before anything is timed.
-`engine`, `fronts` and `clients` are the cores that these processes kept busy, which tells what was
-full; `gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
+`engine`, `fronts` and `clients` are the cores that these processes kept busy, which shows the
+bottleneck; `gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
 """
 
 from __future__ import annotations

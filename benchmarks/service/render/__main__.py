@@ -10,9 +10,9 @@ take turns (A B A B), so that a drift of the machine falls on both. It takes abo
 
 Both servers, all their processes included, run on one core and the client on another. A request's
 CPU time is that of all processes of its server; it depends least on other work on the machine. Our
-profile for routers refuses what waits for a second; here it is 60 seconds, so that every request of
-64 connections is answered. The chats come again and again, so our cache of sections is off; see
-`conversations`. Our answer has each id twice, under vLLM's name and under SGLang's.
+profile for routers refuses a request that waits for a second; here the limit is 60 seconds, so that
+every request of 64 connections is answered. The same chats are sent repeatedly, so our cache of
+sections is off; see `conversations`. Our answer has each id twice, under vLLM's name and SGLang's.
 """
 
 from __future__ import annotations

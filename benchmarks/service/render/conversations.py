@@ -7,11 +7,11 @@ the service is measured, with its cache of sections and without. QWEN3 is a mode
 vllm-rs with config.json. Every server has one core, all its processes included, and the client
 another. The servers take turns.
 
-Turns: a chat without its last four messages, and then with them, on one connection; the second is
-measured. The ids of all servers are compared; those of vllm-rs are only counted where they differ,
-as its templates run in another language. Each chat is a new one.
-Rate: a Poisson stream of chats that no server has seen; a latency counts from the moment at which
-its request was due. The client builds no JSON meanwhile, and reads of an answer only its length.
+Turns: a chat is sent without its last four messages, and then with them, on one connection; the
+second request is measured. The ids of all servers are compared. Differences of vllm-rs are only
+counted, as its templates run in another language. No chat is used twice.
+Rate: chats that no server has seen arrive as a Poisson process; a latency counts from the moment at
+which its request was due. Meanwhile the client builds no JSON, and reads only an answer's length.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ Half of each round is open-loop traffic of all kinds with two keys, a long text,
 all the time, nine kinds of faults: clients that are killed, bodies that end halfway, slow readers,
 bursts that fill the queue, an engine that is out of memory, a vocabulary that is swapped and one
 that is unloaded, connections that stay silent, and bodies that come a byte at a time. Then come
-1 kB requests alone, and 1 kB requests beside a long text. Between rounds everything is quiet; then
-both sides' books are compared and the memory is read. At the end SIGTERM comes into the traffic,
-and the log is searched for errors. The first round warms up. Other work on the machine is in
-latencies and not in the books.
+1 kB requests alone, and 1 kB requests beside a long text. Between rounds nothing is sent; then the
+counts of clients and service are compared, and the memory is read. At the end SIGTERM is sent while
+requests run, and the log is searched for errors. The first round warms up. Other work on the
+machine changes the latencies, but not the counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Corpora of all matures and of the distinct ones, and the tokens of such a corpus.
 
-Related species share sequences letter by letter; in the corpus of all the frequent ones weigh most.
+Related species have many sequences in common. In the corpus of all matures such a sequence counts
+once for each species, in that of the distinct ones only once.
 """
 
 from __future__ import annotations

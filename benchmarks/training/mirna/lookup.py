@@ -25,13 +25,13 @@ def lookups(
 ) -> Iterator[dict[str, Any]]:
     """Yield four shares of the sequences for every task, domain and test, one for each split.
 
-    With `is_distinct` only the first of equal sequences takes part, with its own class.
+    With `is_distinct` only the first of equal sequences counts, with its own class.
 
-    - majority: of the class that is most frequent in training;
-    - known: whose class is in training at all;
-    - same: that stand in training letter by letter;
-    - seed: whose class is the most frequent one of those in training with the same bases 2-8, and
-      where there is none, of all.
+    - majority: sequences of the class that is most frequent in training;
+    - known: sequences whose class occurs in training;
+    - same: sequences that occur in training, equal in every letter;
+    - seed: sequences whose class is the most frequent one in training among sequences with the same
+      bases 2-8; where there are none, among all sequences.
     """
     begin, end = SEED_REGION[0] - 1, SEED_REGION[1]
     corpus = matures.corpus

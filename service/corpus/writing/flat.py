@@ -37,7 +37,7 @@ class RawWriter:
         self.num_ids = 0
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before."""
+        """Append rows to the shard."""
         self.ids.write(rows.ids)
         self.num_ids += len(rows.ids)
 
@@ -86,7 +86,7 @@ class NpyWriter(RawWriter):
         self.offsets.reserve(NPY_HEADER_BYTES + 8)  # The first offset is 0.
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before."""
+        """Append rows to the shard."""
         self.offsets.write(rows.offsets[1:] + self.num_ids)
         self.num_offsets += len(rows)
         super().write(rows)
@@ -126,7 +126,7 @@ class DatatroveWriter(RawWriter):
         self.loss = plan.open(".ds.loss") if plan.has_mask else None
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before."""
+        """Append rows to the shard."""
         self.index.write(rows.offsets[1:] + self.num_ids)
         if self.loss is not None and rows.mask is not None:
             self.loss.write(rows.mask)

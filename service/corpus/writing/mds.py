@@ -67,7 +67,7 @@ class MdsWriter:
         self._samples = plan.spool("samples", np.uint8)
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before."""
+        """Append rows to the shard."""
         parts, sizes = [], []
         offsets = rows.offsets.tolist()
         for begin, end in pairwise(offsets):

@@ -40,7 +40,7 @@ class MegatronWriter:
         self.num_sequences = 0
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before."""
+        """Append rows to the shard."""
         self.bin.write(rows.ids)
         lengths = np.diff(rows.offsets)
         self.lengths.write(lengths)

@@ -66,7 +66,7 @@ class ShardWriter(Protocol):
     """Writes one shard."""
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before.
+        """Append rows to the shard.
 
         Raises:
             OSError: the disk is full, or fails.
@@ -179,7 +179,7 @@ class Spool:
         self._file = open(self._path, "w+b", buffering=BUFFER_BYTES)
 
     def write(self, items: NDArray[np.integer[Any]]) -> None:
-        """Write numbers behind those before."""
+        """Append numbers."""
         self._file.write(np.ascontiguousarray(items, self._dtype).data)
         self.num_items += len(items)
 

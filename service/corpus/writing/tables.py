@@ -62,7 +62,7 @@ class TableWriter:
         return pa.ipc.new_file(sink, self._schema)
 
     def write(self, rows: Rows) -> None:
-        """Write rows behind those before."""
+        """Append rows to the shard."""
         begin = 0
         while begin < len(rows):
             wanted = int(rows.offsets[begin]) + GROUP_TOKENS - self._num_tokens

@@ -241,7 +241,7 @@ class RepeatedHead:
         return head if head.find_body(data) is not None else None
 
     def find_body(self, data: bytes) -> bytes | None:
-        """Return the body of data that hold this head and one whole body; None for other data."""
+        """Return the body if data are this head and one whole body; None otherwise."""
         if not data.startswith(self.before):
             return None
         begin = len(self.before)

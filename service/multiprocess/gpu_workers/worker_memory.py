@@ -49,7 +49,7 @@ class MappingWorker(Protocol):
 
 
 class PlacedArray(NamedTuple):
-    """An array, and its place in memory that workers map; None: it has to be sent."""
+    """An array, and its place in memory that workers map; None: messages contain the array."""
 
     array: NDArray[Any]
     place: Place | None
