@@ -49,6 +49,12 @@ class RequestObserver:
             headers.append((b"server-timing", format_server_timing(call)))
         return headers
 
+    def format_answer_headers(self, call: Call) -> bytes:
+        """Format the headers that every answer has as lines of its head."""
+        if self.server_timing:
+            return b"".join([b"%b: %b\r\n" % header for header in self.answer_headers(call)])
+        return b"x-request-id: %b\r\n" % call.request_id
+
     def add_serialize_time(self, call: Call, seconds: float) -> None:
         """Note how long it took to write an answer, or a part of it."""
         call.times.serialize_s += seconds

@@ -19,6 +19,7 @@ from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
 from service.operations.augmented_texts import augment_request
 from service.operations.operation import (
+    NUM_REQUIRED,
     AnswerPieces,
     Operation,
     Render,
@@ -57,7 +58,6 @@ OPTION_FIELDS = (
     "return_offsets",
 )
 MAX_IDS = 8_192  # About 50 KB and 0.02 ms; answers with more ids are written in pieces.
-NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.
 
 
 def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:

@@ -7,7 +7,6 @@ are the same bytes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +29,7 @@ from service.core.call import Call
 from service.core.errors import DigestDiffers, TooLarge
 from service.core.json_bodies import parse_json
 from service.core.problem_details import invalid_body
-from service.operations.schemas import Strict
+from service.operations.schemas import EncodeRequest, PlainEncodeRequest, Strict
 from service.registry.vocabulary_view import VOCABULARY
 from vocabularies.batch.batch import MAX_UTF8, Batch, EncodeOptions, RowError, utf8_size
 from vocabularies.batch.shared_rows import SharedRows
@@ -48,6 +47,8 @@ ORJSON_BYTES = 1 << 11  # Of a body from which on orjson pays: some texts of a f
 LARGE_BYTES = 1 << 17  # The answer to a larger body is written by a thread, which costs 0.1 ms.
 PART_CHARACTERS = 1 << 20  # Longer texts are encoded as UTF-8 in parts to count their bytes.
 BYTES_AN_ID = 4
+FIELD_END = b'":'  # Behind the name of a field; as often as there are fields in most bodies.
+NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.
 ROW_BYTES = 16  # Bytes that each row adds to its text in the queue, so that empty texts count.
 
 
@@ -92,21 +93,37 @@ def parse(model: type[Request], body: bytes) -> Request:
     """Parse a request from its JSON.
 
     orjson reads bodies of several texts, because it reads escapes faster (decision
-    0073). If it or the model refuses a body, pydantic reads the body again and reports the faults.
+    0073), and bodies of one text without options, which need no model. If it or the model refuses
+    a body, pydantic reads the body again and reports the faults.
 
     Raises:
         ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
     """
-    request: Request
-    try:
-        if ORJSON_BYTES <= len(body) <= LARGE_BYTES:
-            with contextlib.suppress(orjson.JSONDecodeError, ValidationError):
-                request = model.__pydantic_validator__.validate_python(orjson.loads(body))
+    request: Any
+    is_plain = model is EncodeRequest and body.count(FIELD_END) == NUM_REQUIRED
+    if (is_plain or len(body) >= ORJSON_BYTES) and len(body) <= LARGE_BYTES:
+        try:
+            values = orjson.loads(body)
+            if is_plain and (request := _make_plain(values)) is not None:
                 return request
+            return model.__pydantic_validator__.validate_python(values)
+        except (orjson.JSONDecodeError, ValidationError):
+            pass
+    try:
         request = model.__pydantic_validator__.validate_json(body)
     except ValidationError:
         return parse_json(partial(_validate, model), body)
     return request
+
+
+def _make_plain(values: Any) -> PlainEncodeRequest | None:
+    """Make the request of a body that has only a vocabulary and a text; None for others."""
+    if type(values) is not dict or len(values) != NUM_REQUIRED:
+        return None
+    vocabulary, text = values.get("vocabulary"), values.get("text")
+    if type(vocabulary) is not str or type(text) is not str:
+        return None
+    return PlainEncodeRequest(vocabulary, text)
 
 
 def _validate(model: type[Request], body: bytes) -> Request:

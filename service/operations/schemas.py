@@ -127,6 +127,25 @@ class EncodeRequest(Strict):
         )
 
 
+class PlainEncodeRequest:
+    """An `EncodeRequest` with only a vocabulary and a text; making one takes a third of the time.
+
+    Its other fields are class attributes with the defaults of `EncodeRequest`.
+    """
+
+    __slots__ = ("text", "vocabulary")
+    model_fields_set = frozenset(("vocabulary", "text"))
+
+    def __init__(self, vocabulary: str, text: str) -> None:
+        self.vocabulary = vocabulary
+        self.text = text
+
+
+for _name, _field in EncodeRequest.model_fields.items():
+    if not _field.is_required():
+        setattr(PlainEncodeRequest, _name, _field.default)
+
+
 class TextListRequest(Strict):
     """Many texts; an option that is a list has one value for each text."""
 

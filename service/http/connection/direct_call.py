@@ -195,9 +195,7 @@ class ResponseWriter:
 
     def _write(self, request: DirectCall, status: int, head: bytes, body: bytes) -> None:
         """Write an answer; `head` still lacks the length and the fields of this request."""
-        fields = b"".join(
-            [b"%b: %b\r\n" % field for field in self.observer.answer_headers(request.call)]
-        )
+        fields = self.observer.format_answer_headers(request.call)
         if self._service.draining:
             self._close_if_last()
         if not request.keep_alive:

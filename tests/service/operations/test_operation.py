@@ -15,6 +15,7 @@ from service.operations.schemas import (
     DecodeBatchRequest,
     EncodeBatchRequest,
     EncodeRequest,
+    PlainEncodeRequest,
     WindowsRequest,
 )
 
@@ -63,14 +64,18 @@ def test_a_body_is_a_request_or_refused_with_its_place(model, body):
         assert (error.code, error.status) in REFUSALS
         assert error.message
     else:
-        assert request.model_dump(exclude_unset=True) == json.loads(body)
+        given_fields = {name: getattr(request, name) for name in request.model_fields_set}
+        assert given_fields == json.loads(body)
 
 
 def read(model, body):
+    """Return what a body says: the given fields and the values of all fields, or the refusal."""
     try:
-        return operation.parse(model, body)
+        request = operation.parse(model, body)
     except ServiceError as error:
         return error.code, str(error), error.status
+    values = {name: getattr(request, name) for name in model.model_fields}
+    return sorted(request.model_fields_set), values
 
 
 @settings(max_examples=300)
@@ -78,8 +83,32 @@ def read(model, body):
 def test_a_body_means_the_same_to_both_libraries(model, body):
     with mock.patch.object(operation, "ORJSON_BYTES", 0):
         by_orjson = read(model, body)
-    with mock.patch.object(operation, "ORJSON_BYTES", len(body) + 1):
-        assert repr(read(model, body)) == repr(by_orjson)
+    by_default = read(model, body)
+    with (
+        mock.patch.object(operation, "ORJSON_BYTES", len(body) + 1),
+        mock.patch.object(operation, "FIELD_END", b"no body has this"),
+    ):
+        by_pydantic = read(model, body)
+    assert repr(by_orjson) == repr(by_default) == repr(by_pydantic)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_plain"),
+    [
+        ('{"vocabulary":"gpt2","text":"a\\u00e9 \\"quoted\\""}', True),
+        ('{"text": "", "vocabulary": "gpt2"}', True),
+        ('{"vocabulary":"gpt2","text":"a","uppercase":false}', False),
+        ('{"vocabulary":"gpt2","text":"a \\":"}', False),
+        ('{"vocabulary" :"gpt2","text" :"a"}', False),
+        ('{"text":"a","text":"b","vocabulary":"gpt2"}', False),
+    ],
+)
+def test_a_request_of_one_text_without_options_needs_no_model(body, is_plain):
+    request = operation.parse(EncodeRequest, body.encode())
+    assert isinstance(request, PlainEncodeRequest) == is_plain
+    model = EncodeRequest.model_validate_json(body)
+    assert {name: getattr(request, name) for name in EncodeRequest.model_fields} == dict(model)
+    assert request.model_fields_set == model.model_fields_set
 
 
 @given(st.lists(st.text(max_size=9), max_size=5), st.integers(1, 40))
