@@ -244,10 +244,10 @@ class Lane:
 
     def find_next(self) -> QueueKey | None:
         """Return the queue whose batch may be handed to the runner; None: there is none."""
-        if len(self.batches) >= self.at_once + self.num_prepared:
+        if not self.queues or len(self.batches) >= self.at_once + self.num_prepared:
             return None
         if self.max_per_vocabulary is None:
-            return self.queues[0] if self.queues else None
+            return self.queues[0]
         running = Counter(works[0].vocabulary.digest for works in self.batches)
         for key in self.queues:
             if running[key.cost_key.digest] < self.max_per_vocabulary:
@@ -370,6 +370,8 @@ class Batcher:
         """Start all batches that may start; called once at the end of a tick of the loop."""
         self._is_tick_scheduled = False
         for lane in self._lanes.values():
+            if not lane.queues:
+                continue
             if lane is not self.isolated_lane:
                 self._run_inline(lane)
             while (key := lane.find_next()) is not None:
@@ -465,7 +467,7 @@ class Batcher:
 
     def _plan_sweep(self) -> None:
         """Schedule a sweep of waiting and running requests in SWEEP_S seconds, if there are any."""
-        is_busy = self._queues or any(lane.batches for lane in self._lanes.values())
+        is_busy = self._queues or any([lane.batches for lane in self._lanes.values()])
         if is_busy and self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_all)
 

@@ -62,7 +62,7 @@ Works = Sequence[AnyWork]
 PlaceIds = Callable[[NDArray[np.integer[Any]]], NDArray[np.integer[Any]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchResults:
     """The results of a batch.
 
@@ -246,9 +246,10 @@ def record_batch(
         engine, first.operation, num_rows, num_bytes, last.batch_tokens, finished.seconds
     )
     # All results of a batch share one output, or each has its own: see `run_works`.
-    for output in {id(result.output): result.output for result in finished.results}.values():
-        if output.errors:
-            metrics.count_refused_rows(refusal.code for refusal in output.errors.values())
+    share_output = finished.results[0].output is last.output
+    for result in [last] if share_output else finished.results:
+        if result.errors:
+            metrics.count_refused_rows(refusal.code for refusal in result.errors.values())
     costs.learn(CostKey(first.vocabulary.digest, first.operation), num_bytes, finished.seconds)
 
 

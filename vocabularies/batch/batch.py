@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -148,8 +147,9 @@ class Batch:
         if isinstance(texts, str):
             raise TypeError("one text was given; give a list of them")
         assert (texts is None) == (data is not None and offsets is not None)
+        self._joined: Joined | None = None
         if data is not None and offsets is not None:
-            data, offsets = self.__dict__["_flat"] = contiguous_rows(data, offsets)
+            data, offsets = self._joined = contiguous_rows(data, offsets)
         self._texts = texts
         self._data = data
         self._offsets = offsets
@@ -214,8 +214,7 @@ class Batch:
     def duplicate(self) -> Batch:
         """Make a batch of the same rows; joining its texts does not change this one."""
         same = self._with(self.options)
-        if "_flat" in self.__dict__:
-            same.__dict__["_flat"] = self._flat
+        same._joined = self._joined
         return same
 
     def _with(self, options: EncodeOptions | Sequence[EncodeOptions]) -> Batch:
@@ -289,7 +288,7 @@ class Batch:
     @property
     def size(self) -> int:
         """The number of bytes; the number of characters while the texts are not joined."""
-        if self._data is None and self._texts is not None and "_flat" not in self.__dict__:
+        if self._data is None and self._texts is not None and self._joined is None:
             return sum(map(len, self._texts))
         return len(self.data)
 
@@ -311,22 +310,22 @@ class Batch:
     @property
     def data(self) -> NDArray[np.uint8]:
         """The bytes of all texts, joined, uint8[N]."""
-        return self._flat[0]
+        return (self._joined or self._join())[0]
 
     @property
     def offsets(self) -> NDArray[np.int64]:
         """The place in `data` where each text begins, int64[B + 1]; the last entry is N."""
-        return self._flat[1]
+        return (self._joined or self._join())[1]
 
     def join_in(self, memory: Memory, copy: Copy | None = None) -> None:
         """Join the texts in the caller's memory, if they are not joined yet; see `join_texts`."""
-        if self._texts is not None and "_flat" not in self.__dict__:
-            self.__dict__["_flat"] = join_texts(self._texts, memory, copy=copy)
+        if self._texts is not None and self._joined is None:
+            self._joined = join_texts(self._texts, memory, copy=copy)
 
-    @cached_property
-    def _flat(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def _join(self) -> Joined:
         assert self._texts is not None
-        return join_texts(self._texts)
+        self._joined = join_texts(self._texts)
+        return self._joined
 
     def row_bytes(self, row: int) -> bytes:
         """Return the bytes of one text."""

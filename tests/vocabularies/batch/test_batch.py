@@ -49,7 +49,7 @@ def test_a_batch_that_is_clearly_small_or_large_is_not_joined():
     batch = Batch(["abcd"] * 100)
     assert not batch.has_bytes(1601)
     assert batch.has_bytes(400)
-    assert "_flat" not in vars(batch)
+    assert batch._joined is None
 
 
 @pytest.mark.parametrize("letters", ["ab", "aé", "é中", "a🙂"])
