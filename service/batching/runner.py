@@ -333,6 +333,8 @@ def join_texts(works: Sequence[TextWork[Any]], take: Take | None = None) -> Batc
         works: work items of one vocabulary.
         take: allocates memory for joined bytes; None: NumPy allocates it.
     """
+    if len(works) == 1 and isinstance(works[0].rows, list):
+        return Batch(works[0].rows, options=works[0].options)
     options = _join_options(works)
     if any(isinstance(work.rows, Batch) for work in works):
         return Batch.joined([_as_batch(work.rows) for work in works], options, take)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -99,14 +99,16 @@ def parse(model: type[Request], body: bytes) -> Request:
     Raises:
         ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
     """
-    request: Any
+    request: Request
     is_plain = model is EncodeRequest and body.count(FIELD_END) == NUM_REQUIRED
     if (is_plain or len(body) >= ORJSON_BYTES) and len(body) <= LARGE_BYTES:
         try:
             values = orjson.loads(body)
-            if is_plain and (request := _make_plain(values)) is not None:
-                return request
-            return model.__pydantic_validator__.validate_python(values)
+            plain = _make_plain(values) if is_plain else None
+            if plain is not None:
+                return cast(Request, plain)
+            request = model.__pydantic_validator__.validate_python(values)
+            return request
         except (orjson.JSONDecodeError, ValidationError):
             pass
     try:

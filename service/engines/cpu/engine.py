@@ -177,15 +177,19 @@ class CpuEngine(WithoutDevice):
         batch.check_id_dtype(len(vocabulary))
         batch = make_upper_case(batch)
         loaded = self._get_or_load(vocabulary)
-        groups = list(batch.groups())
-        if len(groups) == 1:
-            ((options, rows),) = groups
-            if (encoded := _encode_at_once(loaded, batch, options)) is not None:
+        options = batch.options
+        if not isinstance(options, EncodeOptions):
+            groups = list(batch.groups())
+            if len(groups) != 1:
+                encoded = _encode_groups(loaded, batch, groups)
+                encoded.engine = loaded.residency.engine
                 return encoded
-            content = _encode_content(loaded, batch.select(rows, options), options)
-            encoded = post_process(content, loaded.added, options)
-        else:
-            encoded = _encode_groups(loaded, batch, groups)
+            options = groups[0][0]
+            batch = batch.with_options(options)
+        if (at_once := _encode_at_once(loaded, batch, options)) is not None:
+            return at_once
+        content = _encode_content(loaded, batch, options)
+        encoded = post_process(content, loaded.added, options)
         encoded.engine = loaded.residency.engine
         return encoded
 
