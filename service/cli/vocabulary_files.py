@@ -61,18 +61,17 @@ def _read_named(name: str) -> Vocabulary | None:
     """Read a vocabulary by a name that it has in the service; None: the service has none."""
     from service.core.settings import read_settings
     from service.registry.names import Aliases
-    from service.registry.vocabulary_store import SUFFIX, make_reader
-    from service.runtime.atomic_files import Store
+    from service.registry.vocabulary_store import SUFFIX, make_reader, open_store
 
     settings = read_settings()
-    store = Store(settings.store_dir)
-    stored = dict(store.files(SUFFIX))
+    store = open_store(settings, makes_folder=False)
+    stored = store.names(SUFFIX)
     aliases = Aliases(settings.aliases, store, settings.max_vocabularies)
     aliases.read_store({*builtin.BUILTINS, *stored})
     own = aliases.names.get(name, name)
     if own in builtin.BUILTINS:
         return builtin.load(own)
-    return make_reader(stored[own])() if own in stored else None
+    return make_reader(store, own)() if own in stored else None
 
 
 def _unknown(source: str) -> str:

@@ -165,16 +165,24 @@ class Settings(BaseSettings):
         description="Folder where uploaded vocabularies are kept; unset, they live in memory and a "
         "restart forgets them.",
     )
+    store_url: str | None = Field(
+        None,
+        description="Place of uploaded vocabularies in an object store that fsspec knows, such as "
+        "s3://bucket/folder, instead of store_dir, which then has training jobs alone. Needs the "
+        "extra `urls` and fsspec's package for the scheme, such as s3fs.",
+    )
     store_poll_s: float = Field(
         2.0,
         ge=0,
-        description="Seconds between readings of store_dir, in which other services that share it "
-        "may have uploaded, replaced or deleted vocabularies; 0: it is read at the start only.",
+        description="Seconds between readings of store_dir or store_url, in which other services "
+        "that share it may have uploaded, replaced or deleted vocabularies; 0: it is read at the "
+        "start only.",
     )
     model_dir: Path | None = Field(
         None,
         description="Folder of one model with its files, whose tokenizer is then the only "
-        "vocabulary, and the default one; store_dir is not used. `warptok render` sets it.",
+        "vocabulary, and the default one; store_dir and store_url are not used. `warptok render` "
+        "sets it.",
     )
     model_names: str = Field(
         "none",

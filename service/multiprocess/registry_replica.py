@@ -17,7 +17,7 @@ from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine, read_residency
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
-from service.registry.vocabulary_store import open_store
+from service.registry.vocabulary_store import VocabularyStore
 from service.registry.vocabulary_view import VOCABULARY, find_known
 from vocabularies import builtin
 from vocabularies.formats.canonical_files import read_canonical
@@ -58,7 +58,7 @@ class RegistryReplica:
         self.aliases: dict[str, str] = {}
         self.entries: dict[str, LoadedVocabulary] = {}
         self.failures: dict[str, str] = {}
-        self.configs = TokenizerConfigs(open_store(None))
+        self.configs = TokenizerConfigs(VocabularyStore(None))
         self.is_complete = False
         self.has_list = asyncio.Event()
         self._versions: dict[str, _Version] = {}

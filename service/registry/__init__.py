@@ -1,10 +1,10 @@
-"""Keeps vocabularies by name, in memory and in the folder of uploads.
+"""Keeps vocabularies by name, in memory and in a store of uploads.
 
 `vocabulary_view` is the read-only side, which a front end has too; `registry` adds loading and
-storing. `entries` describes what a name stands for; `vocabulary_store` is the folder on disk, and
-`store_following` takes over what other services change in it. `changes` notes which names have
-changed, so that front ends can follow. `management` puts, deletes, loads and unloads vocabularies
-for the routes of every protocol. `reports` describes vocabularies to
+storing. `entries` describes what a name stands for. `vocabulary_store` keeps uploads in a folder or
+an object store (`store_files`), and `store_following` applies what other services change there.
+`changes` notes which names have changed, so that front ends can follow. `management` puts, deletes,
+loads and unloads vocabularies for the routes of every protocol. `reports` describes vocabularies to
 clients, and `tokenizer_config` reads special tokens and chat templates.
 
 Called by operations and by the routes of all protocols.

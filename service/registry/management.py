@@ -10,14 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 
 from service.core.errors import UnknownVocabulary
 from service.core.settings import PREFIX, Settings
 from service.engines.base import Engine
 from service.registry.entries import LoadedVocabulary
 from service.registry.registry import Registry
-from service.registry.store_following import Followed, StoreFollower
+from service.registry.store_following import StoreFollower
 from service.registry.tokenizer_config import TokenizerConfig
 from service.registry.vocabulary_view import VOCABULARY
 from vocabularies import formats
@@ -93,22 +92,24 @@ class VocabularyManager:
     async def keep_following(self) -> None:
         """Apply the changes of other services in the store, every `store_poll_s` seconds."""
         period_s = self.settings.store_poll_s
-        while self.registry.store.folder is not None and period_s:
+        while period_s and self.registry.store.is_kept:
             await asyncio.sleep(period_s)
             try:
-                await self._follow(self._follower.follow_all)
+                await self._follow()
             except Exception:
                 logger.exception("store: a change of another service cannot be followed")
 
-    async def _follow_name(self, name: str) -> None:
-        """Apply the changes that other services have made to a name and to the aliases."""
-        if self.registry.store.folder is not None and self.settings.store_poll_s:
-            await self._follow(partial(self._follower.follow_name, name))
+    async def _follow_now(self) -> None:
+        """Apply the changes of other services before a change of this one."""
+        if self.settings.store_poll_s:
+            await self._follow()
 
-    async def _follow(self, follow: Callable[[], Followed]) -> None:
+    async def _follow(self) -> None:
+        if not self.registry.store.is_kept:
+            return
         async with self._following:
             try:
-                followed = await asyncio.to_thread(follow)
+                followed = await asyncio.to_thread(self._follower.follow)
             except OSError as error:
                 if not self._cannot_follow:
                     logger.error("store: cannot be read: %s", error)
@@ -135,7 +136,7 @@ class VocabularyManager:
             VocabularyError: the files are wrong or contradict each other, or no encoder
                 can compute it.
         """
-        await self._follow_name(name)
+        await self._follow_now()
         for alias in upload.aliases:
             self.registry.check_alias(alias, name, replace, "/aliases")
         files = dict(upload.files)
@@ -172,7 +173,7 @@ class VocabularyManager:
             ServiceError: the name is invalid, taken or built in, or there are too many names.
             VocabularyError: no encoder can compute it.
         """
-        await self._follow_name(name)
+        await self._follow_now()
         before = self.registry.entries.get(name)
         put = self.registry.put
         entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config, notes)
@@ -190,7 +191,7 @@ class VocabularyManager:
         Raises:
             ServiceError: no vocabulary has this name, or it is built in.
         """
-        await self._follow_name(name)
+        await self._follow_now()
         before = self.registry.entries.get(name)
         await asyncio.to_thread(self.registry.delete, name)
         logger.info("vocabulary %s is deleted", name)
@@ -207,7 +208,7 @@ class VocabularyManager:
             ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
                 are too many.
         """
-        await self._follow_name(name)
+        await self._follow_now()
         own, created = await asyncio.to_thread(self.registry.put_alias, alias, name, replace)
         if created:
             logger.info("vocabulary %s has the alias %s", own, alias)
@@ -220,7 +221,7 @@ class VocabularyManager:
         Raises:
             ServiceError: there is no such alias, or the setting has it.
         """
-        await self._follow_name(alias)
+        await self._follow_now()
         await asyncio.to_thread(self.registry.delete_alias, alias)
         logger.info("the alias %s is deleted", alias)
         await self._notify_processes()

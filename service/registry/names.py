@@ -22,8 +22,7 @@ from service.core.errors import (
 )
 from service.core.settings import PREFIX
 from service.registry.entries import DECODE_SUFFIX
-from service.registry.vocabulary_store import ALIASES_FILE
-from service.runtime.atomic_files import Store
+from service.registry.vocabulary_store import ALIASES_FILE, VocabularyStore
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical_files import add_checksum, strip_checksum
 
@@ -114,7 +113,7 @@ class Aliases:
 
     Args:
         setting: the setting `aliases`.
-        store: the folder of uploaded vocabularies.
+        store: the uploaded vocabularies.
         limit: the most names that requests may give.
 
     Attributes:
@@ -124,7 +123,7 @@ class Aliases:
         ValueError: the setting is wrong.
     """
 
-    def __init__(self, setting: str, store: Store, limit: int) -> None:
+    def __init__(self, setting: str, store: VocabularyStore, limit: int) -> None:
         self._fixed = parse_aliases(setting)
         self._store = store
         self._limit = limit
@@ -147,15 +146,14 @@ class Aliases:
         Args:
             known: the own names of all vocabularies.
         """
-        path = self._store.path(ALIASES_FILE)
-        if path is None:
+        if not self._store.is_kept:
             return []
         try:
-            kept = dict(json.loads(strip_checksum(path.read_bytes())))
+            kept = dict(json.loads(strip_checksum(self._store.read(ALIASES_FILE))))
         except FileNotFoundError:
             kept = {}
         except (VocabularyError, ValueError, TypeError, OSError) as error:
-            logger.error("store: %s is not used: %s", path.name, error)
+            logger.error("store: %s is not used: %s", ALIASES_FILE, error)
             return []
         names = dict(self._fixed)
         for alias, own in kept.items():

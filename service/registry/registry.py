@@ -72,7 +72,7 @@ class Registry:
         self.known: dict[str, RegisteredVocabulary] = {}
         self.failures: dict[str, str] = {}
         self.changes = Changes()
-        self.store = open_store(None if settings.model_dir else settings.store_dir)
+        self.store = open_store(settings)
         self.configs = TokenizerConfigs(self.store)
         self._aliases = Aliases(settings.aliases, self.store, settings.max_vocabularies)
         self.aliases = self._aliases.names
@@ -111,15 +111,14 @@ class Registry:
 
     def _read_store(self) -> None:
         """Register the vocabularies of the store, without reading their files."""
-        for name, path in self.store.files(SUFFIX):
+        for name in self.store.names(SUFFIX):
+            file = name + SUFFIX
             if find_name_fault(name) or name in self.known:
-                logger.warning("store: %s is not used: its name is invalid or taken", path.name)
+                logger.warning("store: %s is not used: its name is invalid or taken", file)
                 continue
             if name.endswith(DECODE_SUFFIX):
-                logger.warning(
-                    "store: %s cannot be used under /v2: give it another name", path.name
-                )
-            self.known[name] = read_stored(self.store, name, path)
+                logger.warning("store: %s cannot be used under /v2: give it another name", file)
+            self.known[name] = read_stored(self.store, name)
 
     def names_to_preload(self) -> list[str]:
         """List the own names of the vocabularies that are loaded before the service is ready.
@@ -238,8 +237,7 @@ class Registry:
                 self._keep_rest(name, config, notes)
             return entry, False
         self.check_free(name, vocabulary, replace)
-        path = self.store.path(name + SUFFIX)
-        read = (lambda: vocabulary) if path is None else make_reader(path)
+        read = make_reader(self.store, name) if self.store.is_kept else lambda: vocabulary
         known = RegisteredVocabulary(name, "uploaded", "", False, read, notes)
         refuse_slow_patterns(vocabulary.costs.patterns, self.settings.pattern_us_per_byte)
         residency = self.load_on_engine(name, vocabulary)

@@ -1,4 +1,4 @@
-"""Applies the changes that other services make in the shared folder of uploads.
+"""Applies the changes that other services make in the store that they share.
 
     another service            this one, every `store_poll_s` seconds
     writes NAME.vocabulary ─►  not loaded here: the next use reads the new file
@@ -13,12 +13,13 @@ the new one is ready, and stays with it if the new file cannot be read.
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from service.registry.entries import LoadedVocabulary
 from service.registry.names import find_name_fault
 from service.registry.registry import Registry
-from service.registry.vocabulary_store import ALIASES_FILE, SUFFIX, SUFFIXES, read_stored
+from service.registry.vocabulary_store import SUFFIX, SUFFIXES, read_stored
 from vocabularies.errors import VocabularyError
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Followed:
-    """What was taken over.
+    """The changes that were applied.
 
     Attributes:
         names: the names and aliases that stand for something else now.
@@ -40,17 +41,17 @@ class Followed:
 
 
 class StoreFollower:
-    """Takes over changes of the store into a registry; one thread at a time may call it."""
+    """Applies changes of the store to a registry; one thread at a time may call it."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._store = registry.store
 
-    def follow_all(self) -> Followed:
-        """Take over all that has changed; slow, so call it in a thread.
+    def follow(self) -> Followed:
+        """Apply all changes since the last call; slow, so call it in a thread.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: the store cannot be read.
         """
         files = self._store.find_changed()
         names = {
@@ -59,33 +60,18 @@ class StoreFollower:
             for suffix in SUFFIXES
             if file.endswith(suffix)
         }
-        followed = Followed()
+        followed, stored = Followed(), set(self._store.names(SUFFIX))
         for name in sorted(names):
-            self._follow(name, followed)
+            self._follow(name, stored, followed)
         if files:
             self._follow_aliases(followed)
         return followed
 
-    def follow_name(self, name: str) -> Followed:
-        """Take over what has changed of one name and of all aliases; slow, so call it in a thread.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
-        followed = Followed()
-        if not find_name_fault(name) and self._store.note_version(name + SUFFIX):
-            self._follow(name, followed)
-        if followed.names or self._store.note_version(ALIASES_FILE):
-            self._follow_aliases(followed)
-        return followed
-
-    def _follow(self, name: str, followed: Followed) -> None:
-        registry = self._registry
-        known, path = registry.known.get(name), self._store.path(name + SUFFIX)
-        assert path is not None
+    def _follow(self, name: str, stored: Container[str], followed: Followed) -> None:
+        known = self._registry.known.get(name)
         if find_name_fault(name) or (known is not None and known.builtin):
-            logger.warning("store: %s is not used: its name is invalid or taken", path.name)
-        elif path.exists():
+            logger.warning("store: %s%s is not used: its name is invalid or taken", name, SUFFIX)
+        elif name in stored:
             self._take_over(name, followed)
         elif known is not None:
             self._forget(name, followed)
@@ -93,9 +79,7 @@ class StoreFollower:
     def _take_over(self, name: str, followed: Followed) -> None:
         """Let a name stand for the vocabulary in the store."""
         registry, store = self._registry, self._store
-        path = store.path(name + SUFFIX)
-        assert path is not None
-        known, before = read_stored(store, name, path), registry.entries.get(name)
+        known, before = read_stored(store, name), registry.entries.get(name)
         entry = None
         if before is not None:
             assert known.read is not None
@@ -107,7 +91,7 @@ class StoreFollower:
                     entry = LoadedVocabulary(name, vocabulary, residency)
                     _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
             except VocabularyError as error:
-                logger.error("store: %s is not used: %s", path.name, error)
+                logger.error("store: %s%s is not used: %s", name, SUFFIX, error)
                 return
         with registry.changing(name):
             if registry.entries.get(name) is not before:  # A request has loaded or replaced it.

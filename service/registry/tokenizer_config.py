@@ -12,8 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from service.registry.vocabulary_store import CONFIG_SUFFIX
-from service.runtime.atomic_files import Store
+from service.registry.vocabulary_store import CONFIG_SUFFIX, VocabularyStore
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.canonical_files import add_checksum, strip_checksum
 from vocabularies.formats.parsing import decode_text, parse_json
@@ -159,25 +158,31 @@ class TokenizerConfigs:
     """The configurations of uploaded vocabularies, by name.
 
     Args:
-        store: the folder where they are kept.
+        store: where they are kept.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: VocabularyStore) -> None:
         self.store = store
         self._configs: dict[str, TokenizerConfig] = {}
-        for name, _ in store.files(CONFIG_SUFFIX):
-            self.read(name)
+        for name, content in store.read_all(CONFIG_SUFFIX):
+            self._keep(name, content)
 
     def read(self, name: str) -> None:
         """Read the configuration of a vocabulary from the store; a damaged one is logged."""
-        path = self.store.path(name + CONFIG_SUFFIX)
-        assert path is not None
         try:
-            self._configs[name] = TokenizerConfig.of(strip_checksum(path.read_bytes()))
+            self._keep(name, self.store.read(name + CONFIG_SUFFIX))
+        except OSError as error:
+            self._keep(name, error)
+
+    def _keep(self, name: str, content: bytes | OSError) -> None:
+        try:
+            if isinstance(content, OSError):
+                raise content
+            self._configs[name] = TokenizerConfig.of(strip_checksum(content))
         except FileNotFoundError:
             self._configs.pop(name, None)
         except (VocabularyError, OSError) as error:
-            logger.error("store: %s is not used: %s", path.name, error)
+            logger.error("store: %s%s is not used: %s", name, CONFIG_SUFFIX, error)
 
     def get(self, name: str) -> TokenizerConfig | None:
         """Get the configuration of a vocabulary; None if it has none."""

@@ -1,28 +1,26 @@
-"""Keeps uploaded vocabularies in a folder, which several services may share.
+"""Keeps uploaded vocabularies in a folder or an object store, which several services may share.
 
     NAME.vocabulary     the vocabulary
     NAME.config.json    its special tokens and chat templates
     NAME.notes.json     what its files say of ids and is not followed
     aliases.json        other names of all vocabularies
 
-Each file is written whole and renamed to its place, so that no other service reads a part of one.
-Without a folder a restart forgets all uploads.
+A slash in a name is %2F in the name of a file. Without a place a restart forgets all uploads.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from time import monotonic
 
-from service.core.settings import PREFIX
+from service.core.settings import PREFIX, Settings
 from service.registry.entries import RegisteredVocabulary
-from service.runtime.atomic_files import SLASH, FileVersion, Store
+from service.registry.store_files import Files, FolderFiles, ObjectFiles
+from service.runtime.atomic_files import SLASH
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical_files import add_checksum, read_canonical, strip_checksum
 from vocabularies.model.vocabulary import Vocabulary
@@ -36,63 +34,72 @@ SUFFIXES = (SUFFIX, CONFIG_SUFFIX, NOTES_SUFFIX)
 SETTLED_S = 3.0
 """Seconds after which a later change of a folder changes its time: some file systems count in steps
 of two seconds."""
+UNLISTED = "not listed since it was written"
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What a service knows of the folder.
+class VocabularyStore:
+    """The files of uploaded vocabularies, and which of their versions this service knows.
 
-    Attributes:
-        files: the versions of its files by name, as it read or wrote them.
-        folder: when the folder was changed, by the clock of the file system.
-        since: since when that has been so, by the clock of this process.
+    Names of files may have slashes.
+
+    Args:
+        files: where they lie; None: nothing is kept.
+
+    Raises:
+        OSError: they cannot be listed.
     """
 
-    files: dict[str, FileVersion] = field(default_factory=dict)
-    folder: int = 0
-    since: float = 0.0
+    def __init__(self, files: Files | None) -> None:
+        self._files = files
+        self._versions: dict[str, Hashable] = {}
+        self._changed_at: int | None = None
+        self._unchanged_since = 0.0
+        self.find_changed()
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether uploads outlive the service."""
+        return self._files is not None
 
-@dataclass(frozen=True, slots=True)
-class VocabularyStore(Store):
-    """The folder of uploaded vocabularies, and the state of its files for this service."""
+    def names(self, suffix: str) -> list[str]:
+        """List the names, without the suffix, of the files that `find_changed` last found."""
+        found = sorted(name for name in self._versions if name.endswith(suffix))
+        return [_unquote(name).removesuffix(suffix) for name in found]
 
-    seen: _Seen = field(default_factory=_Seen, compare=False)
+    def read(self, name: str) -> bytes:
+        """Read a file.
 
-    def write(self, name: str, content: bytes) -> FileVersion | None:
+        Raises:
+            FileNotFoundError: there is none of this name, or nothing is kept.
+            OSError: it cannot be read.
+        """
+        if self._files is None:
+            raise FileNotFoundError(name)
+        return self._files.read(_quote(name))
+
+    def read_all(self, suffix: str) -> Iterator[tuple[str, bytes | OSError]]:
+        """Read all files with a suffix; yield their names without it, and what was read."""
+        if self._files is None:
+            return
+        names = [_quote(name + suffix) for name in self.names(suffix)]
+        for name, content in self._files.read_all(names):
+            yield _unquote(name).removesuffix(suffix), content
+
+    def write(self, name: str, content: bytes) -> None:
         """Write a file so that a crash leaves either the old or the new one, whole."""
-        # Without arguments super() fails in a dataclass with slots, which is made twice.
-        version = Store.write(self, name, content)
-        if version is not None:
-            self.seen.files[name.replace("/", SLASH)] = version
-        return version
+        if self._files is not None:
+            version = self._files.write(_quote(name), content)
+            self._versions[_quote(name)] = UNLISTED if version is None else version
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
-        Store.remove(self, name)
-        self.seen.files.pop(name.replace("/", SLASH), None)
+        if self._files is not None:
+            self._files.remove(_quote(name))
+            self._versions.pop(_quote(name), None)
 
-    def note_version(self, name: str) -> bool:
-        """Note the version of a file; return whether another service has written or removed it.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
-        path = self.path(name)
-        if path is None:
-            return False
-        files, before = self.seen.files, self.seen.files.get(path.name)
-        try:
-            files[path.name] = version = FileVersion.of(path.stat())
-        except FileNotFoundError:
-            files.pop(path.name, None)
-            return before is not None
-        return version != before
-
-    def forget_version(self, name: str) -> None:
-        """Let `find_changed` return a file again."""
-        self.seen.files.pop(name.replace("/", SLASH), None)
-        self.seen.since = monotonic()
+    def disk_bytes(self) -> tuple[int, int] | None:
+        """Return the free and all bytes of the disk; None: there is none, or it is gone."""
+        return None if self._files is None else self._files.disk_bytes()
 
     def find_changed(self) -> set[str]:
         """Return the files that other services have written or removed since the last call.
@@ -100,69 +107,93 @@ class VocabularyStore(Store):
         A file may be among them that has not changed.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: they cannot be listed.
         """
-        if self.folder is None:
+        files = self._files
+        if files is None:
             return set()
-        seen, changed_ns = self.seen, os.stat(self.folder).st_mtime_ns
-        if changed_ns != seen.folder:
-            seen.folder, seen.since = changed_ns, monotonic()
-        elif monotonic() - seen.since > SETTLED_S:
+        changed_at = files.changed_at()
+        if changed_at is None or changed_at != self._changed_at:
+            self._changed_at, self._unchanged_since = changed_at, monotonic()
+        elif monotonic() - self._unchanged_since > SETTLED_S:
             return set()
-        files = self._list_versions()
-        before = dict(seen.files)
-        names = {
-            name for name in files.keys() | before.keys() if files.get(name) != before.get(name)
-        }
-        for name in names:
-            if name in files:
-                seen.files[name] = files[name]
+        found, before = files.list_versions((*SUFFIXES, ALIASES_FILE)), dict(self._versions)
+        changed = set()
+        for name in found.keys() | before.keys():
+            if found.get(name) == before.get(name):
+                continue
+            if name not in found:
+                self._versions.pop(name, None)
             else:
-                seen.files.pop(name, None)
-        return {name.replace(SLASH, "/") for name in names}
+                self._versions[name] = found[name]
+                if files.is_own(name):
+                    continue
+            changed.add(_unquote(name))
+        return changed
 
-    def _list_versions(self) -> dict[str, FileVersion]:
-        versions = {}
-        with os.scandir(self.folder) as listed:
-            for entry in listed:
-                if entry.name == ALIASES_FILE or entry.name.endswith(SUFFIXES):
-                    with contextlib.suppress(FileNotFoundError):  # Removed meanwhile.
-                        versions[entry.name] = FileVersion.of(entry.stat())
-        return versions
+    def forget_version(self, name: str) -> None:
+        """Let `find_changed` return a file again."""
+        self._versions.pop(_quote(name), None)
+        self._unchanged_since = monotonic()
 
 
-def open_store(folder: Path | None) -> VocabularyStore:
-    """Open the store in a folder, and make the folder if needed.
+def _quote(name: str) -> str:
+    return name.replace("/", SLASH)
+
+
+def _unquote(name: str) -> str:
+    return name.replace(SLASH, "/")
+
+
+def open_store(settings: Settings, *, makes_folder: bool = True) -> VocabularyStore:
+    """Open the store that the settings name.
+
+    Args:
+        settings: the settings of the service.
+        makes_folder: make the folder if needed; otherwise one that is missing has no files.
 
     Raises:
-        ValueError: the folder cannot be made or read.
+        ValueError: it cannot be made or read.
     """
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            next(folder.iterdir(), None)
-        except OSError as error:
-            raise ValueError(f"{PREFIX}STORE_DIR: {folder}: {error.strerror}") from error
-        if not os.access(folder, os.W_OK):
-            logger.warning("store: %s cannot be written; uploads are refused", folder)
-    store = VocabularyStore(folder)
-    store.find_changed()  # What changes while the files are read is found by the next call.
+    if settings.model_dir is not None:
+        return VocabularyStore(None)
+    if settings.store_url is not None:
+        return _open_objects(settings.store_url)
+    if settings.store_dir is not None and (makes_folder or settings.store_dir.exists()):
+        return _open_folder(settings.store_dir)
+    return VocabularyStore(None)
+
+
+def _open_objects(url: str) -> VocabularyStore:
+    try:
+        return VocabularyStore(ObjectFiles.open(url))
+    except OSError as error:
+        raise ValueError(f"{PREFIX}STORE_URL: {url}: {error.strerror}") from error
+
+
+def _open_folder(folder: Path) -> VocabularyStore:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        store = VocabularyStore(FolderFiles(folder))
+    except OSError as error:
+        raise ValueError(f"{PREFIX}STORE_DIR: {folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        logger.warning("store: %s cannot be written; uploads are refused", folder)
     return store
 
 
-def read_notes(store: Store, name: str) -> tuple[str, ...]:
+def read_notes(store: VocabularyStore, name: str) -> tuple[str, ...]:
     """Read the notes on a vocabulary; none if they are damaged, which the log says."""
-    path = store.path(name + NOTES_SUFFIX)
-    if path is None or not path.exists():
-        return ()
     try:
-        return tuple(map(str, json.loads(strip_checksum(path.read_bytes()))))
+        return tuple(map(str, json.loads(strip_checksum(store.read(name + NOTES_SUFFIX)))))
+    except FileNotFoundError:
+        return ()
     except (VocabularyError, ValueError, OSError) as error:
-        logger.error("store: %s is not used: %s", path.name, error)
+        logger.error("store: %s%s is not used: %s", name, NOTES_SUFFIX, error)
         return ()
 
 
-def write_notes(store: Store, name: str, notes: tuple[str, ...]) -> None:
+def write_notes(store: VocabularyStore, name: str, notes: tuple[str, ...]) -> None:
     """Write the notes on a vocabulary; none remove the file."""
     if notes:
         store.write(name + NOTES_SUFFIX, add_checksum(json.dumps(notes).encode()))
@@ -170,7 +201,7 @@ def write_notes(store: Store, name: str, notes: tuple[str, ...]) -> None:
         store.remove(name + NOTES_SUFFIX)
 
 
-def make_reader(path: Path) -> Callable[[], Vocabulary]:
+def make_reader(store: VocabularyStore, name: str) -> Callable[[], Vocabulary]:
     """Make the function that reads a vocabulary from the store.
 
     The function raises VocabularyError if the file is damaged or cannot be read.
@@ -178,14 +209,15 @@ def make_reader(path: Path) -> Callable[[], Vocabulary]:
 
     def read() -> Vocabulary:
         try:
-            return read_canonical(strip_checksum(path.read_bytes()))
+            return read_canonical(strip_checksum(store.read(name + SUFFIX)))
         except OSError as error:  # Such as when the vocabulary is deleted meanwhile.
-            raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
+            place = f"{name}{SUFFIX}"
+            raise VocabularyError.at(place, f"cannot be read: {error.strerror}") from error
 
     return read
 
 
-def read_stored(store: Store, name: str, path: Path) -> RegisteredVocabulary:
+def read_stored(store: VocabularyStore, name: str) -> RegisteredVocabulary:
     """Describe a vocabulary of the store, whose file is read when it is used."""
     notes = read_notes(store, name)
-    return RegisteredVocabulary(name, "uploaded", "", False, make_reader(path), notes)
+    return RegisteredVocabulary(name, "uploaded", "", False, make_reader(store, name), notes)

@@ -18,7 +18,7 @@ from service.cli.doctor.machine import gib
 from service.core.settings import PREFIX, Settings, describe_unknown
 from service.registry.model_folder import find_model_names, read_model
 from service.registry.names import Aliases
-from service.registry.vocabulary_store import SUFFIX
+from service.registry.vocabulary_store import SUFFIX, VocabularyStore, open_store
 from service.runtime.atomic_files import Store
 from service.runtime.file_limits import (
     limit_grpc_connections,
@@ -66,8 +66,11 @@ def check_vocabularies(settings: Settings) -> Iterator[Finding]:
     if settings.model_dir is not None:
         yield _check_model(settings)
         return
-    store = Store(settings.store_dir)
-    stored = {name for name, _ in store.files(SUFFIX)}
+    try:
+        store = open_store(settings, makes_folder=False)
+    except ValueError:  # `check_store` says why.
+        store = VocabularyStore(None)
+    stored = store.names(SUFFIX)
     known = {*builtin.BUILTINS, *stored}
     try:
         aliases = Aliases(settings.aliases, store, settings.max_vocabularies)
@@ -104,11 +107,14 @@ def _check_model(settings: Settings) -> Finding:
 
 
 def check_store(settings: Settings) -> Iterator[Finding]:
-    """Check the folder of uploaded vocabularies, and do not make it."""
+    """Check the folder or object store of uploaded vocabularies, and do not make it."""
     folder, what = settings.store_dir, "store folder"
-    if folder is None:
+    if settings.store_url is not None:
+        yield _check_objects(settings)
+    if folder is None and settings.store_url is None:
         detail = "none: uploaded vocabularies live in memory, and a restart forgets them"
         yield Finding(what, "ok", detail, f"to keep them set {PREFIX}STORE_DIR")
+    if folder is None:
         return
     if problem := _folder_problem(folder):
         advice = f"give this user the folder, or correct {PREFIX}STORE_DIR"
@@ -118,6 +124,16 @@ def check_store(settings: Settings) -> Iterator[Finding]:
         yield Finding(what, "ok", f"{folder}: does not exist, and the start makes it")
         return
     yield _describe_store(what, folder)
+
+
+def _check_objects(settings: Settings) -> Finding:
+    """Open the object store of uploaded vocabularies, and list it."""
+    try:
+        store = open_store(settings)
+    except ValueError as error:
+        return Finding("object store", "error", str(error), f"correct {PREFIX}STORE_URL")
+    detail = f"{settings.store_url}: {len(store.names(SUFFIX))} vocabularies"
+    return Finding("object store", "ok", detail)
 
 
 def _folder_problem(folder: Path) -> str:

@@ -1,15 +1,17 @@
-"""Two registries that share a folder: what one changes the other follows."""
+"""Two registries that share a folder or an object store: what one changes the other follows."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from service.core.errors import NameTaken, UnknownVocabulary
+from service.core.errors import NameTaken, StoreFailed, UnknownVocabulary
 from service.core.settings import Settings
 from service.registry.management import Upload, VocabularyManager
 from service.registry.registry import Registry
@@ -24,8 +26,25 @@ FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
 CONFIG = TokenizerConfig({"chat_template": "{{ messages }}"})
 
 
+@pytest.fixture(params=["folder", "objects"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    """Give the settings of services that share a folder, or a bucket in memory."""
+    if request.param == "folder":
+        yield Settings(store_dir=tmp_path / "store")
+        return
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    yield Settings(store_url="memory://bucket/store")
+    if memory.exists("/bucket"):
+        memory.rm("/bucket", recursive=True)
+
+
 @pytest.fixture
-def two(tmp_path: Path) -> tuple[Registry, Registry]:
+def two(settings: Settings) -> tuple[Registry, Registry]:
+    return Registry(FakeEngine(), settings), Registry(FakeEngine(), settings)
+
+
+@pytest.fixture
+def two_of_a_folder(tmp_path: Path) -> tuple[Registry, Registry]:
     settings = Settings(store_dir=tmp_path)
     return Registry(FakeEngine(), settings), Registry(FakeEngine(), settings)
 
@@ -42,7 +61,7 @@ def test_an_upload_is_known_and_loaded_at_its_first_use(two):
     theirs.put("mine/a", FIRST, False, CONFIG, ("a note",))
     with pytest.raises(UnknownVocabulary):
         ours.find("mine/a")
-    followed = StoreFollower(ours).follow_all()
+    followed = StoreFollower(ours).follow()
     assert (followed.names, followed.deleted, followed.old_digests) == ({"mine/a"}, [], [])
     assert "mine/a" not in ours.entries
     assert ours.find("mine/a").notes == ("a note",)
@@ -53,7 +72,7 @@ def test_an_upload_is_known_and_loaded_at_its_first_use(two):
 def test_a_loaded_vocabulary_is_swapped_when_the_new_one_is_ready(two):
     ours, theirs = two
     ours.put("mine", FIRST, False)
-    StoreFollower(theirs).follow_all()
+    StoreFollower(theirs).follow()
     theirs.put("mine", SECOND, True)
     seen = []
     load_on_engine = ours.engine.load
@@ -63,7 +82,7 @@ def test_a_loaded_vocabulary_is_swapped_when_the_new_one_is_ready(two):
         return load_on_engine(vocabulary, pinned)
 
     ours.engine.load = watch
-    followed = StoreFollower(ours).follow_all()
+    followed = StoreFollower(ours).follow()
     assert seen == [FIRST.digest]
     assert followed.old_digests == [FIRST.digest]
     assert ours.entries["mine"].vocabulary.digest == SECOND.digest
@@ -74,9 +93,9 @@ def test_a_name_that_was_not_loaded_has_the_new_vocabulary_at_its_next_use(two):
     ours, theirs = two
     theirs.put("mine", FIRST, False)
     follower = StoreFollower(ours)
-    follower.follow_all()
+    follower.follow()
     theirs.put("mine", SECOND, True)
-    assert follower.follow_all().old_digests == []
+    assert follower.follow().old_digests == []
     assert load(ours, "mine") == SECOND.digest
 
 
@@ -84,43 +103,44 @@ def test_a_deleted_name_is_forgotten_with_its_aliases(two):
     ours, theirs = two
     ours.put("mine", FIRST, False, CONFIG)
     ours.put_alias("other", "mine", False)
-    StoreFollower(theirs).follow_all()
+    StoreFollower(theirs).follow()
     theirs.delete("mine")
-    followed = StoreFollower(ours).follow_all()
+    followed = StoreFollower(ours).follow()
     assert (followed.names, followed.deleted) == ({"mine", "other"}, ["mine"])
     assert followed.old_digests == [FIRST.digest]
     assert "mine" not in ours.known and "mine" not in ours.entries
     assert ours.configs.get("mine") is None and "other" not in ours.aliases
 
 
-def test_aliases_are_followed_and_those_of_the_setting_stay(tmp_path: Path):
-    ours = Registry(FakeEngine(), Settings(store_dir=tmp_path, aliases="fixed=gpt2"))
-    theirs = Registry(FakeEngine(), Settings(store_dir=tmp_path))
+def test_aliases_are_followed_and_those_of_the_setting_stay(settings):
+    fixed = settings.model_copy(update={"aliases": "fixed=gpt2"})
+    ours, theirs = Registry(FakeEngine(), fixed), Registry(FakeEngine(), settings)
     follower = StoreFollower(ours)
     theirs.put_alias("a", "gpt2", False)
     theirs.put_alias("fixed", "hyenadna", False)
-    assert follower.follow_all().names == {"a"}
+    assert follower.follow().names == {"a"}
     assert ours.aliases == {"fixed": "gpt2", "a": "gpt2"}
     theirs.put_alias("a", "hyenadna", True)
-    follower.follow_all()
+    follower.follow()
     assert ours.aliases["a"] == "hyenadna"
     theirs.delete_alias("a")
-    assert follower.follow_all().names == {"a"}
+    assert follower.follow().names == {"a"}
     assert ours.aliases == {"fixed": "gpt2"}
 
 
 def test_own_changes_are_not_followed(two):
-    ours, _ = two
+    ours, theirs = two
     ours.put("mine", FIRST, False, CONFIG, ("a note",))
     ours.put("mine", SECOND, True, CONFIG)
     ours.put_alias("other", "mine", False)
     ours.put("gone", FIRST, False)
     ours.delete("gone")
     assert ours.store.find_changed() == set()
+    assert theirs.store.find_changed() >= {"mine.vocabulary", "mine.config.json", "aliases.json"}
 
 
-def test_a_settled_folder_is_not_listed(two, monkeypatch):
-    ours, theirs = two
+def test_a_settled_folder_is_not_listed(two_of_a_folder, monkeypatch):
+    ours, theirs = two_of_a_folder
     listed = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: (listed.append(1), scandir(folder))[1])
@@ -140,22 +160,21 @@ def test_a_damaged_file_leaves_a_loaded_vocabulary_and_is_logged_once(two, caplo
     theirs.store.write("mine.vocabulary", b"damaged")
     follower = StoreFollower(ours)
     with caplog.at_level(logging.ERROR):
-        assert follower.follow_all().names == set()
-        follower.follow_all()
+        assert follower.follow().names == set()
+        follower.follow()
     assert ours.entries["mine"].vocabulary.digest == FIRST.digest
     assert len(caplog.records) == 1 and "mine.vocabulary" in caplog.text
     theirs.put("mine", SECOND, True)
-    follower.follow_all()
+    follower.follow()
     assert ours.entries["mine"].vocabulary.digest == SECOND.digest
 
 
-def test_builtin_names_and_other_files_are_left_alone(two):
-    ours, _ = two
+def test_builtin_names_and_other_files_are_left_alone(two_of_a_folder, tmp_path: Path):
+    ours, _ = two_of_a_folder
     follower = StoreFollower(ours)
-    folder = ours.store.folder
     for name in ("gpt2.vocabulary", ".hidden.vocabulary", "tmpabc", "notes.txt"):
-        (folder / name).write_bytes(canonical.to_bytes(SECOND))
-    assert follower.follow_all().names == set()
+        (tmp_path / name).write_bytes(canonical.to_bytes(SECOND))
+    assert follower.follow().names == set()
     assert set(ours.known) == set(builtin.BUILTINS)
 
 
@@ -172,8 +191,8 @@ def test_a_request_that_changes_the_name_meanwhile_wins_and_the_next_look_finds_
 
     ours.engine.load = unload_meanwhile
     follower = StoreFollower(ours)
-    assert follower.follow_all().names == set()
-    assert follower.follow_all().names == {"mine"}
+    assert follower.follow().names == set()
+    assert follower.follow().names == {"mine"}
     assert load(ours, "mine") == SECOND.digest
 
 
@@ -193,9 +212,11 @@ def test_an_upload_is_refused_if_another_service_has_just_given_the_name(two):
     run(scenario)
 
 
-def test_the_task_follows_tells_processes_and_survives_a_lost_folder(two, caplog):
-    ours, theirs = two
-    ours.settings = Settings(store_dir=ours.store.folder, store_poll_s=0.01)
+def test_the_task_follows_tells_processes_and_survives_a_lost_folder(
+    two_of_a_folder, tmp_path: Path, caplog
+):
+    ours, theirs = two_of_a_folder
+    ours.settings = Settings(store_dir=tmp_path, store_poll_s=0.01)
 
     async def scenario() -> None:
         manager = VocabularyManager(ours, ours.engine, ours.settings)
@@ -209,12 +230,11 @@ def test_the_task_follows_tells_processes_and_survives_a_lost_folder(two, caplog
         await asyncio.to_thread(theirs.put, "mine", FIRST, False)
         await asyncio.wait_for(told.wait(), 10)
         assert (await ours.get_loaded("mine")).vocabulary.digest == FIRST.digest
-        folder = ours.store.folder
-        hidden = folder.with_name("hidden")
-        folder.rename(hidden)
+        hidden = tmp_path.with_name(f"{tmp_path.name}-hidden")
+        tmp_path.rename(hidden)
         while "cannot be read" not in caplog.text:
             await asyncio.sleep(0.01)
-        hidden.rename(folder)
+        hidden.rename(tmp_path)
         told.clear()
         await asyncio.to_thread(theirs.delete, "mine")
         await asyncio.wait_for(told.wait(), 10)
@@ -223,3 +243,32 @@ def test_the_task_follows_tells_processes_and_survives_a_lost_folder(two, caplog
 
     run(scenario)
     assert sum("cannot be read" in record.message for record in caplog.records) == 1
+
+
+def test_a_restart_reads_the_store_again(settings):
+    registry = Registry(FakeEngine(), settings)
+    registry.put("Qwen/Qwen3", FIRST, False, CONFIG, ("a note",))
+    registry.put_alias("other", "Qwen/Qwen3", False)
+    again = Registry(FakeEngine(), settings)
+    assert again.find("other").notes == ("a note",)
+    assert again.configs.get("Qwen/Qwen3").values == CONFIG.values
+    assert load(again, "other") == FIRST.digest
+
+
+def test_a_scheme_that_is_not_known_is_refused_by_the_name_of_the_setting():
+    pytest.importorskip("fsspec")
+    with pytest.raises(ValueError, match="WARPTOK_STORE_URL: nowhere://a"):
+        Registry(FakeEngine(), Settings(store_url="nowhere://a"))
+
+
+def test_errors_of_an_object_store_refuse_the_upload_and_keep_the_old_one(two, monkeypatch):
+    ours, _ = two
+    ours.put("mine", FIRST, False)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the bucket is gone")
+
+    monkeypatch.setattr(type(ours.store._files), "write", fail)
+    with pytest.raises(StoreFailed, match="the bucket is gone"):
+        ours.put("mine", SECOND, True)
+    assert ours.entries["mine"].vocabulary.digest == FIRST.digest
