@@ -94,8 +94,8 @@ fix: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.generate
-	$(BIN)/python -m benchmarks.support.figures
-	$(BIN)/python -m benchmarks.support.plot
+	$(BIN)/python -m benchmarks.report.figures
+	$(BIN)/python -m benchmarks.report.plot
 	$(BIN)/python -m benchmarks.papers.page
 
 bench: $(VENV)/.installed-dev

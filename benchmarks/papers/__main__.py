@@ -29,8 +29,8 @@ from benchmarks.papers import (
     mtdna,
 )
 from benchmarks.papers.session import Differs, Part, Row, Session, run_part
+from benchmarks.report.results import FOLDER
 from benchmarks.support.machine import device_facts, machine
-from benchmarks.support.results import FOLDER
 from gpu.errors import DeviceUnavailable
 from gpu.kernels.catalog import SOURCES
 

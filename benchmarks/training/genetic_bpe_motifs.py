@@ -17,8 +17,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.report.results import FOLDER
 from benchmarks.support.machine import machine
-from benchmarks.support.results import FOLDER
 from benchmarks.training.genetic_bpe import FAMILIES, MATURES, PACKAGES
 from benchmarks.training.mirna.banks import bank_rows
 from benchmarks.training.mirna.corpora import (

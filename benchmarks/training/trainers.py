@@ -1,4 +1,4 @@
-"""Times training: cases with a limit, beside `tokenizers`' trainer, and by the size of the corpus.
+"""Times training: against limits of time, against `tokenizers`' trainer, and by corpus size.
 
     python -m benchmarks.training.trainers --data FOLDER [--largest 64] [--out FILE]
     python -m benchmarks.training.trainers --data FOLDER --device cuda      # see trainers_gpu.py

@@ -49,9 +49,9 @@ class MergedRuns:
     Attributes:
         symbols: int32[R, MAX_SYMBOLS], the lengths of the symbols that remain, zeros behind them;
             all zeros where more symbols remain.
-        first, last: int32[R, MAX_RUN + 1], by the length of a symbol: the highest rank that is
-            merged while such a symbol is the first or the last one; for the symbol that remains
-            there, the highest rank of all. -1 where no such symbol is ever there.
+        first, last: int32[R, MAX_RUN + 1], for each length of a symbol: the highest rank that is
+            merged while the first (or last) symbol has this length. For the final symbol, it is
+            the highest rank of all merges; for a length that never occurs there, -1.
     """
 
     symbols: Int32s

@@ -1,9 +1,7 @@
 """HTTP below the routes: bodies, streaming answers, error shapes, and the fast path.
 
 `access` checks the head and the key of every request, and `asgi_fast_path` answers the frequent
-calls in front of FastAPI. `request_body` reads bodies and limits their size, `decompression`
-unpacks them, `body_takeover` receives large ones without copies, and `body_pace` limits how slowly
-they come; `part_headers` reads the headers in forms. `streaming_response` and `backpressure` send
+calls in front of FastAPI. `body/` reads bodies. `streaming_response` and `backpressure` send
 answers while they are made. `json_response` makes JSON answers, `error_responses` writes errors in
 the form of each protocol, and `openapi` describes them. `cors` lets web pages read answers.
 `query_options` refuses unknown options; `dependencies` gives routes their service. `connection`

@@ -25,12 +25,12 @@ from service.core.context_vars import REQUEST_ID
 from service.core.errors import BodyTimeout, ServiceError, TooLarge, make_late_refusal
 from service.core.problem_details import as_service_error, problem
 from service.http.access import REFUSAL_KEY, check_access
-from service.http.body_pace import PACE_KEY, BodyPace
-from service.http.body_takeover import find_protocol
+from service.http.body.pace import PACE_KEY, BodyPace
+from service.http.body.request_body import RequestBody, collect
+from service.http.body.takeover import find_protocol
 from service.http.cors import Cors
 from service.http.error_responses import make_error_response
 from service.http.query_options import refuse_options
-from service.http.request_body import RequestBody, collect
 from service.operations.chunks import CHUNKS
 from service.operations.context import Service
 from service.operations.decode import DECODE, DECODE_BATCH

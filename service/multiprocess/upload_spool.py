@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from service.apis.native.training_upload import gather_pieces, max_upload_bytes
 from service.core.errors import TooManyJobs, disk_errors
 from service.core.settings import Settings
-from service.http.request_body import body_pieces
+from service.http.body.request_body import body_pieces
 from service.training.job_folder import UPLOAD_PREFIX
 
 if TYPE_CHECKING:

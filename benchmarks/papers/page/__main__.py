@@ -13,7 +13,7 @@ from benchmarks.papers.page.claims import CLAIMS, claims_table
 from benchmarks.papers.page.pictures import PICTURES
 from benchmarks.papers.page.results import Results, read_results
 from benchmarks.papers.page.tables import TABLES
-from benchmarks.support.marked_tables import fill
+from benchmarks.report.marked_tables import fill
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "papers.md"

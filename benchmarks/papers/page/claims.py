@@ -12,8 +12,8 @@ from statistics import median
 from benchmarks.papers.page import published as paper
 from benchmarks.papers.page.results import Found, Results
 from benchmarks.papers.page.tables import CONFIGURATIONS, NONE, markdown, rate_of, times
-from benchmarks.support.charts import short
-from benchmarks.support.results import select
+from benchmarks.report.charts import short
+from benchmarks.report.results import select
 
 VERIFIED, BETTER, NOT = "verified", "better", "not reproduced"
 NOT_MEASURED, LESS = "not measured", "less"

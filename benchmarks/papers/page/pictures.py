@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.papers.page import published as paper
 from benchmarks.papers.page.results import Found, Results
-from benchmarks.support.charts import (
+from benchmarks.report.charts import (
     Bar,
     Column,
     Panel,
@@ -18,8 +18,8 @@ from benchmarks.support.charts import (
     put_title,
     short,
 )
-from benchmarks.support.results import Measured
-from benchmarks.support.svg import Page
+from benchmarks.report.results import Measured
+from benchmarks.report.svg import Page
 
 WIDTH = 840
 LEAST_MS, MOST_MS = 0.01, 10_000.0

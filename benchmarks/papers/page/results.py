@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.results import FOLDER, Measured, Row, rate, seconds, select
+from benchmarks.report.results import FOLDER, Measured, Row, rate, seconds, select
 
 FILES = ("papers/h200.json", "papers/cpu.json")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.papers.page import published as paper
 from benchmarks.papers.page.results import Found, Results
-from benchmarks.support.charts import short
-from benchmarks.support.results import Measured, Row, select
+from benchmarks.report.charts import short
+from benchmarks.report.results import Measured, Row, select
 from benchmarks.training.mirna.published import ABLATION, OVERALL
 
 NONE = "–"

@@ -31,7 +31,7 @@ from service.core.call import read_timeout
 from service.core.errors import ServiceError, TooLarge
 from service.core.extras import check_installed
 from service.http.backpressure import BoundedSender
-from service.http.request_body import RequestBody
+from service.http.body.request_body import RequestBody
 from service.http.streaming_response import StreamedResponse, run_part, stream_thread
 from service.operations.augmented_texts import RowAugmenter, check_augmentation
 from service.operations.encode import check_dtype

@@ -33,7 +33,7 @@ from service.apis.bulk.sequence_chunks import Splitter, find_splitter
 from service.apis.bulk.window_writer import WindowColumns, WindowMessages
 from service.core.errors import BadBody, InvalidRequest
 from service.core.settings import Settings
-from service.http.decompression import ENCODINGS
+from service.http.body.decompression import ENCODINGS
 from service.operations import schemas
 from service.operations.query_schemas import StreamQuery
 from service.operations.windows import refused_layouts

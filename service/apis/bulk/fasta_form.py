@@ -15,8 +15,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from service.core.errors import BadBody, InvalidRequest, TooLarge
-from service.http.decompression import check_whole, decompress, make_decompressor
-from service.http.part_headers import PartHeaders
+from service.http.body.decompression import check_whole, decompress, make_decompressor
+from service.http.body.part_headers import PartHeaders
 from service.seqio.format_detection import ARCHIVES
 from vocabularies.sequences.channel import ChannelError, SparseChannel
 

@@ -23,7 +23,7 @@ from service.batching.work import EncodeWork, Result
 from service.core.call import read_timeout
 from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
 from service.http.asgi_fast_path import send_pieces
-from service.http.request_body import RequestBody, collect
+from service.http.body.request_body import RequestBody, collect
 from service.http.streaming_response import StreamedResponse, check_length, send_arrays
 from service.operations.encode import ENCODE, check_dtype, render_text, truncated_row
 from service.operations.operation import LARGE_BYTES, check_digest, find_entry, make_bulk_work

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from service.batching.work import Result
 from service.core.errors import RowRefused
-from service.http.request_body import RequestBody
+from service.http.body.request_body import RequestBody
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.tables import character_table

@@ -25,7 +25,7 @@ from service.core.exact_json import load_json
 from service.core.json_bodies import Surrogates, parse_json
 from service.core.json_elements import RawList, find_list
 from service.core.problem_details import invalid_body
-from service.http.request_body import RequestBody, collect
+from service.http.body.request_body import RequestBody, collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service
 from service.operations.operation import check_rows, find_entry, make_decode_work, make_work

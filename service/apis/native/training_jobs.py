@@ -12,10 +12,10 @@ from service.apis.native.training_upload import FILES, max_upload_bytes, receive
 from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge
 from service.core.extras import check_installed
 from service.core.problem_details import invalid_body
+from service.http.body.request_body import body_pieces
 from service.http.dependencies import ServiceDep
 from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
-from service.http.request_body import body_pieces
 from service.operations.context import Service
 from service.security.scopes import find_key
 from service.training.jobs import TrainingJobs

@@ -18,7 +18,7 @@ from python_multipart.multipart import parse_options_header
 
 from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat, disk_errors
 from service.core.settings import Settings
-from service.http.part_headers import PartHeaders
+from service.http.body.part_headers import PartHeaders
 
 FILES = ("corpus", "motifs", "confidence")  # The parts that are files; the others are fields.
 FIELD_BYTES = 1 << 16  # The most bytes of a field.

@@ -26,8 +26,8 @@ from service.batching.work import ClientGone
 from service.core.call import get_call, parse_size, read_timeout
 from service.core.errors import InvalidRequest
 from service.http.asgi_fast_path import read_body
+from service.http.body.request_body import RequestBody, collect
 from service.http.error_responses import make_dialect_response
-from service.http.request_body import RequestBody, collect
 from service.http.streaming_response import check_length, send_arrays
 from service.operations.operation import parse
 from service.operations.schemas import IgnoreExtra

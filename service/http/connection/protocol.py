@@ -38,8 +38,8 @@ from service.core.context_vars import CLIENT
 from service.core.errors import BodyTimeout, ServiceError, TooManyConnections
 from service.http.access import REFUSAL_KEY
 from service.http.asgi_fast_path import DIRECT_CALLS
-from service.http.body_pace import BodyPace
-from service.http.body_takeover import PROTOCOL
+from service.http.body.pace import BodyPace
+from service.http.body.takeover import PROTOCOL
 from service.http.connection.connection_limits import ConnectionLimits
 from service.http.connection.direct_call import (
     AnswerHead,

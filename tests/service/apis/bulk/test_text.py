@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.apis.bulk import text_chunks
 from service.apis.bulk.text_chunks import Cutter
 from service.engines.cpu.engine import CpuEngine
-from service.http.decompression import PIECE_BYTES
+from service.http.body.decompression import PIECE_BYTES
 from tests.support.app_client import serving
 from tests.support.waiting import run
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.http.body_takeover import MIN_BYTES
+from service.http.body.takeover import MIN_BYTES
 from service.http.connection.protocol import FastPathProtocol
 from service.operations.context import Service
 from tests.service.http.connection.test_protocol import (

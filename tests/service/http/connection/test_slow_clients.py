@@ -14,7 +14,7 @@ import uvloop
 
 from service.core.call import Call
 from service.core.settings import Settings
-from service.http.body_pace import BodyPace
+from service.http.body.pace import BodyPace
 from service.operations.context import Service
 from tests.service.http.connection.test_protocol import (
     answer,

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from service.batching.work import ClientGone
 from service.core.errors import TooLarge, make_body_timeout
-from service.http.body_pace import PACE_KEY
-from service.http.body_takeover import BodyReceiver
-from service.http.decompression import check_whole, decompress, make_decompressor
+from service.http.body.decompression import check_whole, decompress, make_decompressor
+from service.http.body.pace import PACE_KEY
+from service.http.body.takeover import BodyReceiver
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope

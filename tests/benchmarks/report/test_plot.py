@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.support import plot
-from benchmarks.support.charts import short
-from benchmarks.support.results import load, only
+from benchmarks.report import plot
+from benchmarks.report.charts import short
+from benchmarks.report.results import load, only
 
 SVG = "{http://www.w3.org/2000/svg}"
 LETTER = 0.55  # The width of a letter in units of the font's size, on average.

@@ -1,6 +1,6 @@
 """Writes the tables of docs/performance.md from the results.
 
-    python -m benchmarks.support.figures
+    python -m benchmarks.report.figures
 
 The page's prose is written by hand; the text between the two marks of a table is replaced. A
 figure that a result no longer has ends the command, and the table is left as it was.
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support import runs
-from benchmarks.support.charts import short
-from benchmarks.support.cpu_figures import cpu_table
-from benchmarks.support.marked_tables import fill
-from benchmarks.support.results import (
+from benchmarks.report import runs
+from benchmarks.report.charts import short
+from benchmarks.report.cpu_figures import cpu_table
+from benchmarks.report.marked_tables import fill
+from benchmarks.report.results import (
     Measured,
     Row,
     exactly,
@@ -27,7 +27,7 @@ from benchmarks.support.results import (
     seconds,
     select,
 )
-from benchmarks.support.runs import RUNS, Run
+from benchmarks.report.runs import RUNS, Run
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 CORPORA = {"english": "English", "code": "code", "languages": "20 languages"}

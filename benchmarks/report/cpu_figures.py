@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.support import runs
-from benchmarks.support.charts import short
-from benchmarks.support.results import Row, gigas, only, select
+from benchmarks.report import runs
+from benchmarks.report.charts import short
+from benchmarks.report.results import Row, gigas, only, select
 
 ENGINE, COPY = "cpu engine", "copy of the ids"
 VOCABULARIES = {

@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from service.engines.cpu.engine import CpuEngine
-from service.http import body_takeover
-from service.http.body_takeover import MIN_BYTES, TICK_BYTES, BodyReceiver
+from service.http.body import takeover
+from service.http.body.takeover import MIN_BYTES, TICK_BYTES, BodyReceiver
 from tests.service.http.connection.test_protocol import (
     Reader,
     Writer,
@@ -229,7 +229,7 @@ def test_the_rest_of_a_refused_body_is_discarded_while_it_comes(
 
 
 def test_a_body_is_not_discarded_for_ever(taken, monkeypatch):
-    monkeypatch.setattr(body_takeover, "DISCARD_S", 0.2)
+    monkeypatch.setattr(takeover, "DISCARD_S", 0.2)
 
     async def scenario():
         async with listening(ENGINE) as (_, port):

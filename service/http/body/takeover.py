@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from service.batching.work import ClientGone
-from service.http.body_pace import BodyPace
+from service.http.body.pace import BodyPace
 
 if TYPE_CHECKING:
     from starlette.types import Scope

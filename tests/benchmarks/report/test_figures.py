@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.support import figures, runs
-from benchmarks.support.figures import PAGE, Beside, Figure
-from benchmarks.support.results import FOLDER, Measured, exactly, load, only
+from benchmarks.report import figures, runs
+from benchmarks.report.figures import PAGE, Beside, Figure
+from benchmarks.report.results import FOLDER, Measured, exactly, load, only
 
 # What the papers' pages are made of.
 OTHERS = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from benchmarks.support.results import Measured
-from benchmarks.support.svg import Page
+from benchmarks.report.results import Measured
+from benchmarks.report.svg import Page
 
 MARGIN = 20
 ROW_HEIGHT, BAR_HEIGHT = 24, 14

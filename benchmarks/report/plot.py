@@ -1,6 +1,6 @@
 """Draws the pictures of docs/images from the results.
 
-    python -m benchmarks.support.plot
+    python -m benchmarks.report.plot
 
 Each picture puts our figures beside other libraries' and, where there is one, beside a limit: the
 rate at which the same machine copies the bytes. docs/performance.md has the figures in full.
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.support.charts import (
+from benchmarks.report.charts import (
     DOTS,
     Bar,
     Column,
@@ -29,7 +29,7 @@ from benchmarks.support.charts import (
     put_title,
     short,
 )
-from benchmarks.support.results import (
+from benchmarks.report.results import (
     FOLDER,
     Measured,
     Row,
@@ -41,7 +41,7 @@ from benchmarks.support.results import (
     seconds,
     select,
 )
-from benchmarks.support.svg import Page
+from benchmarks.report.svg import Page
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDTH = 840

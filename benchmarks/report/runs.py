@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.support.results import Row, card, load
+from benchmarks.report.results import Row, card, load
 
 
 @dataclass(frozen=True, slots=True)

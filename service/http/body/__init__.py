@@ -1,0 +1,9 @@
+"""Reads the bodies of requests, with limits on their size and on how slowly they may come.
+
+`request_body` reads a body, decompresses it (`decompression`) and counts its bytes. `takeover`
+receives large bodies from the socket without copies; `pace` limits how slowly bodies may come.
+`part_headers` reads the headers of the parts of a form.
+
+Called by the routes, the fast path and the connection; the connection limits the pace of the small
+bodies that it reads itself.
+"""

@@ -1,0 +1,1 @@
+"""Tests of the tables and pictures that are made of the benchmarks' results."""

@@ -1,1 +1,0 @@
-"""Tests of the benchmarks' shared modules, tables and pictures."""
