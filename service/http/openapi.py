@@ -6,7 +6,7 @@ that its path has (error_responses.py).
 
 from __future__ import annotations
 
-import functools
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -91,16 +91,25 @@ def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[s
 
 
 def serve_written(app: FastAPI) -> None:
-    """Make the route of openapi.json write the document only once."""
+    """Make the route of openapi.json write the document once, in a thread.
+
+    It takes 0.1 s, in which the loop answers other requests.
+    """
     path = app.openapi_url
     assert path is not None
 
-    @functools.cache
+    writing: asyncio.Task[bytes] | None = None
+
     def write() -> bytes:
         return orjson.dumps(app.openapi())
 
     async def answer(_: Request) -> Response:
-        return Response(write(), media_type="application/json")
+        nonlocal writing
+        if writing is None:
+            writing = asyncio.create_task(asyncio.to_thread(write))
+        # A client that leaves does not cancel it for the others.
+        document = await asyncio.shield(writing)
+        return Response(document, media_type="application/json")
 
     app.router.routes[:] = [each for each in app.routes if getattr(each, "path", "") != path]
     app.add_route(path, answer, include_in_schema=False)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 
+import httpx
 import pytest
 
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.server.app import create_app
+from tests.support.waiting import run
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +67,26 @@ def test_pairs_in_answers_are_described_without_tuples(document):
     }
     answers = [schema for name, schema in schemas.items() if name.endswith("Response")]
     assert "prefixItems" not in json.dumps([*answers, schemas["Truncated"]])
+
+
+def test_the_document_is_written_once_and_not_on_the_loop(monkeypatch):
+    app = create_app(Settings(preload="none"), CpuEngine())
+    threads = []
+    describe = app.fastapi.openapi
+
+    def note_thread():
+        threads.append(threading.current_thread())
+        return describe()
+
+    monkeypatch.setattr(app.fastapi, "openapi", note_thread)
+
+    async def read_several():
+        transport = httpx.ASGITransport(app.fastapi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await asyncio.gather(*(client.get("/openapi.json") for _ in range(3)))
+
+    answers = run(read_several)
+    assert {answer.status_code for answer in answers} == {200}
+    assert answers[0].json() == json.loads(json.dumps(describe()))
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
