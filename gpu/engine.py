@@ -32,6 +32,7 @@ from gpu.batch.resources import Resources
 from gpu.batch.row_options import NOTHING_ADDED, RowOptions, row_options
 from gpu.decode.chunks import Ids
 from gpu.decode.decode import decode_rows
+from gpu.errors import NotCovered
 from gpu.host.copy_pool import Copy, CopyPool
 from gpu.kernels.families import COMPOSED
 from gpu.large.encode import count_large, encode_large
@@ -337,6 +338,8 @@ class GpuEngine:
             NotCovered: the kernels do not support the vocabulary.
             OutOfMemory: the batch does not fit into memory.
         """
+        if vocabulary.decoder != "inverse":
+            raise NotCovered("the tokens are not joined without separators")
         return decode_rows(self.pipeline, vocabulary, ids, offsets, skip_special_tokens)
 
 

@@ -15,9 +15,9 @@ import difflib
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vocabularies.errors import VocabularyError
 from vocabularies.model.types import ROLES, SpecialToken
@@ -51,6 +51,7 @@ def load(
     device: str = "auto",
     pretokenizer: str | None = None,
     special_tokens: Mapping[str, int] | None = None,
+    decoder: Literal["file", "inverse"] = "file",
     if_digest: str | None = None,
 ) -> Tokenizer:
     """Load a tokenizer: its vocabulary on the engine of a device, compared with its reference.
@@ -63,6 +64,8 @@ def load(
             "cuda" or "cuda:1": that GPU for all batches.
         pretokenizer: how text is split, such as "cl100k", for files that do not say it.
         special_tokens: content -> id, for files that do not say which tokens are special.
+        decoder: how ids become text: as the source says, which is what the library tokenizers does
+            by default, or "inverse": to what was encoded.
         if_digest: refuse another vocabulary than the one with this digest.
 
     Raises:
@@ -76,7 +79,7 @@ def load(
 
     Example: warptok.load("gpt2").encode("Hello, world!") == [15496, 11, 995, 0]
     """
-    return load_on(open_place(device), source, pretokenizer, special_tokens, if_digest)
+    return load_on(open_place(device), source, pretokenizer, special_tokens, if_digest, decoder)
 
 
 def load_on(
@@ -85,10 +88,13 @@ def load_on(
     pretokenizer: str | None,
     special_tokens: Mapping[str, int] | None,
     if_digest: str | None,
+    decoder: Literal["file", "inverse"] = "file",
 ) -> Tokenizer:
     """Load a tokenizer on an engine that is open; see `load`."""
     try:
         found = _find(source, pretokenizer, special_tokens)
+        if decoder == "inverse":
+            found = replace(found, vocabulary=_decode_inversely(found.vocabulary))
         digest = found.vocabulary.digest
         if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):
             raise DigestDiffers(f"{found.defaults.name} has the digest {digest}", where="if_digest")
@@ -96,6 +102,13 @@ def load_on(
     except VocabularyError as error:
         faults = [Fault(finding.where, finding.message) for finding in error.findings]
         raise InvalidRequest(str(error), code="vocabulary_invalid", findings=faults) from error
+
+
+def _decode_inversely(vocabulary: Vocabulary) -> Vocabulary:
+    if vocabulary.kind == "upstream":
+        message = "the library tokenizers computes this vocabulary, and decodes as its file says"
+        raise InvalidRequest(message, where="decoder")
+    return replace(vocabulary, decoder="inverse")
 
 
 def _find(source: Any, pretokenizer: str | None, special_tokens: Mapping[str, int] | None) -> Found:

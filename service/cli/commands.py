@@ -27,6 +27,7 @@ def _open(arguments: argparse.Namespace) -> Vocabulary:
         arguments.vocabulary,
         pretokenizer=arguments.pretokenizer,
         special_tokens=None if special_tokens is None else dict(special_tokens),
+        decoder=getattr(arguments, "decoder", "file"),
     )
 
 

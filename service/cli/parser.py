@@ -457,6 +457,12 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         "--lines", action="store_true", help="each line of stdin is a text, and ends one on stdout"
     )
     parser.add_argument("--skip-special-tokens", action="store_true", help="leave them out")
+    parser.add_argument(
+        "--decoder",
+        choices=("file", "inverse"),
+        default="file",
+        help="decode as the file of the vocabulary says (the default), or to what was encoded",
+    )
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ def open_vocabulary(
     *,
     pretokenizer: str | None = None,
     special_tokens: Mapping[str, int] | None = None,
+    decoder: str = "file",
 ) -> Vocabulary:
     """Read the built-in vocabulary called `source`, or the file or folder with that path.
 
@@ -47,11 +49,13 @@ def open_vocabulary(
     elif (named := _read_named(source)) is not None:
         if pretokenizer is not None or special_tokens is not None:
             raise NoSuchVocabulary(f"{source} is in the store; {NO_FILE_OPTIONS}")
-        return named
+        return dataclasses.replace(named, decoder="inverse") if decoder == "inverse" else named
     else:
         raise NoSuchVocabulary(_unknown(source))
     files = {file.name: file.read_bytes() for file in paths}
-    vocabulary = read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
+    vocabulary = read_vocabulary(
+        files, pretokenizer=pretokenizer, special_tokens=special_tokens, decoder=decoder
+    )
     for note in describe_ignored(files, vocabulary):
         print(f"warptok: {source}: {note}", file=sys.stderr)
     return vocabulary

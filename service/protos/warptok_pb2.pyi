@@ -335,7 +335,7 @@ class Vocabulary(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., builtin: _Optional[bool] = ..., source: _Optional[str] = ..., licence: _Optional[str] = ..., digest: _Optional[str] = ..., kind: _Optional[str] = ..., size: _Optional[int] = ..., engine: _Optional[str] = ..., encoder: _Optional[str] = ..., residency: _Optional[_Iterable[str]] = ..., device_bytes: _Optional[int] = ..., fallback_reason: _Optional[str] = ..., error: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., aliases: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutVocabularyRequest(_message.Message):
-    __slots__ = ("vocabulary", "format", "replace", "pretokenizer", "special_tokens", "id_offset", "file", "data", "aliases")
+    __slots__ = ("vocabulary", "format", "replace", "pretokenizer", "special_tokens", "id_offset", "file", "data", "aliases", "decoder")
     class SpecialTokensEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -352,6 +352,7 @@ class PutVocabularyRequest(_message.Message):
     FILE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
+    DECODER_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     format: str
     replace: bool
@@ -361,7 +362,8 @@ class PutVocabularyRequest(_message.Message):
     file: str
     data: bytes
     aliases: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, vocabulary: _Optional[str] = ..., format: _Optional[str] = ..., replace: _Optional[bool] = ..., pretokenizer: _Optional[str] = ..., special_tokens: _Optional[_Mapping[str, int]] = ..., id_offset: _Optional[int] = ..., file: _Optional[str] = ..., data: _Optional[bytes] = ..., aliases: _Optional[_Iterable[str]] = ...) -> None: ...
+    decoder: str
+    def __init__(self, vocabulary: _Optional[str] = ..., format: _Optional[str] = ..., replace: _Optional[bool] = ..., pretokenizer: _Optional[str] = ..., special_tokens: _Optional[_Mapping[str, int]] = ..., id_offset: _Optional[int] = ..., file: _Optional[str] = ..., data: _Optional[bytes] = ..., aliases: _Optional[_Iterable[str]] = ..., decoder: _Optional[str] = ...) -> None: ...
 
 class PutVocabularyResponse(_message.Message):
     __slots__ = ("vocabulary", "created")

@@ -50,6 +50,12 @@ def check_names(registry: Registry) -> None:
             logger.warning("%s%s: %s: %s", PREFIX, setting, name, error)
 
 
+BLANKS = (
+    "ids are decoded with a blank between two tokens, as by the library tokenizers, because the "
+    "file has no decoder; with decoder=inverse they are decoded to what was encoded"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Upload:
     """A vocabulary as files, with options for the fields that the files lack.
@@ -60,6 +66,7 @@ class Upload:
         format: one of `formats.FORMATS`, or auto.
         pretokenizer, special_tokens, id_offset: options of formats that leave them out.
         aliases: other names that the vocabulary gets.
+        decoder: "file" or "inverse": how ids become text.
     """
 
     files: dict[str, bytes]
@@ -68,6 +75,7 @@ class Upload:
     special_tokens: dict[str, int] | None = None
     id_offset: int = 0
     aliases: tuple[str, ...] = ()
+    decoder: str = "file"
 
 
 class VocabularyManager:
@@ -148,12 +156,15 @@ class VocabularyManager:
             pretokenizer=upload.pretokenizer,
             special_tokens=upload.special_tokens,
             id_offset=upload.id_offset,
+            decoder=upload.decoder,
         )
         if config is not None:
             config.refuse_other_ids(vocabulary)
             if "merges.txt" in files:
                 config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
         notes = await asyncio.to_thread(formats.describe_ignored, files, vocabulary, upload.format)
+        if vocabulary.decoder == "blanks":
+            notes += (BLANKS,)
         entry, created = await self.register(name, vocabulary, replace, config, notes)
         for alias in upload.aliases:
             await self.put_alias(alias, entry.name, replace=replace)

@@ -31,7 +31,7 @@ def find_upstream(folder: Path) -> dict[str, Path]:
 
 def rebuild(name: str, content: bytes) -> Vocabulary:
     """Read the vocabulary of an upstream file."""
-    return read_vocabulary({name: content}, format=UPSTREAM[name].format)
+    return read_vocabulary({name: content}, format=UPSTREAM[name].format, decoder="inverse")
 
 
 def compress(vocabulary: Vocabulary) -> bytes:

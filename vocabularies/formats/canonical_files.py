@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.typed_json import as_type
 from vocabularies.model.canonical import MAGIC, digest_of, to_bytes
-from vocabularies.model.types import Bpe, Model, SpecialToken
+from vocabularies.model.types import Bpe, Decoder, Model, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 
@@ -90,6 +90,7 @@ def _parse(data: memoryview) -> Vocabulary:
         suffix=as_type(tuple[int, ...], header["suffix"]),
         roles={as_type(str, role): as_type(int, i) for role, i in header["roles"].items()},
         padding_side=as_type(Literal["right", "left"], header["padding_side"]),
+        decoder=as_type(Decoder, header.get("decoder", "inverse")),
     )
 
 

@@ -11,6 +11,7 @@ canonical         the canonical form, the bytes that the digest hashes
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -47,6 +48,7 @@ FORMATS = (
     "canonical",
 )
 WRITABLE_FORMATS = tuple(name for name in FORMATS if name != "tekken.json")
+DECODERS = ("file", "inverse")
 _ARGUMENTS = {
     "tiktoken": {"pretokenizer", "special_tokens", "id_offset"},
     "vocab.json": {"pretokenizer", "special_tokens"},
@@ -61,6 +63,7 @@ def read_vocabulary(
     pretokenizer: str | None = None,
     special_tokens: Mapping[str, int] | None = None,
     id_offset: int = 0,
+    decoder: str = "file",
 ) -> Vocabulary:
     """Read the vocabulary of one file, or of several that belong together.
 
@@ -70,6 +73,8 @@ def read_vocabulary(
         pretokenizer: its name, for files that do not say it.
         special_tokens: content -> id, for files that do not say which tokens are special.
         id_offset: id = rank + id_offset, for rank files.
+        decoder: "file": ids are decoded as the file says, which is what its library does;
+            "inverse": to what was encoded.
 
     Raises:
         VocabularyError: a file or an argument is wrong; it names the place of every fault.
@@ -90,7 +95,15 @@ def read_vocabulary(
         "id_offset": id_offset or None,
     }
     _check_arguments(kind, arguments)
-    return _read(kind, named, pretokenizer, special_tokens, id_offset or None)
+    if decoder not in DECODERS:
+        raise VocabularyError.at("decoder", f"{decoder!r} is none of {', '.join(DECODERS)}")
+    if kind == "tokenizer.json" and len(named) == 1:
+        [data] = named.values()
+        return read_tokenizer_json(data, decodes_inversely=decoder == "inverse")
+    vocabulary = _read(kind, named, pretokenizer, special_tokens, id_offset or None)
+    if decoder == "inverse" and vocabulary.decoder != "inverse":
+        return dataclasses.replace(vocabulary, decoder="inverse")
+    return vocabulary
 
 
 def describe_ignored(
@@ -138,8 +151,6 @@ def _read(
         return _read_several(kind, files, pretokenizer, special_tokens)
     [data] = files.values()
     match kind:
-        case "tokenizer.json":
-            return read_tokenizer_json(data)
         case "tiktoken":
             return read_tiktoken(
                 data,

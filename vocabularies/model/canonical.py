@@ -4,7 +4,7 @@ Layout, all integers little-endian:
 
     b"warptok vocabulary 1\n"
     uint32 H, then H bytes of JSON: every field but tokens and merges, keys sorted, no spaces;
-               motifs only where there are some
+               motifs only where there are some, decoder only where it is not the inverse
     int32[V]   length of each token in bytes, -1 for a hole
     uint8[...] the tokens, joined
     int32[M, 2] merges, only for a BPE model
@@ -54,6 +54,8 @@ def to_bytes(vocabulary: VocabularyFields) -> bytes:
     }
     if vocabulary.motifs:
         header["motifs"] = vocabulary.motifs
+    if vocabulary.decoder != "inverse":
+        header["decoder"] = vocabulary.decoder
     encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     lengths = [-1 if token is None else len(token) for token in vocabulary.tokens]
     return b"".join(

@@ -44,6 +44,8 @@ def _all_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
         yield Finding(
             "tokens", f"{num_holes} of {len(vocabulary.tokens)} ids mean nothing: that is too many"
         )
+    if vocabulary.decoder != "inverse" and not isinstance(vocabulary.model, Bpe):
+        yield Finding("decoder", f"{vocabulary.decoder!r} is for BPE alone")
     yield from _template_faults(vocabulary)
     yield from _special_faults(vocabulary)
     yield from _step_faults(vocabulary)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from vocabularies.preprocessing.normalizers import Normalizer
 
+Decoder = Literal["inverse", "blanks"]
 ROLES = ("unk", "pad", "bos", "eos", "cls", "sep", "mask")
 
 
@@ -155,6 +156,9 @@ class VocabularyFields:
         roles: ids of the tokens used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where
             there are such.
         padding_side: the side padded when the request does not say.
+        decoder: how a BPE's ids become text. "inverse": as the bytes that they were encoded from;
+            "blanks": as the strings of the file with a blank between two, which is what the
+            library tokenizers does for a file without a decoder.
     """
 
     tokens: tuple[bytes | None, ...]
@@ -167,6 +171,7 @@ class VocabularyFields:
     suffix: tuple[int, ...] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
     padding_side: Literal["right", "left"] = "right"
+    decoder: Decoder = "inverse"
 
     def __len__(self) -> int:
         """Return the number of ids, holes included; every id is below it."""

@@ -15,7 +15,7 @@ from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.canonical import digest_of, to_bytes
 from vocabularies.model.checks import find_faults
-from vocabularies.model.types import Characters, Kmers, Upstream, VocabularyFields
+from vocabularies.model.types import Bpe, Characters, Kmers, Upstream, VocabularyFields
 from vocabularies.preprocessing.running_time import (
     Costs,
     find_document_costs,
@@ -98,6 +98,18 @@ class Vocabulary(VocabularyFields):
         """The unknown id of a vocabulary of sequences; None for text, or where there is none."""
         unknown = self.roles.get("unk")
         return unknown if unknown is not None and self.supports_reverse_complement else None
+
+    def file_string(self, token_id: int) -> str:
+        """Return a token as a tokenizer.json has it; bytes of BPE in the byte-level alphabet.
+
+        Raises:
+            IndexError: no token has this id.
+        """
+        token = self.tokens[token_id]
+        is_byte_level = isinstance(self.model, Bpe) and self.model.byte_level
+        if is_byte_level and token is not None and token_id not in self.contents:
+            return to_alphabet(token)
+        return self.token_string(token_id)
 
     def token_string(self, token_id: int) -> str:
         """Return a token as readable text; bytes that are not UTF-8 in the byte-level alphabet.

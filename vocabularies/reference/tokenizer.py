@@ -181,6 +181,8 @@ def _pieces(
 def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool = False) -> bytes:
     """Decode ids to the bytes that they stand for, joined without separators.
 
+    With the decoder "blanks" they are the strings of the vocabulary's file, joined by blanks.
+
     A k-mer after a k-mer adds only its new letters where the two agree on the letters they share.
     A skipped special token between two k-mers does not separate them; an unknown id does. The ids
     of a circular sequence give its first k - 1 bases again at the end, since no id says that the
@@ -209,11 +211,13 @@ def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool
             parts.append(token[shared:] if overlaps else token)
             before = token
             continue
-        if shown:
+        if shown and vocabulary.decoder == "blanks":
+            parts.append(vocabulary.file_string(token_id).encode())
+        elif shown:
             parts.append(token)
         if shown or (isinstance(model, Kmers) and token_id == model.unknown_id):
             before = None
-    return b"".join(parts)
+    return (b" " if vocabulary.decoder == "blanks" else b"").join(parts)
 
 
 def _is_kmer(model: Kmers, token_id: int) -> bool:

@@ -33,8 +33,6 @@ from service.operations.schemas import IgnoreExtra
 from service.registry.entries import LoadedVocabulary
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies.batch.batch import Encoded, EncodeOptions
-from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.types import Bpe
 
 NO_LIMIT = 2**31 - 1  # The length in ids of a model without a limit.
 Model = TypeVar("Model", bound="DialectBody")
@@ -302,13 +300,4 @@ def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:
 
     The caller limits the ids by `check_described`.
     """
-    vocabulary = entry.vocabulary
-    is_byte_level = isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level
-    strings = []
-    for token_id in ids:
-        token = vocabulary.tokens[token_id]
-        if is_byte_level and token is not None and token_id not in vocabulary.contents:
-            strings.append(to_alphabet(token))
-        else:
-            strings.append(vocabulary.token_string(token_id))
-    return strings
+    return [entry.vocabulary.file_string(token_id) for token_id in ids]

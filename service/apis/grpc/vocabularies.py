@@ -70,6 +70,7 @@ async def put_vocabulary(
         dict(first.special_tokens) or None,
         first.id_offset,
         tuple(dict.fromkeys(first.aliases)),
+        first.decoder or "file",
     )
     with _named_by_vocabulary():
         entry, created = await service.get_engine_parts().vocabularies.put(

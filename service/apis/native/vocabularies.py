@@ -6,7 +6,7 @@ import asyncio
 import io
 import zipfile
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -56,6 +56,7 @@ class UploadOptions(BaseModel):
     special_tokens: str | None
     id_offset: Annotated[int, Field(ge=0)]
     aliases: str | None
+    decoder: Literal["file", "inverse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,10 @@ async def put_vocabulary(
     special_tokens: Annotated[str | None, Query(description='JSON: {"<|end|>": 50256}')] = None,
     id_offset: Annotated[int, Query(ge=0)] = 0,
     aliases: Annotated[str | None, Query(description="Other names for it, with commas.")] = None,
+    decoder: Annotated[
+        Literal["file", "inverse"],
+        Query(description="Decode ids as the file says, or to what was encoded."),
+    ] = "file",
 ) -> VocabularyReport:
     """Upload a vocabulary: one file as the body, or several as multipart/form-data.
 
@@ -137,6 +142,7 @@ async def put_vocabulary(
         "special_tokens": special_tokens,
         "id_offset": id_offset,
         "aliases": aliases,
+        "decoder": decoder,
     }
     options = _merge_options(request, values, body.fields)
     specials = None if options.special_tokens is None else _special_tokens(options.special_tokens)
@@ -147,6 +153,7 @@ async def put_vocabulary(
         specials,
         options.id_offset,
         split_aliases(options.aliases),
+        options.decoder,
     )
     manager = service.get_engine_parts().vocabularies
     entry, created = await manager.put(name, upload, replace=options.replace)

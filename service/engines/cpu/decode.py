@@ -115,6 +115,28 @@ def _find_continuations(
     return continues
 
 
+def list_strings(vocabulary: Vocabulary) -> list[bytes]:
+    """List the strings of the tokens as their file has them; b"" for an id that means nothing."""
+    return [
+        b"" if token is None else vocabulary.file_string(token_id).encode()
+        for token_id, token in enumerate(vocabulary.tokens)
+    ]
+
+
+def decode_with_blanks(
+    strings: list[bytes], table: TokenTable, ids: Int64s, offsets: Int64s, skip: bool
+) -> Decoded:
+    """Decode rows to the strings of their tokens with a blank between two."""
+    errors = _find_errors(table, ids, offsets)
+    ids, offsets = _without_rows(ids, offsets, errors)
+    if skip:
+        kept = ~table.is_special[ids]
+        ids, offsets = ids[kept], offsets_from_lengths(kept.astype(np.int64))[offsets]
+    spelled = [strings[token_id] for token_id in ids.tolist()]
+    rows = [b" ".join(spelled[begin:end]) for begin, end in pairwise(offsets.tolist())]
+    return _join_rows(rows, errors)
+
+
 def decode_by_library(
     decode: Callable[[list[int], bool], str],
     table: TokenTable,
@@ -133,6 +155,10 @@ def decode_by_library(
             reraise_unless_failure(error)
             rows.append(b"")
             errors.setdefault(row, LIBRARY_FAILED)
+    return _join_rows(rows, errors)
+
+
+def _join_rows(rows: list[bytes], errors: dict[int, RowError]) -> Decoded:
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     return Decoded(
         np.frombuffer(bytearray().join(rows), np.uint8), offsets_from_lengths(sizes), errors

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
 from service.engines.cpu.bpe.long_text import PIECE_BYTES, LongTextEncoder
-from service.engines.cpu.decode import decode_rows
+from service.engines.cpu.decode import decode_rows, decode_with_blanks, list_strings
 from service.engines.cpu.dna.encoder import DnaEncoder
 from service.engines.cpu.patterns.isolated_encoder import US_PER_BYTE, choose_isolated
 from service.engines.cpu.selection import ChosenEncoder, choose_encoder, host_bytes
@@ -55,6 +55,7 @@ class _Loaded:
     """A loaded vocabulary; running calls keep it when it is unloaded.
 
     Attributes:
+        strings: the tokens as their file has them, if ids are decoded to those; else None.
         used: the perf_counter time at which the last call began.
     """
 
@@ -64,6 +65,7 @@ class _Loaded:
     chosen: ChosenEncoder
     long_texts: LongTextEncoder
     residency: Residency
+    strings: list[bytes] | None
     used: float = field(default_factory=perf_counter)
 
 
@@ -135,7 +137,15 @@ class CpuEngine(WithoutDevice):
                 encoder.count_left = self._count_fallbacks
         else:
             long_texts = LongTextEncoder(vocabulary, encoder, self.memory.take)
-        return _Loaded(vocabulary, table, AddedIds.of(vocabulary), chosen, long_texts, residency)
+        return _Loaded(
+            vocabulary=vocabulary,
+            table=table,
+            added=AddedIds.of(vocabulary),
+            chosen=chosen,
+            long_texts=long_texts,
+            residency=residency,
+            strings=list_strings(vocabulary) if vocabulary.decoder == "blanks" else None,
+        )
 
     def _count_fallbacks(self, reasons: Iterable[str]) -> None:
         with self._lock:
@@ -222,6 +232,10 @@ class CpuEngine(WithoutDevice):
         if isinstance(vocabulary.model, Upstream):
             assert loaded.chosen.decode is not None
             return loaded.chosen.decode(ids, offsets, skip_special_tokens)
+        if loaded.strings is not None:
+            return decode_with_blanks(
+                loaded.strings, loaded.table, ids, offsets, skip_special_tokens
+            )
         return decode_rows(vocabulary, loaded.table, ids, offsets, skip_special_tokens)
 
     def close(self) -> None:

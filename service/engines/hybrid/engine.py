@@ -393,7 +393,11 @@ class HybridEngine:
         skip_special_tokens: bool,
     ) -> Decoded:
         """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
-        gpu = self._choose_gpu(vocabulary, lambda num_bytes: len(ids) * BYTES_PER_ID >= num_bytes)
+        gpu = None
+        if vocabulary.decoder == "inverse":
+            gpu = self._choose_gpu(
+                vocabulary, lambda num_bytes: len(ids) * BYTES_PER_ID >= num_bytes
+            )
         if gpu is None:
             return self.cpu.decode(vocabulary, ids, offsets, skip_special_tokens)
 

@@ -1,18 +1,19 @@
-"""Reads the steps around a tokenizer.json's model: normalizer, pre_tokenizer, post_processor.
+"""Reads the steps around a tokenizer.json's model: normalizer, pre_tokenizer, and the others.
 
-Each reader returns a step as `Vocabulary` has it, or raises NotRepresentable with the reason. Knows
-no tokens.
+Each reader returns a step as `Vocabulary` has it, or raises NotRepresentable with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.huggingface.motif_pattern import motifs_of_split
 from vocabularies.formats.parsing import NotRepresentable
+from vocabularies.model.byte_alphabet import added_token_bytes
+from vocabularies.model.types import Decoder
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
 from vocabularies.preprocessing.normalizers import Normalizer, compile_replacement
 from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize_hf_json
@@ -125,6 +126,38 @@ def read_post_processor(step: Any) -> PostProcessor:
     if len(templates) > 1:
         raise NotRepresentable("post_processor: several templates, one around the other")
     return templates[0] if templates else PostProcessor()
+
+
+def read_decoder(step: Any, strings: Iterable[str], byte_level: bool) -> Decoder:
+    """Read how ids are decoded.
+
+    Args:
+        step: the file's decoder.
+        strings: all tokens of the file.
+        byte_level: whether they are in the byte-level alphabet.
+
+    Raises:
+        NotRepresentable: it neither gives what was encoded, nor blanks between tokens.
+        VocabularyError: the block is damaged.
+    """
+    if step is None:
+        return "blanks"
+    steps = [part for _, part in steps_of(step, "decoders", "decoder")]
+    types = [part["type"] for part in steps]
+    if types[-1:] == ["Fuse"]:  # Joins what is joined anyway.
+        steps, types = steps[:-1], types[:-1]
+    match steps:
+        case [{"type": "ByteLevel"}]:
+            if byte_level or all(added_token_bytes(each) == each.encode() for each in strings):
+                return "inverse"
+        case []:
+            if not byte_level:
+                return "inverse"
+        case [{"type": "BPEDecoder", "suffix": str(suffix)}]:
+            if not byte_level and suffix and not any(suffix in each for each in strings):
+                return "inverse"
+    message = f"decoder: {', '.join(types)} gives other text than what was encoded"
+    raise NotRepresentable(message)
 
 
 def _bert_template(where: str, step: dict[str, Any]) -> PostProcessor:

@@ -21,6 +21,7 @@ from vocabularies.formats.bpe_vocabulary import make_bpe_vocabulary, merge_ids, 
 from vocabularies.formats.huggingface.limits import check_bounds
 from vocabularies.formats.huggingface.pipeline import (
     PostProcessor,
+    read_decoder,
     read_normalizers,
     read_post_processor,
     read_pretokenizer,
@@ -28,7 +29,7 @@ from vocabularies.formats.huggingface.pipeline import (
 from vocabularies.formats.parsing import MAX_TOKENS, NotRepresentable, parse_json, read_token_ids
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
-from vocabularies.model.types import SpecialToken, Upstream
+from vocabularies.model.types import Decoder, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer, normalize
 from vocabularies.preprocessing.pretokenizers import is_byte_level
@@ -90,8 +91,12 @@ def _describe_renumbered(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]
     return (f"added tokens have the ids that the library tokenizers gives them: {listed}{more}",)
 
 
-def read_tokenizer_json(data: bytes) -> Vocabulary:
+def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Vocabulary:
     """Read the vocabulary of a tokenizer.json.
+
+    Args:
+        data: the file.
+        decodes_inversely: whether ids are decoded to what was encoded, whatever the file's decoder.
 
     Raises:
         VocabularyError: the file is wrong; it names the place of every fault.
@@ -115,8 +120,11 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     try:
         if kind != "BPE":
             raise NotRepresentable(f"model: {kind} is not BPE")
-        return _bpe(document, model, vocab, added)
+        return _bpe(document, model, vocab, added, decodes_inversely)
     except NotRepresentable as reason:
+        if decodes_inversely:
+            message = f"the library tokenizers computes and decodes this file ({reason})"
+            raise VocabularyError.at("decoder", message) from reason
         return _upstream(document, vocab, added, str(reason))
 
 
@@ -138,6 +146,7 @@ def _bpe(
     model: dict[str, Any],
     vocab: dict[str, int],
     added: list[SpecialToken],
+    decodes_inversely: bool,
 ) -> Vocabulary:
     pairs = _merges(model, vocab)
     _refuse_uncovered_options(model)
@@ -145,6 +154,10 @@ def _bpe(
     unknown_id = _unknown_id(model, vocab, byte_level)
     normalizers = read_normalizers(document.get("normalizer"))
     template = read_post_processor(document.get("post_processor"))
+    strings = [*vocab, *(token.content for token in added)]
+    decoder: Decoder = "inverse"
+    if not decodes_inversely:
+        decoder = read_decoder(document.get("decoder"), strings, byte_level)
     if not normalizers and all(token.normalized for token in added):
         # Without normalizers, tokens match the same before as after normalization.
         added = [replace(token, normalized=False) for token in added]
@@ -163,6 +176,7 @@ def _bpe(
         prefix=template.prefix,
         suffix=template.suffix,
         roles=_roles(added, template, unknown_id),
+        decoder=decoder,
     )
     try:
         vocabulary = make()

@@ -42,7 +42,6 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         message = f"{vocabulary.kind} have no tokenizer.json; write vocab.txt, vocab.json or kmer"
         raise VocabularyError.at("model", message)
     strings = _strings(vocabulary, model)
-    byte_level = {**_BYTE_LEVEL, "use_regex": False}
     document = {
         "version": "1.0",
         "truncation": None,
@@ -51,7 +50,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         "normalizer": _normalizer(vocabulary.normalizers),
         "pre_tokenizer": _pre_tokenizer(vocabulary, model.byte_level),
         "post_processor": _template(vocabulary, strings),
-        "decoder": byte_level if model.byte_level else {"type": "Fuse"},
+        "decoder": _decoder(vocabulary, model.byte_level),
         "model": {
             "type": "BPE",
             "dropout": None,
@@ -162,6 +161,12 @@ def _pre_tokenizer(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] |
     if len(steps) > 1:
         return {"type": "Sequence", "pretokenizers": steps}
     return steps[0] if steps else None
+
+
+def _decoder(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] | None:
+    if vocabulary.decoder == "blanks":
+        return None
+    return {**_BYTE_LEVEL, "use_regex": False} if byte_level else {"type": "Fuse"}
 
 
 def _template(vocabulary: Vocabulary, strings: Mapping[int, str]) -> dict[str, Any] | None:

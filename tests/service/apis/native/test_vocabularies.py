@@ -25,7 +25,7 @@ TOKENIZER_JSON = json.dumps(
         "normalizer": None,
         "pre_tokenizer": None,
         "post_processor": None,
-        "decoder": None,
+        "decoder": {"type": "Fuse"},
         "model": {
             "type": "BPE",
             "dropout": None,
