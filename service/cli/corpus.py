@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -52,6 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     running = _make_runner(arguments, vocabulary, progress)
     try:
         manifest = run_job(job, vocabulary, arguments.out, running, is_fresh=arguments.fresh)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message = f"{error.strerror}; the same command goes on"
+            raise OSError(error.errno, message, str(arguments.out)) from error
+        raise
     except KeyboardInterrupt:
         print("warptok: stopped; the same command goes on", file=sys.stderr)
         raise

@@ -6,10 +6,12 @@ A local path is opened as a file; anything with a scheme, such as s3://, by fssp
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import io
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +49,7 @@ FORMATS = {
 READ_AS = ("jsonl", "text", "lines", "parquet", "arrow", "fasta", "fastq")
 COMPRESSIONS = {".gz": "gzip", ".bgz": "gzip", ".bgzf": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+WAIT_NOT = os.O_NONBLOCK | os.O_CLOEXEC
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://|memory:/")
 UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, ZstdError)
 
@@ -157,7 +160,7 @@ def _format_of(path: str) -> str:
 
 def _look_up(path: str, format: str) -> Input:
     if SCHEME.match(path) is None:
-        with open(path, "rb") as file:
+        with _open_local(path) as file:
             status = os.fstat(file.fileno())
             return Input(path, status.st_size, format, mtime_ns=status.st_mtime_ns)
     filesystem, name = _find_filesystem(path)
@@ -184,6 +187,19 @@ def _find_filesystem(url: str) -> tuple[Any, str]:
     return filesystem, str(name)
 
 
+def _open_local(path: str) -> io.FileIO:
+    """Open a file, without waiting for somebody to write into a pipe.
+
+    Raises:
+        OSError: it cannot be opened, or cannot be read twice.
+    """
+    file = open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | WAIT_NOT))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.ESPIPE, "not a regular file", path)
+    return file
+
+
 def open_input(file: Input) -> BinaryIO:
     """Open the bytes of a file as they are.
 
@@ -191,7 +207,7 @@ def open_input(file: Input) -> BinaryIO:
         OSError: it cannot be opened.
     """
     if file.is_local:
-        return open(file.path, "rb", buffering=0)
+        return _open_local(file.path)
     filesystem, name = _find_filesystem(file.path)
     return cast("BinaryIO", filesystem.open(name, "rb"))
 

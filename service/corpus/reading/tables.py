@@ -73,17 +73,19 @@ def _group_bytes(group: Any, column: str) -> int:
 
 
 def _find_column(schema: Any, key: str) -> str:
-    """Check that there is a column of texts.
+    """Check that there is one column of texts, or of nothing but nulls.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or several.
     """
     if key not in schema.names:
         raise ValueError(f"no column {key!r}; there are {', '.join(schema.names)}")
+    if schema.names.count(key) > 1:
+        raise ValueError(f"{schema.names.count(key)} columns are named {key!r}")
     kind = schema.field(key).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if not _is_text(kind):
+    if not _is_text(kind) and not pa.types.is_null(kind):
         raise ValueError(f"the column {key!r} is {kind}, not text")
     return key
 

@@ -68,19 +68,21 @@ class MdsWriter:
 
     def write(self, rows: Rows) -> None:
         """Append rows to the shard."""
-        parts, sizes = [], []
+        parts: list[bytes | memoryview] = []
+        sizes = []
         offsets = rows.offsets.tolist()
         for begin, end in pairwise(offsets):
             if begin == end:
                 continue
-            items = [rows.ids[begin:end].tobytes()]
+            items = [rows.ids[begin:end].data.cast("B")]
             if rows.mask is not None:
-                items.insert(0, rows.mask[begin:end].tobytes())
+                items.insert(0, rows.mask[begin:end].data.cast("B"))
             head = pack_length(end - begin)
-            sample = struct.pack(f"<{len(items)}I", *(len(head) + len(item) for item in items))
-            sample += b"".join(head + item for item in items)
-            parts.append(sample)
-            sizes.append(len(sample))
+            lengths = [len(head) + len(item) for item in items]
+            parts.append(struct.pack(f"<{len(items)}I", *lengths))
+            for item in items:
+                parts += (head, item)
+            sizes.append(4 * len(items) + sum(lengths))
         self._samples.write(np.frombuffer(b"".join(parts), np.uint8))
         self._sizes.write(np.array(sizes, np.uint32))
 

@@ -84,7 +84,10 @@ class ShuffledWriter:
         while first < len(lengths):
             done = int(ends[first] - lengths[first])
             last = max(first + 1, int(np.searchsorted(ends, done + PIECE_TOKENS, side="right")))
-            index = ragged_indices(begins[first:last], lengths[first:last])
+            # An index of a long row would take four times the memory of the row.
+            index: slice | Int64s = slice(begins[first], begins[first] + lengths[first])
+            if last > first + 1:
+                index = ragged_indices(begins[first:last], lengths[first:last])
             piece_mask = None if mask is None else mask.items[index]
             self._writer.write(make_piece(ids.items[index], lengths[first:last], piece_mask))
             ids.forget()

@@ -21,10 +21,12 @@ class _Sink:
     def __init__(self, file: PartialFile) -> None:
         self._file = file
         self.closed = False
+        self.is_abandoned = False
 
     def write(self, data: Any) -> int:
-        """Write bytes."""
-        self._file.write(bytes(data))
+        """Write bytes, as long as somebody needs the file."""
+        if not self.is_abandoned:
+            self._file.write(np.frombuffer(data, np.uint8))
         return len(data)
 
     def flush(self) -> None:
@@ -47,16 +49,18 @@ class TableWriter:
             fields.append(pa.field("loss_mask", pa.list_(pa.uint8()), nullable=False))
         self._schema = pa.schema(fields)
         self._file = plan.open(suffix)
+        self._sink = _Sink(self._file)
         try:  # The begin of the file is written at once.
             self._writer = self._open(suffix)
         except BaseException:
+            self._sink.is_abandoned = True
             self._file.abandon()
             raise
         self._parts: list[Rows] = []
         self._num_tokens = 0
 
     def _open(self, suffix: str) -> Any:
-        sink = pa.PythonFile(_Sink(self._file), mode="w")
+        sink = pa.PythonFile(self._sink, mode="w")
         if suffix == ".parquet":
             return pq.ParquetWriter(sink, self._schema, compression="zstd")
         return pa.ipc.new_file(sink, self._schema)
@@ -78,9 +82,11 @@ class TableWriter:
     def _write_group(self) -> None:
         if not self._parts:
             return
+        rows = self._parts[0] if len(self._parts) == 1 else None  # Then nothing is copied.
         lengths = np.concatenate([np.diff(part.offsets) for part in self._parts])
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-        ids = np.concatenate([part.ids for part in self._parts]).astype(np.int32, copy=False)
+        ids = rows.ids if rows else np.concatenate([part.ids for part in self._parts])
+        ids = ids.astype(np.int32, copy=False)
         arrays = [pa.ListArray.from_arrays(offsets, pa.array(ids))]
         if len(self._schema) > 1:
             mask = np.concatenate([part.mask for part in self._parts if part.mask is not None])
@@ -95,8 +101,9 @@ class TableWriter:
         return publish(self._file)
 
     def abandon(self) -> None:
-        """Remove the files of the shard."""
+        """Remove the files of the shard; pyarrow ends its own when it is not used any more."""
         self._parts = []
+        self._sink.is_abandoned = True
         self._file.abandon()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from service.cli.parser import main
+from service.corpus.writing.shard_files import PartialFile
 from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from tests.support.data_files import ROOT
 from vocabularies import builtin
@@ -85,6 +87,19 @@ def test_refusals(
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.txt").write_text("text")
     assert main(["corpus", "-v", "gpt2", *arguments, "--out", "out", "--quiet"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_full_disk_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(PartialFile, "complete", full)
+    path = write_jsonl(tmp_path / "a.jsonl", ["text"])
+    assert main(["corpus", str(path), "--out", str(tmp_path / "o"), "-v", "gpt2", "--quiet"]) == 2
+    message = f"{tmp_path}/o: No space left on device; the same command goes on"
     assert message in capsys.readouterr().err
 
 

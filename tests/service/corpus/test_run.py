@@ -290,6 +290,14 @@ def test_a_missing_file_among_many_is_left_out(tmp_path: Path) -> None:
     assert (manifest["documents"], manifest["rejects"]) == (29, 1)
 
 
+def test_a_pipe_is_left_out(tmp_path: Path) -> None:
+    paths = [write_jsonl(tmp_path / "a.jsonl", ["text"]), tmp_path / "pipe.jsonl"]
+    os.mkfifo(paths[1])
+    manifest = run(make_job(paths, skips_unreadable=True), tmp_path / "out")
+    assert (manifest["documents"], manifest["rejects"]) == (1, 1)
+    assert read_rejects(tmp_path / "out")[0]["message"] == "not a regular file"
+
+
 def test_a_full_disk_ends_the_run_and_the_next_one_goes_on(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

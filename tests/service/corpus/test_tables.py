@@ -116,3 +116,13 @@ def test_empty_tables_and_damaged_files(tmp_path: Path, name: str) -> None:
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(UnreadableInput, match=str(path)):
         read(path)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow", "stream.arrow"])
+def test_a_column_of_nulls_and_two_columns_of_one_name(tmp_path: Path, name: str) -> None:
+    nulls = pa.table({"text": pa.nulls(7)})  # As pandas writes a column without a text.
+    found, rejects, _ = read(write(tmp_path, name, nulls, 3))
+    assert (found, [reject.place for reject in rejects]) == ({}, [*range(7)])
+    twins = pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    with pytest.raises(UnreadableInput, match="2 columns are named 'text'"):
+        read(write(tmp_path, name, twins, 3))

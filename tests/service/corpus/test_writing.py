@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
 from pathlib import Path
@@ -70,6 +71,12 @@ def test_bytes_do_not_depend_on_pieces(
     options = {"seed": seed, "has_mask": has_mask}
     whole = write(tmp_path / "whole", format, ALL, **options)
     assert write(tmp_path / "pieces", format, PIECES, **options) == whole
+
+
+@pytest.mark.parametrize("num_ids", [65_499, 65_500, 65_536, 65_537, 1 << 31])
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_largest_id_fits(format: str, num_ids: int) -> None:
+    assert np.iinfo(FORMATS[format].id_dtype(num_ids)).max >= num_ids - 1
 
 
 @pytest.mark.parametrize("num_ids", [65_499, 65_500, 65_536, 65_537])
@@ -188,3 +195,14 @@ def test_a_full_mds_shard_of_single_ids_has_places_of_32_bits(tmp_path: Path) ->
     writer.write(make_rows([[1]] * 10_000, np.int32, True))
     (file,) = writer.finish()
     assert file.size / 10_000 * mds.MAX_SHARD_TOKENS < mds.MAX_BYTES
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_abandoned_shard_leaves_nothing_and_says_nothing(tmp_path: Path, format: str) -> None:
+    dtype = FORMATS[format].id_dtype(50_000)
+    writer = FORMATS[format].make_writer(ShardPlan(tmp_path, "s", dtype, True))
+    writer.write(make_rows(IDS, dtype, False))
+    writer.abandon()
+    del writer
+    gc.collect()  # pytest shows as an error what pyarrow's writer raises now.
+    assert [*tmp_path.iterdir()] == []
