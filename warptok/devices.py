@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpu.engine import GpuEngine
     from gpu.windows import DeviceWindows
     from service.engines.base import Engine, Residency
+    from service.engines.cpu.engine import CpuEngine
     from service.engines.hybrid.engine import HybridEngine
     from service.engines.hybrid.residency import OpenedGpu
     from vocabularies.model.vocabulary import Vocabulary
@@ -43,12 +44,14 @@ class Place:
         device: "cpu", "cuda:0", "cuda:1", ...
         engine: computes the ids.
         gpu: the same engine, where it has a GPU; None: it has none.
+        cpu: the same engine, where it is the CPU alone.
         is_required: whether vocabularies that the GPU does not support are refused.
     """
 
     device: str
     engine: Engine
     gpu: HybridEngine | None = None
+    cpu: CpuEngine | None = None
     is_required: bool = False
 
     def load(self, vocabulary: Vocabulary) -> Residency:
@@ -112,7 +115,8 @@ def open_cpu(num_threads: int = 0) -> Place:
     """Open the engine of the CPU; of 0 threads it has one a usable core."""
     from service.engines.cpu.engine import CpuEngine
 
-    return Place("cpu", CpuEngine(num_threads=num_threads))
+    engine = CpuEngine(num_threads=num_threads)
+    return Place("cpu", engine, cpu=engine)
 
 
 @cache

@@ -111,6 +111,7 @@ class Tokenizer(TokenNames):
         super().__init__(vocabulary, defaults.roles)
         self._place = place
         self._engine = place.engine
+        self._cpu = place.cpu
         self.name = defaults.name
         self.device = place.device
         self.padding_side: Side = defaults.padding_side or vocabulary.padding_side
@@ -146,9 +147,11 @@ class Tokenizer(TokenNames):
             InvalidRequest: the value of an option is wrong.
             RowRefused: the text cannot be encoded.
         """
-        encoded = self._encode_one("encode", text, options)
-        ids: list[int] = encoded.ids.tolist()
-        return ids
+        if not options and type(text) is str and self._cpu is not None:
+            ids = self._cpu.list_short(self._vocabulary, text)
+            if ids is not None:
+                return ids
+        return self._encode_one("encode", text, options).ids.tolist()  # type: ignore[no-any-return]
 
     def count(self, text: str | bytes, **options: Unpack[TextOptions]) -> int:
         """Count the ids of one text, which are not kept; as `encode`."""

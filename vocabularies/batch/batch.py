@@ -168,6 +168,11 @@ class Batch:
         """Whether the rows came as strings, and so are valid UTF-8."""
         return self._texts is not None
 
+    @property
+    def only_text(self) -> str | None:
+        """The text of a batch that has one, as a string; None: it has others, or bytes."""
+        return self._texts[0] if self._texts is not None and self.num_rows == 1 else None
+
     def check_id_dtype(self, num_ids: int) -> None:
         """Check that `id_dtype` is int32, uint16 or uint8 and holds every id below `num_ids`.
 

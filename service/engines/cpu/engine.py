@@ -31,7 +31,13 @@ from service.engines.encoder import (
     refuse_rows,
 )
 from service.runtime.memory_pool import MemoryPool
-from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.batch import (
+    DEFAULT_OPTIONS,
+    Batch,
+    Encoded,
+    EncodeOptions,
+    RowError,
+)
 from vocabularies.batch.post_processing import (
     NO_ADDED_IDS,
     AddedIds,
@@ -185,8 +191,10 @@ class CpuEngine(WithoutDevice):
             ValueError: the vocabulary's ids do not fit the batch's `id_dtype`.
         """
         batch.check_id_dtype(len(vocabulary))
-        batch = make_upper_case(batch)
         loaded = self._get_or_load(vocabulary)
+        if (short := _encode_short(loaded, batch)) is not None:
+            return short
+        batch = make_upper_case(batch)
         options = batch.options
         if not isinstance(options, EncodeOptions):
             groups = list(batch.groups())
@@ -202,6 +210,16 @@ class CpuEngine(WithoutDevice):
         encoded = post_process(content, loaded.added, options)
         encoded.engine = loaded.residency.engine
         return encoded
+
+    def list_short(self, vocabulary: Vocabulary, text: str) -> list[int] | None:
+        """Return the ids of a short text with begin and end tokens; None: call `encode`."""
+        loaded = self._get_or_load(vocabulary)
+        if not isinstance(loaded.chosen.encoder, TextEncoder):
+            return None
+        ids = loaded.chosen.encoder.list_short(text)
+        if ids is not None and len(loaded.added):
+            return [*vocabulary.prefix, *ids, *vocabulary.suffix]
+        return ids
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
         """Count the ids that `encode` would give each row."""
@@ -257,6 +275,17 @@ def _one_step_encoder(loaded: _Loaded, options: EncodeOptions) -> OneStepEncoder
     if isinstance(encoder, SymbolEncoder) and (encoder.kmers or not options.circular):
         return encoder
     return None
+
+
+def _encode_short(loaded: _Loaded, batch: Batch) -> Encoded | None:
+    """Encode the usual batch of one short text in a few steps; None: it is none."""
+    encoder = loaded.chosen.encoder
+    if batch.options is not DEFAULT_OPTIONS or not isinstance(encoder, TextEncoder):
+        return None
+    if (text := batch.only_text) is None or (ids := encoder.encode_short(text)) is None:
+        return None
+    content = Content(ids, np.array((0, len(ids)), np.int64))
+    return post_process(content, loaded.added, DEFAULT_OPTIONS)
 
 
 def _encode_at_once(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:

@@ -78,6 +78,20 @@ class TextEncoder(TokenizersEncoder):
         content, left = self._encode_most(batch, plain, is_composed=False)
         return self._add_left(content, left, batch, plain) if len(left) else content
 
+    def encode_short(self, text: str) -> NDArray[np.int32] | None:
+        """Return the ids of a short string, whose special tokens are matched.
+
+        Returns:
+            None: the string is too long, or more is needed than the extension does.
+        """
+        ids = native.encode_short(self.native, text, False)
+        return None if ids is None else np.frombuffer(ids, np.int32)
+
+    def list_short(self, text: str) -> list[int] | None:
+        """Return the ids of `encode_short` as a list."""
+        ids: list[int] | None = native.encode_short(self.native, text, True)
+        return ids
+
     def _encode_most(
         self, batch: Batch, plain: bool, is_composed: bool
     ) -> tuple[Content, NDArray[np.int64]]:

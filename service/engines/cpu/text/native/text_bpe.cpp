@@ -5,6 +5,8 @@
 //            should_continue)
 //         -> the ids, and the number of rows that are left; None once should_continue() is false
 //
+//     encode_short(vocabulary, text, as_list) -> the ids of a string, a bytearray of int32 or a list; None: `encode` is needed
+//
 // `encode` releases Python's lock, but for a few bytes. id_offsets int64[B + 1] and reasons uint8[B] get where each row's ids begin, and why
 // it has none.
 #include "../../native/python_buffers.hpp"
@@ -219,6 +221,48 @@ PyObject* encode(PyObject*, PyObject* arguments) {
     return nullptr;
 }
 
+// The ids of a text as a list or as a bytearray.
+PyObject* make_ids(const int32_t* ids, Py_ssize_t count, bool as_list) {
+    if (!as_list)
+        return PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(ids),
+                                             count * static_cast<Py_ssize_t>(sizeof(int32_t)));
+    PyObject* list = PyList_New(count);
+    for (Py_ssize_t i = 0; list && i < count; i++) {
+        PyObject* id = PyLong_FromLong(ids[i]);
+        if (id) PyList_SET_ITEM(list, i, id);
+        else Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject* encode_short(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "3 arguments are expected, not %zd", count);
+    auto* owner = static_cast<Owner*>(PyCapsule_GetPointer(arguments[0], VOCABULARY));
+    if (!owner) return nullptr;
+    PyObject* text = arguments[1];
+    if (!PyUnicode_Check(text) || PyUnicode_GET_LENGTH(text) > UNLOCKED_BYTES) Py_RETURN_NONE;
+    Py_ssize_t num_bytes;
+    auto* begin = reinterpret_cast<const uint8_t*>(PyUnicode_AsUTF8AndSize(text, &num_bytes));
+    if (!begin) {  // It has a lone surrogate, which `encode` names.
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    if (num_bytes > UNLOCKED_BYTES) Py_RETURN_NONE;
+    StillNeeded needed(reinterpret_cast<PyObject*>(&PyBaseObject_Type));  // Always: object() is true.
+    auto worker = owner->vocabulary->borrow();
+    int32_t* out = nullptr;
+    text::Reason reason = text::NONE;
+    bool is_done = run(num_bytes, [&] {
+        auto room = static_cast<size_t>(num_bytes) + text::PieceEncoder::SLACK;
+        if (worker->ids.size() < room) worker->ids.resize(room);
+        out = worker->ids.data();
+        reason = worker->encoder.encode({begin, begin + num_bytes, begin + num_bytes, true, false}, false, out, needed);
+    });
+    if (!is_done) return nullptr;
+    if (reason) Py_RETURN_NONE;
+    return make_ids(worker->ids.data(), out - worker->ids.data(), arguments[2] == Py_True);
+}
+
 PyMethodDef methods[] = {
     {"make", make, METH_VARARGS,
      "make(rule, automaton, classes, composed, tokens, pairs, symbol_ids, special, parts, may_cut, seed, /): "
@@ -227,6 +271,8 @@ PyMethodDef methods[] = {
      "encode(vocabulary, data, offsets, is_valid, is_composed, is_plain, threads, task_bytes, id_offsets, reasons, "
      "should_continue, /): "
      "Encode the rows of a batch."},
+    {"encode_short", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(encode_short)), METH_FASTCALL,
+     "encode_short(vocabulary, text, as_list, /): Encode a string."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -10,11 +10,13 @@ import random
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
 from gpu.text.pretokenizer_rules import RULES as MACHINES
@@ -33,6 +35,7 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS
+from vocabularies.reference import tokenizer as reference
 
 pytestmark = pytest.mark.skipif(text_encoder.native is None, reason="the extension is not built")
 NAMES = [*tables.RULES]
@@ -110,6 +113,18 @@ def check(encoder: TextEncoder, texts: Sequence[str], options: EncodeOptions = P
         assert actual.ids.tolist() == expected.ids.tolist()
         if options.spans:
             assert actual.spans.tolist() == expected.spans.tolist()
+    if options.special == "match" or not encoder.vocabulary.special_tokens:
+        check_short(encoder, texts, np.split(expected.ids, expected.offsets[1:-1]))
+
+
+def check_short(
+    encoder: TextEncoder, texts: Sequence[str], rows: Sequence[NDArray[np.integer[Any]]]
+) -> None:
+    """Compare the ids of single strings, of which the extension may leave some."""
+    for text, row in zip(texts, rows, strict=False):
+        ids = encoder.encode_short(text)
+        if ids is not None:
+            assert ids.tolist() == encoder.list_short(text) == row.tolist()
 
 
 def random_text(name: str, chance: random.Random, num_runs: int) -> str:
@@ -124,6 +139,23 @@ def random_text(name: str, chance: random.Random, num_runs: int) -> str:
 def test_any_text_has_the_ids_of_the_reference(name, data, spans):
     texts = data.draw(st.lists(st.text(representatives(name), max_size=200), max_size=3))
     check(encoder_of(name), texts, replace(PLAIN, spans=spans))
+
+
+def test_a_short_string_takes_the_short_way_alone():
+    encoder, engine = encoder_of("gpt2"), CpuEngine()
+    assert encoder.encode_short("").tolist() == encoder.list_short("") == []
+    for text in ("a" * 8193, "é" * 5000, "\ud800"):
+        assert encoder.encode_short(text) is encoder.list_short(text) is None
+    with pytest.raises(TypeError, match="3 arguments"):
+        text_encoder.native.encode_short(encoder.native)
+    vocabulary = telling_vocabulary("gpt2", special_tokens=(SpecialToken("<s>", 0),))
+    framed = replace(vocabulary, prefix=(1, 2), suffix=(3,))
+    for text in ("It's a <s> short text", "", "é" * 5000):
+        expected = reference.encode(framed, text).ids
+        assert engine.encode(framed, Batch([text])).ids.tolist() == expected
+        assert engine.list_short(framed, text) in (expected, None)
+    assert engine.list_short(framed, "abc") is not None
+    assert engine.list_short(load("dnabert2"), "ACGT") is None
 
 
 @pytest.mark.parametrize("name", NAMES)
