@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import errno
+import re
 import select
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -16,8 +19,12 @@ from service.core.settings import PREFIX, Settings
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 
 ACCEPT_S = 0.05  # The seconds for handshakes that have begun when a port is about to close.
+HANDSHAKE_S = 1.0  # The most seconds for handshakes that take longer, of clients that are far away.
 MAX_ACCEPT_S = 0.5  # The most seconds for waiting connections where new ones cannot be kept away.
 POLL_S = 0.005
+HANDSHAKE_POLL_S = 0.02  # Reading the table of a system with many connections takes milliseconds.
+TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+SYN_RECEIVED = b"03"  # The state in these tables of a handshake that the client has not ended.
 SO_ATTACH_FILTER = 26  # The socket module has no name for it.
 TCP_NOTSENT_LOWAT = 25  # As well.
 MAX_UNSENT_BYTES = 131_072  # Of a connection, in the kernel; the transport keeps the rest.
@@ -146,7 +153,8 @@ async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> 
     when the port is closed and refuses them.
 
     uvloop accepts one connection in each iteration of the loop, and on a busy machine iterations
-    take long. So this waits for as long as connections do.
+    take long. So this waits for as long as connections do. It also waits for handshakes that have
+    begun: their clients may already send requests, which the system would reset as well.
 
     Args:
         sockets: the listening sockets.
@@ -158,9 +166,26 @@ async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> 
         if not _drop_new_connections(each):
             max_s = MAX_ACCEPT_S
         poll.register(each, select.POLLIN)
+    ports = {each.getsockname()[1] for each in sockets if each.family != socket.AF_UNIX}
     begin = monotonic()
-    while monotonic() < begin + ACCEPT_S or (poll.poll(0) and monotonic() < begin + max_s):
+    while monotonic() < begin + ACCEPT_S:
         await asyncio.sleep(POLL_S)
+    # The handshakes first: one that ends between the two checks waits to be accepted then.
+    while monotonic() < begin + min(max_s, HANDSHAKE_S) and _has_handshakes(ports):
+        await asyncio.sleep(HANDSHAKE_POLL_S)
+    while poll.poll(0) and monotonic() < begin + max_s:
+        await asyncio.sleep(POLL_S)
+
+
+def _has_handshakes(ports: Collection[int]) -> bool:
+    """Return whether a client has begun a handshake with a port and not ended it; Linux knows."""
+    local_ports = b"|".join(b"%04X" % port for port in ports)
+    row = re.compile(rb":(?:%b) [0-9A-F]+:[0-9A-F]{4} %b " % (local_ports, SYN_RECEIVED))
+    for table in TCP_TABLES:
+        with contextlib.suppress(OSError):
+            if ports and row.search(table.read_bytes()):
+                return True
+    return False
 
 
 def _drop_new_connections(listening: socket.socket) -> bool:

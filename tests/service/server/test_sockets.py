@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from service.core.settings import Settings
+from service.server import sockets
 from service.server.sockets import (
     accept_waiting,
     bind_sockets,
@@ -73,6 +74,36 @@ def test_a_busy_loop_accepts_all_connections_before_the_port_closes():
             assert len(accepted) == num_waiting
 
     uvloop.run(scenario())
+
+
+HANDSHAKE_ROW = "   1: 0100007F:%04X 0200007F:D431 03 00000000:00000000 01:00000063 00000000 0\n"
+
+
+@pytest.mark.parametrize("wait_s", [0.2, GIVEN_UP_S])
+def test_a_port_stays_open_for_handshakes_that_have_begun(tmp_path, monkeypatch, wait_s):
+    table = tmp_path / "tcp"
+    monkeypatch.setattr(sockets, "TCP_TABLES", [tmp_path / "absent", table])
+
+    async def scenario():
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            table.write_text(HANDSHAKE_ROW % listening.getsockname()[1])
+            asyncio.get_running_loop().call_later(wait_s, table.write_text, "")
+            begin = time.monotonic()
+            await accept_waiting([listening], GIVEN_UP_S)
+            return time.monotonic() - begin
+
+    seconds = run(scenario)
+    assert min(wait_s, sockets.HANDSHAKE_S) <= seconds < GIVEN_UP_S
+
+
+def test_the_system_lists_connections_by_port_and_state(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(listening.getsockname()):
+            assert not sockets._has_handshakes([port])
+            monkeypatch.setattr(sockets, "SYN_RECEIVED", b"01")  # Established.
+            assert sockets._has_handshakes([port])
+            assert not sockets._has_handshakes([])
 
 
 def test_a_unix_socket_on_which_nobody_listens_is_replaced(tmp_path):
