@@ -501,6 +501,16 @@ def _corpora() -> Iterator[Figure]:
         )
     most = max(row["peak_bytes"] for row in select(document["figures"], who="warptok"))
     yield Figure(runs.CORPUS, "most memory of that", "MB", exactly(most / 1e6))
+    figures = runs.CORPUS_NODES.document()["figures"]
+    alone = only(figures, nodes=1)["tokens_per_part_cpu_s"] / 1e6
+    for row in figures[1:]:
+        yield Figure(
+            runs.CORPUS_NODES,
+            f"{row['nodes']} nodes of Ray on one machine, a second of a core",
+            "M tokens",
+            exactly(row["tokens_per_part_cpu_s"] / 1e6),
+            limit=Beside("1 node", alone),
+        )
 
 
 def _learning() -> Iterator[Figure]:

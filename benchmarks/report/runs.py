@@ -148,6 +148,11 @@ CORPUS = Run(
     "corpus/two_cores.json",
     "benchmarks.corpus --data FOLDER --other-python PYTHON --megabytes 150 --part 6 --rounds 1",
 )
+CORPUS_NODES = Run(
+    "corpus_nodes",
+    "corpus/ray_nodes.json",
+    "benchmarks.corpus.cluster --data FOLDER --megabytes 300 --rounds 1",
+)
 TRAINING = Run(
     "training",
     "training/training.json",
@@ -185,6 +190,7 @@ RUNS = (
     SOAK_GPU,
     FASTA,
     CORPUS,
+    CORPUS_NODES,
     TRAINING,
     TRAINING_GPU,
 )

@@ -78,6 +78,8 @@ def _make_runner(
         VocabularyError: no encoder can compute the vocabulary.
     """
     if arguments.ray is not None:
+        if arguments.parts == 1 and not arguments.quiet:
+            print("warptok: one node has all work; --parts N gives it to several", file=sys.stderr)
         try:
             from service.corpus.ray.runner import RayRunner
         except ImportError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from benchmarks.corpus import cluster
 from benchmarks.corpus.__main__ import run, subtract_start, summarize
 from benchmarks.corpus.files import write_files
 from benchmarks.corpus.processes import CommandFailed, Measurement, measure
@@ -68,3 +69,13 @@ def test_figures_are_medians_of_rounds() -> None:
     (figure,) = summarize([*rows, {"who": "b", "kind": "jsonl", "text_bytes": 1}])
     assert figure["mb_per_s"] == [2.5, 5.0, 10.0]
     assert figure["mb_per_cpu_s"] == 5.0
+
+
+def test_nodes_are_compared_with_one() -> None:
+    rows = [
+        {"nodes": nodes, "tokens": 100 * nodes, "cpu_seconds": 9.0, "remote_cpu_seconds": seconds}
+        for nodes, seconds in ((1, 2.0), (4, 10.0), (1, 5.0))
+    ]
+    alone, four = cluster.summarize(rows)
+    assert (alone["share_of_linear"], alone["tokens_per_part_cpu_s"]) == (1.0, 50.0)
+    assert (four["share_of_linear"], four["tokens_per_part_cpu_s"]) == (0.8, 40.0)

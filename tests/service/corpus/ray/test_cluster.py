@@ -114,3 +114,20 @@ def test_a_node_is_lost(cluster: Any, folder: Path) -> None:
     _, stderr = process.communicate(timeout=MAX_S)
     assert process.returncode == 1, stderr
     assert folder_bytes(folder / "lost") == folder_bytes(folder / "local")
+
+
+def test_resources_of_a_part() -> None:
+    from service.corpus.ray.runner import choose_resources
+
+    cpus = {"Alive": True, "Resources": {"CPU": 16.0}}
+    gpus = {"Alive": True, "Resources": {"CPU": 96.0, "GPU": 8.0}}
+    dead = {"Alive": False, "Resources": {"CPU": 512.0, "GPU": 8.0}}
+    assert choose_resources([cpus, dead], "auto", None) == (1, 0)
+    assert choose_resources([cpus, dead], "auto", 16) == (16, 0)
+    assert choose_resources([cpus, gpus], "auto", None) == (12, 1)
+    assert choose_resources([cpus, gpus], "gpu", 96) == (96, 1)
+    assert choose_resources([cpus, gpus], "cpu", None) == (1, 0)
+    with pytest.raises(ValueError, match="no node of the cluster has a GPU"):
+        choose_resources([cpus, dead], "gpu", None)
+    with pytest.raises(ValueError, match="largest node has 16 cores"):
+        choose_resources([cpus, dead], "auto", 17)
