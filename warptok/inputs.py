@@ -259,6 +259,8 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
     if type(ids).__module__.startswith("torch"):
         ids = ids.detach().cpu().numpy()
     row = np.asarray(ids if hasattr(ids, "__len__") or np.isscalar(ids) else list(ids))
+    if row.ndim == 0:
+        raise InvalidRequest(f"{ids!r} is no row of ids; decode([{ids!r}]) takes a list of them")
     if row.ndim != 1 and row.size:
         raise InvalidRequest(f"ids have {row.ndim} dimensions; decode_batch(rows) takes rows")
     if row.size and row.dtype.kind not in "iu":

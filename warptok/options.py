@@ -79,7 +79,7 @@ OF_THE_CALL = "call the tokenizer itself, as Hugging Face's: tok(texts, {name}=.
 INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "truncation": "max_length=512 cuts; or " + OF_THE_CALL,
-        "return_tensors": "encode_batch(texts).torch() makes tensors; or " + OF_THE_CALL,
+        "return_tensors": "encode_batch(texts).to_torch() makes tensors; or " + OF_THE_CALL,
         "return_attention_mask": "encode_batch(texts, padding='longest') has it; or " + OF_THE_CALL,
         "return_offsets_mapping": "offsets(text), or encode_batch(texts, return_offsets='bytes')",
         "return_overflowing_tokens": "chunks(text, chunk_size=512, chunk_overlap=64)",
@@ -96,6 +96,24 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
     }
 )
 """What to call instead, by the words of other libraries and of other calls."""
+OTHER_METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        "apply_chat_template": "a service, which renders chats: docs/dialects.md",
+        "batch_decode": "decode_batch(rows)",
+        "batch_encode_plus": "the tokenizer itself: tok(texts, padding=True)",
+        "encode_ordinary": "encode(text, special='plain')",
+        "encode_ordinary_batch": "encode_batch(texts, special='plain')",
+        "encode_plus": "the tokenizer itself: tok(text)",
+        "get_vocab_size": "len(tok)",
+        "id_to_token": "convert_ids_to_tokens([token_id])",
+        "n_vocab": "len(tok)",
+        "pad": "encode_batch(texts, padding='longest')",
+        "token_to_id": "convert_tokens_to_ids(token)",
+        "tokenize": "convert_ids_to_tokens(encode(text, add_special_tokens=False))",
+        "tokenize_batch": "encode_batch(texts)",
+    }
+)
+"""What to call instead of other libraries' methods."""
 
 
 def refuse_unknown(call: str, given: Mapping[str, object]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NoReturn, overload
 
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import ROLES, Bpe
 from warptok.errors import InvalidRequest
+from warptok.options import OTHER_METHODS
 
 if TYPE_CHECKING:
     from vocabularies.model.vocabulary import Vocabulary
@@ -30,6 +31,11 @@ class TokenNames:
 
     def __len__(self) -> int:
         return len(self._vocabulary)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse a name that is not there; say what to call instead of other libraries' methods."""
+        hint = f"; call {OTHER_METHODS[name]}" if name in OTHER_METHODS else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     @property
     def vocab_size(self) -> int:

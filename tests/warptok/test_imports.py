@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import pytest
 
 import warptok
 from tests.support.data_files import ROOT
+from warptok.options import INSTEAD, OTHER_METHODS
 from warptok.results import EXTRAS
 
 HEAVY = ("fastapi", "starlette", "uvicorn", "torch", "cupy", "pyarrow", "httpx", "grpc", "pandas")
@@ -97,3 +99,40 @@ def test_every_public_name_is_documented():
     assert {name for name in public if name not in text} == set()
     for name in public:
         assert inspect.getdoc(getattr(warptok, name)), name
+
+
+def test_methods_of_other_libraries_are_refused_with_what_to_call():
+    tok = warptok.load("gpt2", device="cpu")
+    for name, hint in OTHER_METHODS.items():
+        with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; call {hint}")):
+            getattr(tok, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'encodings'$"):
+        getattr(tok, "encodings")  # noqa: B009
+
+
+def test_what_hints_name_is_there():
+    tok = warptok.load("gpt2", device="cpu")
+    batch = tok.encode_batch(["a"])
+    for hint in (*INSTEAD.values(), *OTHER_METHODS.values()):
+        for name in re.findall(r"(?<!\.)\b([a-z_]+)\(", hint):
+            assert hasattr(tok, name) or name in ("tok", "len"), hint
+        for name in re.findall(r"\)\.([a-z_]+)\(", hint):
+            assert hasattr(batch, name), hint
+
+
+def test_embeddings_and_training_have_public_names():
+    from warptok.embedding import discover
+    from warptok.training import Corpus, TrainingOptions, train
+
+    found = discover(warptok.load("hyenadna", device="cpu"))
+    assert found.rule is not None
+    assert discover(warptok.load("dnabert2", device="cpu")).rule is None
+    done = train(Corpus.of(["UGAGGUAGUAGGUUGUAUAGUU"]), TrainingOptions(vocabulary_size=7))
+    assert len(done.vocabulary) == 7
+    with pytest.raises(AttributeError, match="no attribute 'Layer'"):
+        warptok.embedding.Layer  # noqa: B018
+    if find_spec("torch") is None:
+        with pytest.raises(warptok.NotInstalled, match=r"warptok\.embedding\.EmbeddingLayer"):
+            warptok.embedding.EmbeddingLayer  # noqa: B018
+    else:
+        assert warptok.embedding.EmbeddingLayer.__name__ == "EmbeddingLayer"

@@ -1,0 +1,7 @@
+"""Learning a vocabulary from texts or sequences: BPE, and BPE that keeps motifs whole."""
+
+from vocabularies.sequences.corpus import Corpus as Corpus
+from vocabularies.training.options import TrainingOptions as TrainingOptions
+from vocabularies.training.train import train as train
+
+__all__ = ["Corpus", "TrainingOptions", "train"]
