@@ -160,7 +160,10 @@ def encode_as_huggingface(
     if return_tensors is not None:
         return BatchEncoding({n: _tensor(rows, return_tensors) for n, rows in fields.items()})
     lists = {name: _to_lists(name, rows) for name, rows in fields.items()}
-    return BatchEncoding({name: rows[0] for name, rows in lists.items()} if is_one else lists)
+    if not is_one:
+        return BatchEncoding(lists)
+    # As Hugging Face's, the one length stays in a list.
+    return BatchEncoding({n: rows if n == "length" else rows[0] for n, rows in lists.items()})
 
 
 def _refuse(others: Mapping[str, Any]) -> None:

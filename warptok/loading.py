@@ -34,6 +34,9 @@ SOURCES = (
     "a built-in name, the path of a file or folder, or a tokenizer of transformers, tokenizers or "
     "tiktoken"
 )
+PROBES = ("a {} b", "a{}b")
+"""Texts with an added token, of which the ids are compared with an object's own."""
+MAX_PROBES = 64
 STACKLEVEL = 6  # Warnings name the line that calls `load`.
 
 
@@ -98,10 +101,36 @@ def load_on(
         digest = found.vocabulary.digest
         if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):
             raise DigestDiffers(f"{found.defaults.name} has the digest {digest}", where="if_digest")
-        return Tokenizer(found.vocabulary, place, found.defaults)
+        tok = Tokenizer(found.vocabulary, place, found.defaults)
     except VocabularyError as error:
         faults = [Fault(finding.where, finding.message) for finding in error.findings]
         raise InvalidRequest(str(error), code="vocabulary_invalid", findings=faults) from error
+    backend = getattr(source, "backend_tokenizer", source)
+    if callable(getattr(backend, "to_str", None)):
+        _compare_added_tokens(tok, backend)
+    return tok
+
+
+def _compare_added_tokens(tok: Tokenizer, backend: Any) -> None:
+    """Compare the ids of added tokens with those of the object itself.
+
+    With tokenizers below 0.23 an object whose normalizer was set after its tokens were added finds
+    them elsewhere than its own tokenizer.json says, which is what is read.
+
+    Raises:
+        InvalidRequest: the object gives other ids.
+    """
+    if backend.truncation is not None or backend.padding is not None:
+        return  # The last call left them there; they change the object's ids.
+    added = [token.content for token in backend.get_added_tokens_decoder().values()]
+    for text in (form.format(content) for content in added[:MAX_PROBES] for form in PROBES):
+        own = backend.encode(text, add_special_tokens=False).ids
+        if tok.encode(text, add_special_tokens=False) != own:
+            message = (
+                f"the object has other ids for {text!r} than its own tokenizer.json: save it and "
+                "load the file, or use tokenizers 0.23 or newer"
+            )
+            raise InvalidRequest(message, code="vocabulary_invalid")
 
 
 def _decode_inversely(vocabulary: Vocabulary) -> Vocabulary:

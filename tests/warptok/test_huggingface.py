@@ -123,3 +123,8 @@ def test_token_names_are_spelled_as_in_the_file(tok):
         tok.convert_ids_to_tokens(4096)
     ids = tok.bos_token_id, tok.eos_token_id, tok.cls_token_id, tok.sep_token_id, tok.mask_token_id
     assert ids == (None, None, 1, 2, 4)
+
+
+def test_the_length_of_one_text_is_in_a_list_as_of_hugging_face():
+    tok = warptok.load("dnabert2", device="cpu")
+    assert tok("ACGTACGT", return_length=True)["length"] == [6]

@@ -116,6 +116,27 @@ def test_a_fast_tokenizer_of_transformers_with_what_python_says_beside_it():
     assert warptok.load(FastTokenizer(backend)).model_max_length is None
 
 
+def test_an_object_that_differs_from_its_own_file_is_refused():
+    class Late(FastTokenizer):
+        """An object whose tokenizer.json says of its added tokens what it does not do."""
+
+        truncation = padding = None
+
+        def __getattr__(self, name):
+            return getattr(self.backend_tokenizer, name)
+
+        def to_str(self):
+            other = write_tokenizer("dnabert2")
+            other.add_special_tokens(["<s>"])
+            return other.to_str()
+
+        def get_added_tokens_decoder(self):
+            return Tokenizer.from_str(self.to_str()).get_added_tokens_decoder()
+
+    with pytest.raises(warptok.InvalidRequest, match="other ids for 'a <s> b' than its own"):
+        warptok.load(FastTokenizer(Late(write_tokenizer("dnabert2"))))
+
+
 def test_what_is_not_followed_is_a_warning():
     backend = write_tokenizer("gpt2")
     backend.enable_truncation(4)
