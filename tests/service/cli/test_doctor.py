@@ -108,7 +108,7 @@ def test_what_is_slower_without_an_extension_is_said(monkeypatch: Patch) -> None
     monkeypatch.setattr(importlib, "import_module", fail)
     monkeypatch.setattr(extensions, "are_built", False)
     findings = list(machine.check_extensions())
-    assert [finding.state for finding in findings] == ["warning"] * 7
+    assert [finding.state for finding in findings] == ["warning"] * 8
     assert "byte-level BPE by tokenizers" in findings[2].detail
     assert all("install g++" in finding.advice for finding in findings)
 
