@@ -139,6 +139,7 @@ def test_the_page_loads_nothing_from_elsewhere():
             assert "default-src 'none'" in page.headers["content-security-policy"]
             assert "http://" not in page.text
             assert "https://" not in page.text
+            assert '<input type="password" id="key"' in page.text  # Where the service has keys.
             docs = await client.get("/docs")
             assert (docs.status_code, "https://" in docs.text) == (200, False)
             script = docs.text.split('<script src="')[1].split('"')[0]
