@@ -231,7 +231,9 @@ def _answer(
             spans = convert_spans(spans, record.data.decode(), arguments.offsets)
         answer["offsets"] = np.ascontiguousarray(spans)
     if arguments.tokens:
-        answer["tokens"] = [vocabulary.token_string(token_id) for token_id in ids.tolist()]
+        answer["tokens"] = [
+            vocabulary.show_token(token_id, arguments.token_form) for token_id in ids.tolist()
+        ]
     if encoded.num_tokens is not None and encoded.kept is not None:
         num_tokens = int(encoded.num_tokens[row])
         if num_tokens > len(ids):

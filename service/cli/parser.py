@@ -444,6 +444,12 @@ def _add_answer(parser: argparse.ArgumentParser) -> None:
         help="with --json: begin and end of each id in the text, in this unit",
     )
     parser.add_argument("--tokens", action="store_true", help="with --json: each id's token")
+    parser.add_argument(
+        "--token-form",
+        choices=("text", "file"),
+        default="text",
+        help="tokens as readable text (the default), or as a tokenizer.json has them",
+    )
 
 
 def _add_decode(parser: argparse.ArgumentParser) -> None:

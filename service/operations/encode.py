@@ -173,7 +173,7 @@ def _write_text(
         yield from flat_json(spans)
     if request.return_tokens:
         yield b',"tokens":'
-        yield from tokens_json(entry.vocabulary, ids)
+        yield from tokens_json(entry.vocabulary, ids, request.token_form)
     if (truncated := truncated_row(result, row)) is not None:
         yield b',"truncated":' + orjson.dumps(truncated)
     yield from _write_kernel_time(request, times)
@@ -373,7 +373,8 @@ def _write_batch_extras(
         for i, row_has_tokens in enumerate(has_tokens):
             yield b"," if i else b""
             if row_has_tokens:
-                yield from tokens_json(entry.vocabulary, encoded.row(result.begin + i))
+                ids = encoded.row(result.begin + i)
+                yield from tokens_json(entry.vocabulary, ids, request.token_form)
             else:
                 yield b"null"
         yield b"]"

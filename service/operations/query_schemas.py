@@ -13,6 +13,7 @@ from service.core.problem_details import invalid_body
 from service.operations import schemas
 from service.operations.schemas import MAX_CROP, MAX_ROW, MAX_SEED
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.model.vocabulary import TokenForm
 from vocabularies.sequences.augmentation import Augmentation
 
 DTYPES: dict[str, type[np.integer[Any]]] = {
@@ -90,6 +91,7 @@ class TextQuery(BatchQuery):
 
     return_offsets: schemas.Unit | None = Field(None, description=schemas.OFFSETS)
     return_tokens: bool = Field(False, description=schemas.TOKENS)
+    token_form: TokenForm = Field("text", description=schemas.TOKEN_FORM)
 
 
 def parse_query(model: type[Query], parameters: QueryParams) -> Query:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.core.json_bodies import Surrogates
 from vocabularies.batch.batch import EncodeOptions
+from vocabularies.model.vocabulary import TokenForm
 
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
@@ -32,7 +33,11 @@ SPECIAL = (
 MAX_LENGTH = "Most ids a text may have, begin and end tokens included; null: all."
 TRUNCATION = "The side that is cut when a text has more than max_length ids."
 OFFSETS = "Report the begin and end of each id in the text, counted in this unit."
-TOKENS = "Report each id's token as a string; bytes that are not UTF-8 in the byte-level alphabet."
+TOKENS = "Report each id's token as a string."
+TOKEN_FORM = (
+    "The form of the tokens: 'text', in which bytes that are not UTF-8 are written <0xE2>; 'file': "
+    "as a tokenizer.json has them, bytes of BPE in the byte-level alphabet (Ġthe)."
+)
 REVERSE = (
     "DNA: encode the other strand (A-T, C-G, IUPAC codes and case kept); refused with a vocabulary "
     "of text."
@@ -105,6 +110,7 @@ class EncodeRequest(Strict):
     truncation_side: Side = Field("right", description=TRUNCATION)
     return_offsets: Unit | None = Field(None, description=OFFSETS)
     return_tokens: bool = Field(False, description=TOKENS)
+    token_form: TokenForm = Field("text", description=TOKEN_FORM)
     reverse_complement: bool = Field(False, description=REVERSE)
     circular: bool | None = Field(None, description=CIRCULAR)
     uppercase: bool = Field(False, description=UPPERCASE)
@@ -183,6 +189,7 @@ class EncodeBatchRequest(TextListRequest):
 
     return_offsets: Unit | list[Unit | None] | None = Field(None, description=OFFSETS)
     return_tokens: bool | list[bool] = Field(False, description=TOKENS)
+    token_form: TokenForm = Field("text", description=TOKEN_FORM)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     padding: Literal["longest"] | Annotated[int, Field(ge=0, le=1_048_576)] | None = Field(
         None,

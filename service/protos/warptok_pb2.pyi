@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Options(_message.Message):
-    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time", "uppercase", "augmentation", "return_tokens")
+    __slots__ = ("add_special_tokens", "special", "max_length", "truncation_side", "reverse_complement", "circular", "dtype", "return_offsets", "if_digest", "invalid_utf8", "return_kernel_time", "uppercase", "augmentation", "return_tokens", "token_form")
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class Options(_message.Message):
     UPPERCASE_FIELD_NUMBER: _ClassVar[int]
     AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
     RETURN_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FORM_FIELD_NUMBER: _ClassVar[int]
     add_special_tokens: bool
     special: str
     max_length: int
@@ -36,7 +37,8 @@ class Options(_message.Message):
     uppercase: bool
     augmentation: Augmentation
     return_tokens: bool
-    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ..., uppercase: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., return_tokens: _Optional[bool] = ...) -> None: ...
+    token_form: str
+    def __init__(self, add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., max_length: _Optional[int] = ..., truncation_side: _Optional[str] = ..., reverse_complement: _Optional[bool] = ..., circular: _Optional[bool] = ..., dtype: _Optional[str] = ..., return_offsets: _Optional[bool] = ..., if_digest: _Optional[str] = ..., invalid_utf8: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ..., uppercase: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., return_tokens: _Optional[bool] = ..., token_form: _Optional[str] = ...) -> None: ...
 
 class Augmentation(_message.Message):
     __slots__ = ("seed", "crop_letters", "substitution_rate", "first_row")

@@ -6,10 +6,12 @@ ids that it gives.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Literal
 
 from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import to_alphabet
@@ -22,7 +24,22 @@ from vocabularies.preprocessing.running_time import (
     find_normalizer_costs,
 )
 
+NAMED_BYTES = "warptok.named_bytes"
+"""How bytes that are not UTF-8 are decoded: as <0xFF>, the names of SentencePiece's byte tokens."""
 NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's letters and white space.
+
+
+TokenForm = Literal["text", "file"]
+"""How a token is shown: as readable text, or as a tokenizer.json has it."""
+
+
+def _name_bytes(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    names = (f"<0x{byte:02X}>" for byte in error.object[error.start : error.end])
+    return "".join(names), error.end
+
+
+codecs.register_error(NAMED_BYTES, _name_bytes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,6 +116,14 @@ class Vocabulary(VocabularyFields):
         unknown = self.roles.get("unk")
         return unknown if unknown is not None and self.supports_reverse_complement else None
 
+    def show_token(self, token_id: int, form: TokenForm) -> str:
+        """Return a token in one of its two forms.
+
+        Raises:
+            IndexError: no token has this id.
+        """
+        return self.token_string(token_id) if form == "text" else self.file_string(token_id)
+
     def file_string(self, token_id: int) -> str:
         """Return a token as a tokenizer.json has it; bytes of BPE in the byte-level alphabet.
 
@@ -112,7 +137,7 @@ class Vocabulary(VocabularyFields):
         return self.token_string(token_id)
 
     def token_string(self, token_id: int) -> str:
-        """Return a token as readable text; bytes that are not UTF-8 in the byte-level alphabet.
+        """Return a token as readable text; bytes that are not UTF-8 as <0xFF>.
 
         Raises:
             IndexError: no token has this id.
@@ -120,7 +145,4 @@ class Vocabulary(VocabularyFields):
         token = self.tokens[token_id]
         if token is None:
             raise IndexError(f"id {token_id} means nothing in this vocabulary")
-        try:
-            return self.contents.get(token_id) or token.decode()
-        except UnicodeDecodeError:
-            return to_alphabet(token)
+        return self.contents.get(token_id) or token.decode(errors=NAMED_BYTES)

@@ -93,6 +93,8 @@ def read_options(options: pb.Options) -> EncodeOptions:
     invalid = options.invalid_utf8 or "refuse"
     if invalid not in ("refuse", "bytes"):
         raise InvalidRequest("must be refuse or bytes", "options.invalid_utf8")
+    if options.token_form not in ("", "text", "file"):
+        raise InvalidRequest("must be text or file", "options.token_form")
     max_length = options.max_length if options.HasField("max_length") else None
     if max_length is not None and max_length >= 2**31:
         raise InvalidRequest("must be below 2147483648", "options.max_length")

@@ -49,6 +49,7 @@ from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
 from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.model.vocabulary import TokenForm
 
 READ_AHEAD = 2  # Answers of a stream that are computed or wait to be sent.
 
@@ -327,7 +328,8 @@ def _name_tokens(
     """Return each id's token as a string; [] if not requested."""
     if not options.return_tokens:
         return []
-    return [entry.vocabulary.token_string(token_id) for token_id in ids.tolist()]
+    form: TokenForm = "file" if options.token_form == "file" else "text"
+    return [entry.vocabulary.show_token(token_id, form) for token_id in ids.tolist()]
 
 
 def _check_bytes(service: Service, num_bytes: int, where: str) -> None:

@@ -15,7 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from service.registry.entries import LoadedVocabulary
-from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import TokenForm, Vocabulary
 
 try:
     from service.operations.rendering import _json_rows as native
@@ -42,11 +42,11 @@ def flat_json(array: NDArray[Any]) -> Iterator[bytes]:
     yield from _pieces(array, PIECE_IDS)
 
 
-def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any]) -> Iterator[bytes]:
+def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any], form: TokenForm) -> Iterator[bytes]:
     """Write the tokens of ids as a JSON list of strings, PIECE_TOKENS a piece."""
     for begin in range(0, len(ids), PIECE_TOKENS):
         part = ids[begin : begin + PIECE_TOKENS].tolist()
-        piece = orjson.dumps([vocabulary.token_string(token_id) for token_id in part])
+        piece = orjson.dumps([vocabulary.show_token(token_id, form) for token_id in part])
         yield (b"," if begin else b"[") + piece[1:-1]
     yield b"]" if len(ids) else b"[]"
 

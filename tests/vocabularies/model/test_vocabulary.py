@@ -187,12 +187,18 @@ def test_280000_merges_are_checked_quickly():
 
 
 def test_tokens_are_shown_as_people_read_them():
-    vocabulary = Vocabulary((b" the", b"\xff\x00", None), Bpe(()))
-    assert [vocabulary.token_string(i) for i in (0, 1)] == [" the", "ÿĀ"]
-    for token_id in (2, 3):
+    tokens = (b" the", b"\xff\x00", b"\xe2\x98", b" \xe2\x98\x83\xe2", None)
+    vocabulary = Vocabulary(tokens, Bpe(()))
+    texts = [" the", "<0xFF>\x00", "<0xE2><0x98>", " ☃<0xE2>"]
+    assert [vocabulary.token_string(i) for i in range(4)] == texts
+    assert [vocabulary.show_token(i, "text") for i in range(4)] == texts
+    strings = ["Ġthe", "ÿĀ", "âĺ", "Ġâĺĥâ"]
+    assert [vocabulary.file_string(i) for i in range(4)] == strings
+    assert [vocabulary.show_token(i, "file") for i in range(4)] == strings
+    for token_id in (4, 5):
         with pytest.raises(IndexError):
             vocabulary.token_string(token_id)
-    assert repr(vocabulary) == f"Vocabulary(bpe, 3 ids, {vocabulary.digest})"
+    assert repr(vocabulary) == f"Vocabulary(bpe, 5 ids, {vocabulary.digest})"
     assert AB.special_ids == {4}
 
 

@@ -61,7 +61,7 @@ def test_ragged_rows_in_pieces_are_the_whole_list(lengths, skipped):
 def test_tokens_in_pieces_are_the_list(num_ids):
     vocabulary = byte_vocabulary()
     ids = np.arange(num_ids, dtype=np.int32) % 256
-    pieces = list(tokens_json(vocabulary, ids))
+    pieces = list(tokens_json(vocabulary, ids, "text"))
     assert json.loads(b"".join(pieces)) == [vocabulary.token_string(i % 256) for i in ids]
     assert max(map(len, pieces)) < 60_000
 
