@@ -28,6 +28,7 @@ COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 LEFT_OUT = "# On a GPU"
 TORCH = "import torch"
+RECIPES = ROOT / "docs" / "recipes.md"  # Run by test_recipes.py, where their packages are.
 SLOW = ("training.md", "vocabularies.md", "dna.md")
 FILES = {
     "mature.fa": "dna/mirgenedb_2.1_ALL-mat.fa",
@@ -40,7 +41,7 @@ TIMEOUT_S = 120
 def documents() -> Iterator[Any]:
     """List the documents with examples as parameters; mark those that need torch or long."""
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        if list(blocks(document)):
+        if document != RECIPES and list(blocks(document)):
             marks = [pytest.mark.torch] if needs(document, TORCH) else []
             marks += [pytest.mark.slow] if document.name in SLOW else []
             yield pytest.param(document, id=str(document.relative_to(ROOT)), marks=marks)
