@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpu.embedding.kernel_lookup import next_mark
 from gpu.embedding.letter_rule import LetterRule
+from gpu.embedding.lookup.kernel_lookup import next_mark
 from gpu.embedding.micro_batch import MAX_AHEAD, MicroBatchPlan, is_too_large
 from gpu.embedding.pinned_text import TextMemory, current_stream, is_pinned, record_event
 from gpu.embedding.row_gather import WORD_BYTES, takes_rows_only

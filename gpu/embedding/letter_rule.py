@@ -1,8 +1,8 @@
 """Describes a DNA tokenizer by flat tables: an id for each letter, or for each word of k letters.
 
 `read_letter_rule` makes the tables from one of our vocabularies; `tokenizer_discovery` makes them
-for any other tokenizer. This module uses neither devices nor torch; `torch_lookup`,
-`kernel_lookup` and `run_lookup` look up in the tables on a device.
+for any other tokenizer. This module uses neither devices nor torch; the modules of `lookup/` look
+up ids in the tables on a device.
 """
 
 from __future__ import annotations

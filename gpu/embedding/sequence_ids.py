@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu.embedding.inputs import as_batch
-from gpu.embedding.kernel_lookup import KernelLookUp, make_kernel_look_up
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM
+from gpu.embedding.lookup.kernel_lookup import KernelLookUp, make_kernel_look_up
+from gpu.embedding.lookup.run_lookup import RunLookUp
+from gpu.embedding.lookup.torch_lookup import TorchLookUp, to_device
 from gpu.embedding.pinned_text import TextMemory, copy_pool, record_event
 from gpu.embedding.row_layout import RowLayout
-from gpu.embedding.run_lookup import RunLookUp
 from gpu.embedding.tokenizer_discovery import Discovery
-from gpu.embedding.torch_lookup import TorchLookUp, to_device
 from gpu.embedding.upstream_tokenizer import SequenceRefused
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 from vocabularies.batch.ragged import ragged_indices

@@ -18,10 +18,11 @@ from vocabularies.builtin import load
 
 pytestmark = pytest.mark.torch
 torch = torch_or_skip()
-from gpu.embedding import fused_embedding, kernel_lookup, pinned_text  # noqa: E402
+from gpu.embedding import fused_embedding, pinned_text  # noqa: E402
 from gpu.embedding import layer as embedding  # noqa: E402
 from gpu.embedding.fused_embedding import BLOCK_LETTERS, THREADS, LetterEmbedder  # noqa: E402
 from gpu.embedding.layer import EmbeddingLayer  # noqa: E402
+from gpu.embedding.lookup import kernel_lookup  # noqa: E402
 from gpu.embedding.pinned_text import TextMemory  # noqa: E402
 from gpu.embedding.tokenizer_discovery import discover  # noqa: E402
 

@@ -32,12 +32,12 @@ from vocabularies.reference import tokenizer
 pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from benchmarks.dna import embedding as benchmark  # noqa: E402
-from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
 from gpu.embedding.layer import EmbeddingLayer, Part  # noqa: E402
+from gpu.embedding.lookup.kernel_lookup import KernelLookUp  # noqa: E402
+from gpu.embedding.lookup.torch_lookup import TorchLookUp  # noqa: E402
 from gpu.embedding.row_layout import RowLayout  # noqa: E402
 from gpu.embedding.sequence_ids import SequenceIds  # noqa: E402
 from gpu.embedding.tokenizer_discovery import Discovery, discover  # noqa: E402
-from gpu.embedding.torch_lookup import TorchLookUp  # noqa: E402
 from gpu.embedding.upstream_tokenizer import SequenceRefused  # noqa: E402
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)

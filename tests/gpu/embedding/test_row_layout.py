@@ -22,7 +22,7 @@ pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from gpu.embedding.layer import EmbeddingLayer  # noqa: E402
 from gpu.embedding.letter_rule import read_letter_rule  # noqa: E402
-from gpu.embedding.run_lookup import RunLookUp  # noqa: E402
+from gpu.embedding.lookup.run_lookup import RunLookUp  # noqa: E402
 from gpu.embedding.tokenizer_discovery import Discovery, discover  # noqa: E402
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)

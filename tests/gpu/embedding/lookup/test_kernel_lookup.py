@@ -26,11 +26,12 @@ from vocabularies.builtin import load
 
 pytestmark = pytest.mark.torch
 torch = torch_or_skip()
-from gpu.embedding import kernel_lookup, pinned_text  # noqa: E402
-from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
+from gpu.embedding import pinned_text  # noqa: E402
+from gpu.embedding.lookup import kernel_lookup  # noqa: E402
+from gpu.embedding.lookup.kernel_lookup import KernelLookUp  # noqa: E402
+from gpu.embedding.lookup.torch_lookup import TorchLookUp  # noqa: E402
 from gpu.embedding.pinned_text import TextMemory  # noqa: E402
 from gpu.embedding.sequence_ids import SequenceIds  # noqa: E402
-from gpu.embedding.torch_lookup import TorchLookUp  # noqa: E402
 
 LAYOUT = RowLayout(77)
 LAUNCH = """

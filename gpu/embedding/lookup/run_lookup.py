@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu.embedding.letter_rule import LetterRule, RunRule
-from gpu.embedding.torch_lookup import to_device
+from gpu.embedding.lookup.torch_lookup import to_device
 from vocabularies.model.tables import BASE, OTHER, SINGLE
 
 

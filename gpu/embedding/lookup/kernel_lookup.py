@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from gpu.embedding.letter_rule import LetterRule
+from gpu.embedding.lookup.torch_lookup import LookUpResult, to_device
 from gpu.embedding.pinned_text import TextMemory, allocate_pinned, current_stream
 from gpu.embedding.row_layout import RowLayout
 from gpu.embedding.torch_kernels import TorchKernels, load_torch_kernels
-from gpu.embedding.torch_lookup import LookUpResult, to_device
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
