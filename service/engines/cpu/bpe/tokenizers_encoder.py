@@ -78,7 +78,7 @@ class TokenizersEncoder:
         self.spells_text = is_byte_level(vocabulary) and not vocabulary.normalizers
         # The library's spans are wrong behind a dropped symbol, token lengths for unknown bytes.
         self.needs_reference_spans = _may_drop(vocabulary) or (
-            self.spells_text and _has_unknown(vocabulary)
+            self.spells_text and has_unknown(vocabulary)
         )
         self.refused_contents = _stripping_contents(vocabulary)
         self.has_hidden_tokens = has_hidden_tokens(vocabulary)
@@ -103,7 +103,7 @@ class TokenizersEncoder:
         if options.spans and self.needs_reference_spans:
             return self.reference.encode(batch, options)
         if options.spans and not self.spells_text:
-            content = self.library_content(batch, plain, True)
+            content = self.content_with_spans(batch, options)
         else:
             content = self.content(batch, plain)
         if options.special == "refuse":
@@ -115,6 +115,10 @@ class TokenizersEncoder:
     def content(self, batch: Batch, plain: bool) -> Content:
         """Encode rows without spans; `plain` leaves special tokens as text."""
         return self.library_content(batch, plain, False)
+
+    def content_with_spans(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode rows with spans, which do not always follow from their tokens."""
+        return self.library_content(batch, options.special == "plain", True)
 
     def tokenizer(self, plain: bool) -> Tokenizer:
         """Get the library's tokenizer that leaves special tokens as text, or that matches them."""
@@ -286,7 +290,8 @@ def _may_drop(vocabulary: Vocabulary) -> bool:
     return not (model.byte_level and all(bytes([byte]) in known for byte in UTF8_BYTES))
 
 
-def _has_unknown(vocabulary: Vocabulary) -> bool:
+def has_unknown(vocabulary: Vocabulary) -> bool:
+    """Return whether the model is a BPE with an unknown token."""
     return isinstance(vocabulary.model, Bpe) and vocabulary.model.unknown_id is not None
 
 

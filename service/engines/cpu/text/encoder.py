@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpu.errors import NotCovered
 from gpu.host.cores import limit_threads
 from service.engines.base import Abandoned
-from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder, has_unknown
 from service.engines.cpu.dna.encoder import NAME
 from service.engines.encoder import EncodeRows, ReferenceEncoder, take_rows
 from service.engines.selftest import compare, make_test_texts
@@ -34,6 +34,8 @@ except ImportError:
 logger = logging.getLogger(__name__)
 TASK_BYTES = 1 << 16
 NO_ROWS = np.zeros(0, np.int64)
+CONTINUATION_MASK = np.uint8(0xC0)
+CONTINUATION = np.uint8(0x80)  # Of a byte that continues a character in UTF-8.
 MAX_REFERENCE_BYTES = 32 * 1024  # Takes the reference about 80 ms.
 
 
@@ -68,6 +70,8 @@ class TextEncoder(TokenizersEncoder):
         self.other.tokenizers = self.tokenizers
         self.encode_left: EncodeRows = self.other.encode
         self.composer = Composer(vocabulary)
+        # A text in NFC is encoded as without the normalizer, so token lengths give its spans.
+        self.spells_composed = self.composer.is_needed and not has_unknown(vocabulary)
         self.comparison_lock = threading.Lock()
         self.num_threads = limit_threads(num_threads)
         self.num_bytes = tables.table_bytes(arguments, self.num_threads)
@@ -91,6 +95,21 @@ class TextEncoder(TokenizersEncoder):
         """Return the ids of `encode_short` as a list."""
         ids: list[int] | None = native.encode_short(self.native, text, True)
         return ids
+
+    def content_with_spans(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Encode rows that NFC does not change, whose tokens spell them, by the extension.
+
+        It leaves few others, if any, which the reference encodes. So most services never load the
+        library, which holds Python's lock for most of a second as it reads a large vocabulary.
+        """
+        if self.spells_composed:
+            plain = options.special == "plain"
+            content, left = self._encode_most(batch, plain, is_composed=False)
+            if np.diff(batch.offsets)[left].sum() <= MAX_REFERENCE_BYTES:
+                content = self._add_spans(content, batch, options)  # The reference encodes `left`.
+                _widen_spans(content, batch)
+                return content
+        return super().content_with_spans(batch, options)
 
     def _encode_most(
         self, batch: Batch, plain: bool, is_composed: bool
@@ -162,3 +181,22 @@ class TextEncoder(TokenizersEncoder):
         if result.num_different:
             logger.warning("Self-test of %s: %s", self.vocabulary.digest, result.first_difference)
         return not result.num_different
+
+
+def _widen_spans(content: Content, batch: Batch) -> None:
+    """Widen the spans of tokens that split a character to the whole character.
+
+    A normalizer maps characters to characters, so they are the parts of a text that it knows.
+    """
+    spans = content.spans
+    assert spans is not None
+    is_first = np.append((batch.data & CONTINUATION_MASK) != CONTINUATION, True)
+    is_first[batch.offsets] = True  # A row that is not UTF-8 may begin with any byte.
+    if is_first.all():
+        return
+    places = np.arange(len(is_first))
+    begins = np.maximum.accumulate(np.where(is_first, places, 0))
+    ends = np.minimum.accumulate(np.where(is_first, places, len(places))[::-1])[::-1]
+    row_begins = np.repeat(batch.offsets[:-1], np.diff(content.offsets))
+    spans[:, 0] = begins[spans[:, 0] + row_begins] - row_begins
+    spans[:, 1] = ends[spans[:, 1] + row_begins] - row_begins

@@ -292,6 +292,33 @@ def test_rows_that_nfc_changes_are_encoded_by_the_extension(monkeypatch, text):
     assert encoder.encode(Batch(["a", text]), MATCHED).ids.tolist() == expected.ids.tolist()
 
 
+@settings(max_examples=150)
+@given(
+    st.lists(st.binary(max_size=9) | st.text("e\u0301中 a", max_size=9).map(str.encode), max_size=4)
+)
+def test_spans_of_bytes_with_nfc_are_the_references(rows):
+    encoder = composing_encoder(False)
+    options = replace(MATCHED, spans=True)
+    expected = ReferenceEncoder(encoder.vocabulary).encode(Batch.from_bytes(rows), options)
+    actual = encoder.encode(Batch.from_bytes(rows), options)
+    assert actual.errors == expected.errors
+    assert actual.ids.tolist() == expected.ids.tolist()
+    assert actual.spans.tolist() == expected.spans.tolist()
+
+
+def test_only_many_rows_that_nfc_changes_need_the_library_for_their_spans():
+    vocabulary = composing_encoder(False).vocabulary
+    encoder = TextEncoder(vocabulary, token_table(vocabulary))
+    options = replace(MATCHED, spans=True)
+    reference = ReferenceEncoder(vocabulary)
+    for texts in (["中 é a"] * 9_000 + ["e\u0301"], ["中e\u0301 a"] * 9_000):
+        assert not encoder.tokenizers
+        actual, expected = (e.encode(Batch(texts), options) for e in (encoder, reference))
+        assert actual.ids.tolist() == expected.ids.tolist()
+        assert actual.spans.tolist() == expected.spans.tolist()
+    assert encoder.tokenizers
+
+
 def test_a_token_that_nfc_takes_apart_is_left_to_another_encoder(monkeypatch):
     encoder = composing_encoder(True)
     text = "<n>\u0338"  # U+226F, which has > and U+0338, stands for both in NFC.
