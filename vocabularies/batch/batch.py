@@ -169,9 +169,11 @@ class Batch:
         return self._texts is not None
 
     @property
-    def only_text(self) -> str | None:
-        """The text of a batch that has one, as a string; None: it has others, or bytes."""
-        return self._texts[0] if self._texts is not None and self.num_rows == 1 else None
+    def only_text(self) -> str | NDArray[np.uint8] | None:
+        """The text of a batch that has one, as a string or as its bytes; None: it has others."""
+        if self.num_rows != 1:
+            return None
+        return self.data if self._texts is None else self._texts[0]
 
     def check_id_dtype(self, num_ids: int) -> None:
         """Check that `id_dtype` is int32, uint16 or uint8 and holds every id below `num_ids`.

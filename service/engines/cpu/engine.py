@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -279,13 +280,26 @@ def _one_step_encoder(loaded: _Loaded, options: EncodeOptions) -> OneStepEncoder
 
 def _encode_short(loaded: _Loaded, batch: Batch) -> Encoded | None:
     """Encode the usual batch of one short text in a few steps; None: it is none."""
-    encoder = loaded.chosen.encoder
-    if batch.options is not DEFAULT_OPTIONS or not isinstance(encoder, TextEncoder):
+    encoder, options = loaded.chosen.encoder, batch.options
+    if not isinstance(encoder, TextEncoder) or not _is_usual(options):
         return None
     if (text := batch.only_text) is None or (ids := encoder.encode_short(text)) is None:
         return None
     content = Content(ids, np.array((0, len(ids)), np.int64))
-    return post_process(content, loaded.added, DEFAULT_OPTIONS)
+    return post_process(content, loaded.added, options)
+
+
+def _is_usual(options: EncodeOptions | Sequence[EncodeOptions]) -> TypeGuard[EncodeOptions]:
+    """Whether texts are encoded as they are, with or without begin and end tokens."""
+    return options is DEFAULT_OPTIONS or (
+        isinstance(options, EncodeOptions)
+        and options.special == "match"
+        and options.invalid_utf8 == "refuse"
+        and options.max_length is None
+        and not (
+            options.spans or options.uppercase or options.reverse_complement or options.circular
+        )
+    )
 
 
 def _encode_at_once(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:

@@ -82,11 +82,11 @@ class TextEncoder(TokenizersEncoder):
         content, left = self._encode_most(batch, plain, is_composed=False)
         return self._add_left(content, left, batch, plain) if len(left) else content
 
-    def encode_short(self, text: str) -> NDArray[np.int32] | None:
-        """Return the ids of a short string, whose special tokens are matched.
+    def encode_short(self, text: str | NDArray[np.uint8]) -> NDArray[np.int32] | None:
+        """Return the ids of a short text, whose special tokens are matched.
 
         Returns:
-            None: the string is too long, or more is needed than the extension does.
+            None: the text is too long, or more is needed than the extension does.
         """
         ids = native.encode_short(self.native, text, False)
         return None if ids is None else np.frombuffer(ids, np.int32)

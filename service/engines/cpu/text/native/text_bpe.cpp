@@ -5,7 +5,8 @@
 //            should_continue)
 //         -> the ids, and the number of rows that are left; None once should_continue() is false
 //
-//     encode_short(vocabulary, text, as_list) -> the ids of a string, a bytearray of int32 or a list; None: `encode` is needed
+//     encode_short(vocabulary, text, as_list)
+//         -> the ids of a string or of bytes, a bytearray of int32 or a list; None: `encode` is needed
 //
 // `encode` releases Python's lock, but for a few bytes. id_offsets int64[B + 1] and reasons uint8[B] get where each row's ids begin, and why
 // it has none.
@@ -240,12 +241,21 @@ PyObject* encode_short(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
     auto* owner = static_cast<Owner*>(PyCapsule_GetPointer(arguments[0], VOCABULARY));
     if (!owner) return nullptr;
     PyObject* text = arguments[1];
-    if (!PyUnicode_Check(text) || PyUnicode_GET_LENGTH(text) > UNLOCKED_BYTES) Py_RETURN_NONE;
+    const bool is_string = PyUnicode_Check(text);
+    View bytes;
     Py_ssize_t num_bytes;
-    auto* begin = reinterpret_cast<const uint8_t*>(PyUnicode_AsUTF8AndSize(text, &num_bytes));
-    if (!begin) {  // It has a lone surrogate, which `encode` names.
-        PyErr_Clear();
-        Py_RETURN_NONE;
+    const uint8_t* begin;
+    if (is_string) {
+        if (PyUnicode_GET_LENGTH(text) > UNLOCKED_BYTES) Py_RETURN_NONE;
+        begin = reinterpret_cast<const uint8_t*>(PyUnicode_AsUTF8AndSize(text, &num_bytes));
+        if (!begin) {  // It has a lone surrogate, which `encode` names.
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+    } else {
+        if (!bytes.acquire(text)) return nullptr;
+        begin = bytes.elements<const uint8_t>();
+        num_bytes = bytes.buffer.len;
     }
     if (num_bytes > UNLOCKED_BYTES) Py_RETURN_NONE;
     StillNeeded needed(reinterpret_cast<PyObject*>(&PyBaseObject_Type));  // Always: object() is true.
@@ -256,7 +266,7 @@ PyObject* encode_short(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
         auto room = static_cast<size_t>(num_bytes) + text::PieceEncoder::SLACK;
         if (worker->ids.size() < room) worker->ids.resize(room);
         out = worker->ids.data();
-        reason = worker->encoder.encode({begin, begin + num_bytes, begin + num_bytes, true, false}, false, out, needed);
+        reason = worker->encoder.encode({begin, begin + num_bytes, begin + num_bytes, is_string, false}, false, out, needed);
     });
     if (!is_done) return nullptr;
     if (reason) Py_RETURN_NONE;
@@ -272,7 +282,7 @@ PyMethodDef methods[] = {
      "should_continue, /): "
      "Encode the rows of a batch."},
     {"encode_short", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(encode_short)), METH_FASTCALL,
-     "encode_short(vocabulary, text, as_list, /): Encode a string."},
+     "encode_short(vocabulary, text, as_list, /): Encode a string or bytes."},
     {nullptr, nullptr, 0, nullptr},
 };
 

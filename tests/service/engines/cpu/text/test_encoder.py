@@ -125,6 +125,7 @@ def check_short(
         ids = encoder.encode_short(text)
         if ids is not None:
             assert ids.tolist() == encoder.list_short(text) == row.tolist()
+            assert encoder.encode_short(text.encode()).tolist() == row.tolist()
 
 
 def random_text(name: str, chance: random.Random, num_runs: int) -> str:
@@ -144,7 +145,7 @@ def test_any_text_has_the_ids_of_the_reference(name, data, spans):
 def test_a_short_string_takes_the_short_way_alone():
     encoder, engine = encoder_of("gpt2"), CpuEngine()
     assert encoder.encode_short("").tolist() == encoder.list_short("") == []
-    for text in ("a" * 8193, "é" * 5000, "\ud800"):
+    for text in ("a" * 8193, "é" * 5000, "\ud800", b"a" * 8193, b"\xff"):
         assert encoder.encode_short(text) is encoder.list_short(text) is None
     with pytest.raises(TypeError, match="3 arguments"):
         text_encoder.native.encode_short(encoder.native)
@@ -153,6 +154,8 @@ def test_a_short_string_takes_the_short_way_alone():
     for text in ("It's a <s> short text", "", "é" * 5000):
         expected = reference.encode(framed, text).ids
         assert engine.encode(framed, Batch([text])).ids.tolist() == expected
+        content = engine.encode(framed, Batch.from_bytes([text.encode()], MATCHED))
+        assert content.ids.tolist() == expected[2:-1]
         assert engine.list_short(framed, text) in (expected, None)
     assert engine.list_short(framed, "abc") is not None
     assert engine.list_short(load("dnabert2"), "ACGT") is None
