@@ -66,8 +66,10 @@ def _content(content: Any, where: str) -> Any:
     """Convert a content to a text or to OpenAI's parts of text; a missing one to an empty text."""
     if content in (None, []):
         return ""
-    if not isinstance(content, list):
+    if isinstance(content, str):
         return content
+    if not isinstance(content, list):
+        raise InvalidRequest("must be a text or a list of parts", where)
     parts = []
     for part in content:
         if isinstance(part, str):
@@ -100,11 +102,12 @@ def _arguments(arguments: Any, where: str) -> Any:
     """Read the arguments of a call; text of a model that is no JSON becomes {}."""
     if isinstance(arguments, str):
         try:
-            return json.loads(arguments)  # As vLLM does, and with integers of any size.
+            arguments = json.loads(arguments)  # As vLLM does, and with integers of any size.
         except RecursionError as error:
             raise InvalidRequest("are nested too deeply", where) from error
         except ValueError:
             return {}
+        return {} if arguments is None else arguments
     return arguments if isinstance(arguments, dict | list) else {}
 
 

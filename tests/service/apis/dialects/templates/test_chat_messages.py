@@ -52,6 +52,7 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
         ("12345678901234567890123", 12345678901234567890123),
         ('{"a": ', {}),  # A model was interrupted.
         (" ", {}),
+        ("null", {}),
         (7, {}),
     ],
 )
@@ -73,6 +74,8 @@ def test_no_calls_are_no_calls(none):
     [
         ({"content": [{"type": "image_url"}]}, "/messages/1/content"),
         ({"content": [7]}, "/messages/1/content"),
+        ({"content": 7}, "/messages/1/content"),
+        ({"content": {"text": "x"}}, "/messages/1/content"),
         ({"tool_calls": "x"}, "/messages/1/tool_calls/0"),
         ({"tool_calls": [{"id": "c1"}]}, "/messages/1/tool_calls/0"),
         ({"tool_calls": calls("[" * 9999)}, "/messages/1/tool_calls/0/function/arguments"),
