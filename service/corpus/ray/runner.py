@@ -6,6 +6,7 @@ Ray begins a part anew where the node is lost, which goes on behind the part's c
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 POLL_S = 0.5
 CANCEL_S = 20.0
+CONNECT_S = 10.0
 MAX_RETRIES = 100
 """How often a part begins anew after its node or process was lost."""
 
@@ -89,6 +91,7 @@ class RayRunner:
             OtherNode: a node does not share the folder, or has another version.
             PartLost: the cluster was lost.
         """
+        _check_address(self.address)
         ray.init(self.address, log_to_driver=False, logging_level="ERROR")
         try:
             resources = choose_resources(ray.nodes(), self.engine, self.num_threads)
@@ -138,6 +141,21 @@ class RayRunner:
         *added, skipped_bytes = counts
         self.progress.skip(skipped_bytes)
         self.progress.add(*added)
+
+
+def _check_address(address: str) -> None:
+    """Check that something listens at HOST:PORT; Ray itself would try for many minutes.
+
+    Raises:
+        ConnectionError: nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if "/" in host or not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise ConnectionError(f"no cluster of Ray at {address}: {error}") from error
 
 
 def choose_resources(
