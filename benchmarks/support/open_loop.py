@@ -113,7 +113,7 @@ class Connection:
         return b"".join(parts)
 
     def has_ended(self) -> bool:
-        """Whether the server has closed it, by an answer or while it was idle, read yet or not."""
+        """Whether the server has closed the connection, even if nobody has read the end."""
         return (
             self._is_closed_by_answer
             or self.writer.transport.is_closing()

@@ -8,7 +8,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
-    """Open an engine; the threads of the job call it, so that it needs none of its own.
+    """Open an engine without threads of its own, as the threads of the job call it.
 
     Args:
         name: "cpu"; "gpu", which is all GPUs of this process; "auto", the GPUs if there are any.

@@ -1,4 +1,4 @@
-"""Encodes the tables of Ray Data: Arrow in, Arrow out, and no text becomes a Python string."""
+"""Encodes the Arrow tables of Ray Data without making Python strings of the texts."""
 
 from __future__ import annotations
 

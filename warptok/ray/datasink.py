@@ -126,7 +126,7 @@ class ShardDatasink(Datasink):
         """Write the shards of a task, first in a folder of this attempt alone.
 
         Raises:
-            InvalidRequest: an id is none of the vocabulary, or a mask has another length.
+            InvalidRequest: an id is not in the vocabulary, or a mask has another length.
             OSError: the disk is full, or fails.
         """
         attempt = self.folder / f".{uuid.uuid4().hex}.partial"

@@ -1,6 +1,6 @@
 """Runs one part of a job in a process that Ray has started on some node.
 
-Knows nothing of Ray but that calls of the tally are sent.
+Of Ray it knows only that calls of the tally are sent to another process.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RemoteJob:
 
 
 class Counts(NamedTuple):
-    """What was done since the counts before; the arguments of `Progress.add` and `skip`."""
+    """The work since the previous counts, as arguments of `Progress.add` and `skip`."""
 
     num_bytes: int = 0
     text_bytes: int = 0
@@ -91,7 +91,7 @@ class RemotePart(NamedTuple):
 
 
 class SentProgress:
-    """Sends what was done now and then; only the thread of the part calls it.
+    """Sends the progress of a part at intervals; only the thread of the part calls it.
 
     Args:
         send: sends counts.
@@ -116,14 +116,14 @@ class SentProgress:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was not sent yet."""
+        """Send the counts that were not sent yet."""
         self._send(self._counts)
         self._counts = Counts()
         self._sent = perf_counter()
 
 
 def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], object]) -> RemotePart:
-    """Do what earlier attempts at a part have left.
+    """Complete a part, from the checkpoint of an earlier attempt if there is one.
 
     Args:
         remote: the job.

@@ -1,6 +1,6 @@
 """Gives the parts of a job to the nodes of a cluster of Ray, and waits until all are done.
 
-Ray begins a part anew where the node is lost, which goes on behind the part's checkpoint.
+If a node is lost, Ray starts its part again, which continues from its checkpoint.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MAX_RETRIES = 100
 
 
 class PartLost(RuntimeError):
-    """A part was lost with its node again and again, or the cluster was."""
+    """A part was lost with its node too many times, or the cluster was lost."""
 
 
 class Resources(NamedTuple):
-    """What a part needs of a node.
+    """The resources of a node that a part needs.
 
     Attributes:
         num_cpus: the cores, which are its threads.
@@ -59,7 +59,7 @@ class Tally:
         self.counts = self.counts.plus(counts)
 
     def take(self) -> Counts:
-        """Return what was added since the last call."""
+        """Return the counts that were added since the last call."""
         counts, self.counts = self.counts, Counts()
         return counts
 
@@ -72,7 +72,7 @@ class RayRunner:
         address: where the cluster is, as for `ray.init`; "local" starts one on this machine.
         engine: "auto", "cpu" or "gpu".
         num_threads: the threads, and cores, of a part; None: one, or the share of a GPU.
-        progress: is told what was done.
+        progress: counts the work that was done.
         num_verified: the documents that are compared with the reference, at least.
     """
 
@@ -83,7 +83,7 @@ class RayRunner:
     num_verified: int = 0
 
     def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
-        """Do what an earlier run of each part has left; one that fails stops the others.
+        """Complete all parts, from any checkpoints on; a part that fails stops the others.
 
         Raises:
             ConnectionError: there is no cluster.
@@ -161,7 +161,7 @@ def _check_address(address: str) -> None:
 def choose_resources(
     nodes: list[dict[str, Any]], engine: str, num_threads: int | None
 ) -> Resources:
-    """Choose what a part needs: a GPU where the cluster has any, and cores.
+    """Choose the resources of a part: a GPU if the cluster has any, and cores.
 
     Args:
         nodes: as `ray.nodes` describes them.
@@ -196,7 +196,7 @@ def _get(ref: Any) -> RemotePart:
     """Return a part that is done, or raise its own error.
 
     Raises:
-        PartLost: it is Ray's.
+        PartLost: the error is one of Ray.
     """
     try:
         part: RemotePart = ray.get(ref)
@@ -208,7 +208,7 @@ def _get(ref: Any) -> RemotePart:
 
 
 def _cancel(refs: list[Any]) -> None:
-    """End the parts that run, and wait for it: the next run of the job needs their locks."""
+    """End the running parts, and wait, as the next run of the job needs their locks."""
     for ref in refs:
         ray.cancel(ref, force=True)
     ray.wait(refs, num_returns=len(refs), timeout=CANCEL_S)

@@ -1,4 +1,4 @@
-r"""Writes .bin and .idx of Megatron-LM: the bytes of its own `IndexedDatasetBuilder`.
+r"""Writes the same .bin and .idx files as Megatron-LM's own `IndexedDatasetBuilder`.
 
     .bin  the ids
     .idx  "MMIDIDX\0\0", 1 as u64, a code of the ids' type as u8, S and D as u64,

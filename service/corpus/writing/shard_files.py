@@ -133,7 +133,7 @@ class PartialFile:
         self._file.close()
 
     def publish(self) -> WrittenFile:
-        """Give the file its name; it is whole."""
+        """Rename the complete file to its final name."""
         os.replace(self._partial, self._path)
         digest = "" if self._digest is None else f"sha256:{self._digest.hexdigest()}"
         return WrittenFile(self.name, self.size, digest)
