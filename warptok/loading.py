@@ -5,6 +5,7 @@
     a tokenizer of transformers              its `backend_tokenizer`, with its padding and length
     tokenizers.Tokenizer                     what its `to_str()` says
     tiktoken.Encoding                        its ranks, pattern and special tokens
+    the vocabulary of a training             itself
 
 Objects are recognized by their attributes: none of these libraries is imported.
 """
@@ -17,16 +18,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from vocabularies.errors import VocabularyError
 from vocabularies.model.types import ROLES, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from warptok.devices import Place, open_place
 from warptok.errors import DigestDiffers, Fault, InvalidRequest, UnknownVocabulary
 from warptok.tokenizer import Defaults, Tokenizer
-
-if TYPE_CHECKING:
-    from vocabularies.model.vocabulary import Vocabulary
 
 MAX_LENGTH = 1 << 31
 """Lengths above it mean that there is none, as transformers' 10**30."""
@@ -62,7 +61,7 @@ def load(
     Args:
         source: a built-in name, such as "gpt2" or "dnabert2"; the path of a vocabulary file or of a
             model's folder; a fast tokenizer of transformers, a `tokenizers.Tokenizer` or a
-            `tiktoken.Encoding`.
+            `tiktoken.Encoding`; or `training.vocabulary` of `warptok.training.train`.
         device: "auto": the first GPU for batches from a measured size on, and the CPU; "cpu";
             "cuda" or "cuda:1": that GPU for all batches.
         pretokenizer: how text is split, such as "cl100k", for files that do not say it.
@@ -147,6 +146,8 @@ def _find(source: Any, pretokenizer: str | None, special_tokens: Mapping[str, in
     if has_arguments:
         message = "pretokenizer and special_tokens are for files; this object says them itself"
         raise InvalidRequest(message)
+    if isinstance(source, Vocabulary):
+        return Found(source, Defaults("vocabulary"))
     if hasattr(source, "_mergeable_ranks"):
         return _read_tiktoken(source)
     backend = getattr(source, "backend_tokenizer", source)

@@ -122,13 +122,17 @@ def test_what_hints_name_is_there():
 
 def test_embeddings_and_training_have_public_names():
     from warptok.embedding import discover
-    from warptok.training import Corpus, TrainingOptions, train
+    from warptok.training import Corpus, MotifBank, TrainingOptions, train
 
     found = discover(warptok.load("hyenadna", device="cpu"))
     assert found.rule is not None
     assert discover(warptok.load("dnabert2", device="cpu")).rule is None
-    done = train(Corpus.of(["UGAGGUAGUAGGUUGUAUAGUU"]), TrainingOptions(vocabulary_size=7))
-    assert len(done.vocabulary) == 7
+    options = TrainingOptions(vocabulary_size=7)
+    corpus, motifs = Corpus.of(["UGAGGUAGUAGGUUGUAUAGUU"]), MotifBank.of(["GAGGUAG"])
+    done = train(corpus, options, motifs=motifs)
+    tok = warptok.load(done.vocabulary, device="cpu")
+    assert len(tok) == len(done.vocabulary) == 7
+    assert tok.decode(tok.encode("UGAGGUAG")) == "UGAGGUAG"
     with pytest.raises(AttributeError, match="no attribute 'Layer'"):
         warptok.embedding.Layer  # noqa: B018
     if find_spec("torch") is None:
