@@ -4,6 +4,7 @@
 # make test-rest  run what make test leaves out: slow tests, all random examples, tests with torch
 # make search   run the property tests with four times the random examples, other ones than last time
 # make clients  make environments for the tests with clients of other systems
+# make integrations  install Ray and datatrove into .venv, for the tests beside them
 # make fuzz     send a million changed messages and uploads to every API; FUZZ_ARGS="--seed 2"
 # make schemathesis  send requests made from openapi.json to a service of its own; no answer may be
 #               a 5xx or one that openapi.json does not describe
@@ -28,8 +29,8 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 TYPED := vocabularies gpu service warptok benchmarks
 
-.PHONY: serve schemathesis test test-all test-rest search clients fuzz lint fix docs bench papers image wheel \
-        locks clean help
+.PHONY: serve schemathesis test test-all test-rest search clients integrations fuzz lint fix docs bench \
+        papers image wheel locks clean help
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -69,6 +70,10 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 	$(BIN)/python -m pip --python .clients/$*/bin/python install --quiet --disable-pip-version-check \
 	  --no-compile $(PACKAGES)
 	@touch $@
+
+integrations: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  "ray[data,serve]==2.60.*" datatrove==0.10.1
 
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
