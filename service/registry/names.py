@@ -154,6 +154,8 @@ class Aliases:
             kept = {}
         except (VocabularyError, ValueError, TypeError, OSError) as error:
             logger.error("store: %s is not used: %s", ALIASES_FILE, error)
+            if isinstance(error, OSError):  # Such as a network that is down.
+                self._store.forget_version(ALIASES_FILE)
             return []
         names = dict(self._fixed)
         for alias, own in kept.items():

@@ -43,6 +43,9 @@ class Files(Protocol):
     def is_own(self, name: str) -> bool:
         """Return whether a file of another version than was noted has what was written here."""
 
+    def forget_written(self, name: str) -> None:
+        """Forget what was written here: the version is noted, and others write the next one."""
+
     def changed_at(self) -> int | None:
         """Return when a file was last written or removed, in steps of up to two seconds.
 
@@ -93,6 +96,9 @@ class FolderFiles:
         """Return False, as `write` returns the version."""
         return False
 
+    def forget_written(self, name: str) -> None:
+        """Do nothing, as nothing is remembered."""
+
     def changed_at(self) -> int | None:
         """Return the time of the folder, which each renaming and removal changes."""
         return os.stat(self.folder).st_mtime_ns
@@ -106,8 +112,8 @@ class FolderFiles:
 class ObjectFiles:
     """Objects below a URL, by fsspec; a version is what the listing says of an object.
 
-    The version of an object that is written here is known when it is listed: it is this one's as
-    long as the content is what was written.
+    The version of an object that is written here is known when it is first listed: it is this one's
+    if the content is what was written.
     """
 
     url: str
@@ -180,6 +186,10 @@ class ObjectFiles:
         """Return whether an object has the content that was last written here."""
         written = self._written.get(name)
         return written is not None and hashlib.sha256(self.read(name)).digest() == written
+
+    def forget_written(self, name: str) -> None:
+        """Forget what was written here: the same content may come back from another service."""
+        self._written.pop(name, None)
 
     def changed_at(self) -> int | None:
         """Return None: an object store does not say so."""

@@ -7,7 +7,8 @@
     writes aliases.json    ─►  the other names
 
 A file that this service has written itself is no change. A name stands for its old vocabulary until
-the new one is ready, and stays with it if the new file cannot be read.
+the new one is ready, and stays with it if the new file is damaged. A file that cannot be read is
+tried again.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class StoreFollower:
                     _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
             except VocabularyError as error:
                 logger.error("store: %s%s is not used: %s", name, SUFFIX, error)
+                if isinstance(error.__cause__, OSError):  # Such as a network that is down.
+                    store.forget_version(name + SUFFIX)
                 return
         with registry.changing(name):
             if registry.entries.get(name) is not before:  # A request has loaded or replaced it.
@@ -115,6 +118,8 @@ class StoreFollower:
     def _forget(self, name: str, followed: Followed) -> None:
         registry = self._registry
         with registry.changing(name):
+            if self._store.has(name + SUFFIX):  # A request has given the name again.
+                return
             before = registry.entries.get(name)
             for named in (registry.known, registry.entries, registry.failures):
                 named.pop(name, None)

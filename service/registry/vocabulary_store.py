@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -54,6 +55,8 @@ class VocabularyStore:
         self._versions: dict[str, Hashable] = {}
         self._changed_at: int | None = None
         self._unchanged_since = 0.0
+        self._is_settled = False
+        self._noting = threading.Lock()  # A version that is written while others are compared.
         self.find_changed()
 
     @property
@@ -89,13 +92,19 @@ class VocabularyStore:
         """Write a file so that a crash leaves either the old or the new one, whole."""
         if self._files is not None:
             version = self._files.write(_quote(name), content)
-            self._versions[_quote(name)] = UNLISTED if version is None else version
+            with self._noting:
+                self._versions[_quote(name)] = UNLISTED if version is None else version
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
         if self._files is not None:
             self._files.remove(_quote(name))
-            self._versions.pop(_quote(name), None)
+            with self._noting:
+                self._versions.pop(_quote(name), None)
+
+    def has(self, name: str) -> bool:
+        """Return whether a file was there when `find_changed` last looked, or is written since."""
+        return _quote(name) in self._versions
 
     def disk_bytes(self) -> tuple[int, int] | None:
         """Return the free and all bytes of the disk; None: there is none, or it is gone."""
@@ -112,29 +121,36 @@ class VocabularyStore:
         files = self._files
         if files is None:
             return set()
-        changed_at = files.changed_at()
+        changed_at, now = files.changed_at(), monotonic()
         if changed_at is None or changed_at != self._changed_at:
-            self._changed_at, self._unchanged_since = changed_at, monotonic()
-        elif monotonic() - self._unchanged_since > SETTLED_S:
+            self._changed_at, self._unchanged_since, self._is_settled = changed_at, now, False
+        elif self._is_settled:
             return set()
-        found, before = files.list_versions((*SUFFIXES, ALIASES_FILE)), dict(self._versions)
+        before = dict(self._versions)
+        found = files.list_versions((*SUFFIXES, ALIASES_FILE))
+        names = found.keys() | before.keys()
+        differing = [name for name in names if found.get(name) != before.get(name)]
+        own = {name for name in differing if name in found and files.is_own(name)}
         changed = set()
-        for name in found.keys() | before.keys():
-            if found.get(name) == before.get(name):
-                continue
-            if name not in found:
-                self._versions.pop(name, None)
-            else:
-                self._versions[name] = found[name]
-                if files.is_own(name):
-                    continue
-            changed.add(_unquote(name))
+        for name in differing:
+            with self._noting:
+                if self._versions.get(name) != before.get(name):
+                    continue  # It was written here after the listing, and the next one has it.
+                if name in found:
+                    self._versions[name] = found[name]
+                else:
+                    del self._versions[name]
+                files.forget_written(name)
+            if name not in own:
+                changed.add(_unquote(name))
+        self._is_settled = now - self._unchanged_since > SETTLED_S
         return changed
 
     def forget_version(self, name: str) -> None:
-        """Let `find_changed` return a file again."""
-        self._versions.pop(_quote(name), None)
-        self._unchanged_since = monotonic()
+        """Let `find_changed` return a file again, also if it is removed meanwhile."""
+        with self._noting:
+            self._versions[_quote(name)] = UNLISTED
+        self._is_settled = False
 
 
 def _quote(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -272,3 +273,101 @@ def test_errors_of_an_object_store_refuse_the_upload_and_keep_the_old_one(two, m
     with pytest.raises(StoreFailed, match="the bucket is gone"):
         ours.put("mine", SECOND, True)
     assert ours.entries["mine"].vocabulary.digest == FIRST.digest
+
+
+def test_a_change_in_the_same_tick_of_a_slow_clock_is_seen_however_rarely_the_store_is_read(
+    two_of_a_folder, tmp_path: Path, monkeypatch
+):
+    ours, theirs = two_of_a_folder
+    now = [0.0]
+    monkeypatch.setattr("service.registry.vocabulary_store.monotonic", lambda: now[0])
+    theirs.put("first", FIRST, False)
+    time = os.stat(tmp_path).st_mtime_ns
+    assert ours.store.find_changed() == {"first.vocabulary"}
+    theirs.put("second", FIRST, False)
+    os.utime(tmp_path, ns=(time, time))
+    now[0] += 60
+    assert ours.store.find_changed() == {"second.vocabulary"}
+
+
+def test_content_that_comes_back_from_another_service_is_followed(two):
+    ours, theirs = two
+    follower, other = StoreFollower(ours), StoreFollower(theirs)
+    ours.put("mine", FIRST, False)
+    follower.follow()
+    other.follow()
+    theirs.put("mine", SECOND, True)
+    follower.follow()
+    theirs.put("mine", FIRST, True)
+    assert follower.follow().names == {"mine"}
+    assert ours.entries["mine"].vocabulary.digest == FIRST.digest
+    theirs.delete("mine")
+    assert follower.follow().deleted == ["mine"]
+    theirs.put("mine", FIRST, False)
+    assert follower.follow().names == {"mine"}
+
+
+def test_an_upload_while_the_store_is_listed_stays(two, monkeypatch):
+    ours, _ = two
+    files = ours.store._files
+    list_versions = type(files).list_versions
+
+    def put_meanwhile(self, suffixes):
+        monkeypatch.setattr(type(files), "list_versions", list_versions)
+        found = list_versions(self, suffixes)
+        ours.put("mine", FIRST, False)
+        return found
+
+    monkeypatch.setattr(type(files), "list_versions", put_meanwhile)
+    follower = StoreFollower(ours)
+    for _ in range(2):
+        assert follower.follow().names == set()
+        assert "mine" in ours.known
+
+
+def test_an_upload_before_a_deleted_name_is_forgotten_stays(two, monkeypatch):
+    ours, theirs = two
+    ours.put("mine", FIRST, False)
+    StoreFollower(theirs).follow()
+    theirs.delete("mine")
+    forget = StoreFollower._forget
+
+    def put_before(self, name, followed):
+        ours.put("mine", SECOND, True)
+        forget(self, name, followed)
+
+    monkeypatch.setattr(StoreFollower, "_forget", put_before)
+    follower = StoreFollower(ours)
+    assert follower.follow().deleted == []
+    assert ours.entries["mine"].vocabulary.digest == SECOND.digest
+    assert load(Registry(FakeEngine(), ours.settings), "mine") == SECOND.digest
+
+
+def test_a_file_that_cannot_be_read_is_tried_again(two, monkeypatch):
+    ours, theirs = two
+    ours.put("mine", FIRST, False)
+    StoreFollower(theirs).follow()
+    theirs.put("mine", SECOND, True)
+    theirs.put_alias("other", "mine", False)
+    follower = StoreFollower(ours)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the network is down")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(ours.store._files), "read", fail)
+        with contextlib.suppress(OSError):
+            follower.follow()
+    assert ours.entries["mine"].vocabulary.digest == FIRST.digest
+    assert follower.follow().names == {"mine", "other"}
+    assert ours.entries["mine"].vocabulary.digest == SECOND.digest
+
+
+def test_a_file_that_is_to_be_found_again_may_be_deleted_meanwhile(two):
+    ours, theirs = two
+    theirs.put("mine", FIRST, False)
+    follower = StoreFollower(ours)
+    follower.follow()
+    ours.store.forget_version("mine.vocabulary")
+    theirs.delete("mine")
+    assert follower.follow().deleted == ["mine"]
