@@ -136,7 +136,11 @@ BULK_SIX_CORES = Run(
 LOAD = Run(
     "load", "service/load.json", "benchmarks.service.load --only beside --seconds 20 --rounds 5"
 )
-SOAK = Run("soak", "service/soak.json", "benchmarks.service.soak")
+SOAK = Run(
+    "soak",
+    "service/soak.json",
+    "benchmarks.service.soak --rounds 60 --round-s 60 --front-ends 2",
+)
 SOAK_GPU = Run(
     "soak_gpu",
     "service/soak_h200.json",
