@@ -198,13 +198,17 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
     return b"".join(pieces)
 
 
-def make_answer(templates: Templates, request: dict[str, Any]) -> Answer:
-    """Render a chat; without enough memory, drop the compiled templates and try again."""
+def make_answer(
+    templates: Templates, request: dict[str, Any], kept: KeptMessages | None = None
+) -> Answer:
+    """Render a chat; without enough memory, forget templates and messages and try again."""
     try:
         try:
             return Answer(render(templates, **request), TEXT)
         except MemoryError:
             templates.compiled.clear()
+            if kept is not None:
+                kept.forget()
             return Answer(render(templates, **request), TEXT)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"[:500]
@@ -258,6 +262,11 @@ class KeptMessages:
             self.num_bytes -= oldest.size + MESSAGE_BYTES
         return message
 
+    def forget(self) -> None:
+        """Forget all messages, whose values may take many times the memory of their JSON."""
+        self._kept.clear()
+        self.num_bytes = 0
+
 
 def read_request(body: bytes) -> dict[str, Any]:
     """Read the JSON of a request."""
@@ -295,9 +304,12 @@ def answer_request(
                 kept.read(scope, memory.read(end - begin, json_size + begin))
                 for begin, end in spans
             ]
+        except MemoryError:  # The service sends them again, in the request.
+            kept.forget()
+            return Answer(b"", UNREADABLE)
         except Exception:  # The service reads the messages itself, and refuses them by name.
             return Answer(b"", UNREADABLE)
-    return make_answer(templates, request)
+    return make_answer(templates, request, kept)
 
 
 def main() -> None:

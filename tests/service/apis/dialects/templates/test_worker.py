@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 
 import orjson
 import pytest
@@ -14,6 +15,7 @@ from service.apis.dialects.templates.memory import (
     FIRST_BYTES,
     KEPT_BYTES,
     TEXT,
+    UNREADABLE,
     Answer,
     ChatMemory,
 )
@@ -24,6 +26,7 @@ from service.apis.dialects.templates.worker import (
     MESSAGE_BYTES,
     KeptMessages,
     Templates,
+    answer_request,
     make_answer,
     read_request,
     render,
@@ -165,6 +168,40 @@ def test_messages_are_kept_for_their_scope_up_to_a_limit():
     nothing = KeptMessages(0)
     assert nothing.read("a", texts[0]) is not nothing.read("a", texts[0])
     assert nothing.num_bytes == 0
+
+
+def test_kept_messages_are_forgotten_when_memory_is_short(monkeypatch):
+    memory, kept = ChatMemory.create(), KeptMessages(1 << 20)
+    templates = Templates()
+    request = {
+        "timeout_s": 9,
+        "scope": "a",
+        "template": "{{ messages[0].content }}",
+        "variables": {},
+        "max_chars": 9,
+    }
+    parts = write_request(request), b'[{"content":"text"}]', array("I", [1, 19]).tobytes()
+    sizes = list(map(len, parts))
+    monkeypatch.setattr(worker, "limit_processor_time", lambda _: None)
+    try:
+        memory.write(*parts)
+        assert answer_request(memory, templates, kept, *sizes) == Answer(b"text", TEXT)
+        assert kept.num_bytes > 0
+        with monkeypatch.context() as short_of_memory:
+            short_of_memory.setattr(kept, "read", _raise_memory_error)
+            assert answer_request(memory, templates, kept, *sizes).kind == UNREADABLE
+        assert kept.num_bytes == 0
+        memory.write(*parts)
+        with monkeypatch.context() as short_of_memory:
+            short_of_memory.setattr(worker, "render", _raise_memory_error)
+            assert answer_request(memory, templates, kept, *sizes).kind == ERROR
+        assert kept.num_bytes == 0
+    finally:
+        memory.close()
+
+
+def _raise_memory_error(*_: object, **__: object) -> bytes:
+    raise MemoryError
 
 
 def test_half_a_surrogate_pair_that_a_template_writes_becomes_a_question_mark():
