@@ -58,6 +58,9 @@ def test_a_table_without_ray(tokenizer: warptok.Tokenizer) -> None:
     assert "special" in kept.column("refused").to_pylist()[1]
     with pytest.raises(warptok.InvalidRequest, match="null"):
         TokenizeBatch("gpt2")(pa.table({"text": ["a", None]}))
+    for name in ("input_ids", "refused"):
+        with pytest.raises(warptok.InvalidRequest, match=f"a column {name} already"):
+            TokenizeBatch("gpt2", errors="keep")(pa.table({"text": ["a"], name: [1]}))
 
 
 def test_texts_to_shards(cluster: None, tokenizer: warptok.Tokenizer, tmp_path: Path) -> None:
@@ -172,3 +175,17 @@ def test_a_service(cluster: None, tokenizer: warptok.Tokenizer) -> None:
             urllib.request.Request(f"http://127.0.0.1:{port}/v1/vocabularies/gpt2", method="DELETE")
         )
     serve.shutdown()
+
+
+def test_ids_that_are_not_of_the_vocabulary_are_refused(tmp_path: Path) -> None:
+    from warptok.ray import ShardDatasink
+
+    for name in ("begin_id", "end_id"):
+        for token_id in (-1, 50257, 70000):
+            with pytest.raises(warptok.InvalidRequest, match="has 50257 ids") as refused:
+                ShardDatasink(tmp_path, "gpt2", **{name: token_id})
+            assert refused.value.where == name
+    sink = ShardDatasink(tmp_path, "gpt2", end_id=EOD)
+    for ids, fault in (([1.5], "integers"), ([1, None], "integers"), ([70000], "50257 ids")):
+        with pytest.raises(warptok.InvalidRequest, match=fault):
+            sink._make_rows(pa.table({"input_ids": [ids]}))

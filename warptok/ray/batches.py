@@ -83,7 +83,8 @@ class TokenizeBatch:
         """Return a table with ids.
 
         Raises:
-            InvalidRequest: a text is null, or an option is wrong.
+            InvalidRequest: a text is null, an option is wrong, or the table has a column of ids or
+                reasons already.
             RowRefused: a text cannot be encoded.
         """
         encoded = self.tokenizer.encode_batch(
@@ -91,6 +92,9 @@ class TokenizeBatch:
         )
         if not self._keeps_text:
             table = table.drop_columns([self._column])
+        for name in (self._output, REFUSED) if self._errors == "keep" else (self._output,):
+            if name in table.column_names:
+                raise InvalidRequest(f"the table has a column {name} already", where="output")
         table = table.append_column(self._output, encoded.to_arrow())
         if self._errors == "keep":
             pa = import_library("pyarrow", "TokenizeBatch")

@@ -60,7 +60,8 @@ class ShardDatasink(Datasink):
         has_digests: whether the manifest has the SHA-256 of each file.
 
     Raises:
-        InvalidRequest: the format is unknown, has no mask, or holds fewer ids in a shard.
+        InvalidRequest: the format is unknown, has no mask, or holds fewer ids in a shard; or an id
+            is not in the vocabulary.
         UnknownVocabulary, OSError: as `warptok.load`.
     """
 
@@ -89,6 +90,9 @@ class ShardDatasink(Datasink):
             message = f"{format} has 1 to {kind.max_shard_tokens} ids in a shard"
             raise InvalidRequest(message, where="shard_tokens")
         tokenizer = load(vocabulary, device="cpu")
+        for name, token_id in (("begin_id", begin_id), ("end_id", end_id)):
+            if token_id is not None and not 0 <= token_id < len(tokenizer):
+                raise InvalidRequest(f"the vocabulary has {len(tokenizer)} ids", where=name)
         self.folder = Path(os.path.abspath(folder))
         self._num_ids = len(tokenizer)
         self._id_dtype = kind.id_dtype(self._num_ids)
@@ -126,7 +130,8 @@ class ShardDatasink(Datasink):
         """Write the shards of a task, first in a folder of this attempt alone.
 
         Raises:
-            InvalidRequest: an id is not in the vocabulary, or a mask has another length.
+            InvalidRequest: an id is no integer or not in the vocabulary, or a mask has another
+                length.
             OSError: the disk is full, or fails.
         """
         attempt = self.folder / f".{uuid.uuid4().hex}.partial"
@@ -150,6 +155,8 @@ class ShardDatasink(Datasink):
             table = table.filter(pc.is_valid(table.column(self._column)))
         column = table.column(self._column).drop_null()
         ids = pc.list_flatten(column).to_numpy()
+        if len(ids) and ids.dtype.kind not in "iu":  # Also where one of them is null.
+            raise InvalidRequest("ids are integers, none of them null", where=self._column)
         if len(ids) and not 0 <= ids.min() <= ids.max() < self._num_ids:
             raise InvalidRequest(f"the vocabulary has {self._num_ids} ids, 0 and on", where="ids")
         lengths = pc.list_value_length(column).to_numpy()
