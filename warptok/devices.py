@@ -93,8 +93,12 @@ class Place:
         return f"on {self.device} ({name}) from {size} bytes on, below on cpu"
 
 
-def open_place(device: str) -> Place:
+def open_place(device: str, num_threads: int = 0) -> Place:
     """Open the engine of a device; slow at the first call for a GPU, whose kernels are compiled.
+
+    Args:
+        device: as for `warptok.load`.
+        num_threads: the most threads that encode where there is no GPU; 0: one a usable core.
 
     Raises:
         InvalidRequest: there is no such word.
@@ -107,11 +111,11 @@ def open_place(device: str) -> Place:
     with OPENING:  # A thread that waits finds what the other one has opened.
         if match is not None:
             return _open_cuda(int(match[1] or 0))
-        return _open_any() if device == "auto" else open_cpu()
+        return _open_any(num_threads) if device == "auto" else open_cpu(num_threads)
 
 
 @cache
-def open_cpu(num_threads: int = 0) -> Place:
+def open_cpu(num_threads: int) -> Place:
     """Open the engine of the CPU; of 0 threads it has one a usable core."""
     from service.engines.cpu.engine import CpuEngine
 
@@ -120,11 +124,11 @@ def open_cpu(num_threads: int = 0) -> Place:
 
 
 @cache
-def _open_any() -> Place:
+def _open_any(num_threads: int) -> Place:
     from gpu.runtime.cuda_device import num_devices
 
     if not num_devices():
-        return open_cpu()
+        return open_cpu(num_threads)
     gpu = _open_hybrid(0, None)
     gpu.settle()
     return Place("cuda:0", gpu, gpu)
@@ -147,7 +151,7 @@ def _open_hybrid(number: int, crossover_bytes: int | None) -> HybridEngine:
     """Open a GPU beside the CPU; None: measure the size from which on batches go to the GPU."""
     from service.engines.hybrid.engine import HybridEngine
 
-    return HybridEngine(open_cpu().engine, lambda: _open_gpu(number), crossover_bytes)
+    return HybridEngine(open_cpu(0).engine, lambda: _open_gpu(number), crossover_bytes)
 
 
 def _open_gpu(number: int) -> OpenedGpu:

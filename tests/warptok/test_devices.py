@@ -79,6 +79,8 @@ def test_auto_sends_large_batches_to_the_gpu(fake):
 def test_auto_without_a_gpu_is_the_cpu(monkeypatch):
     monkeypatch.setattr(cuda_device, "num_devices", lambda: 0)
     assert open_place("auto") is open_place("cpu")
+    assert open_place("auto", 1) is open_place("cpu", 1) is not open_place("cpu")
+    assert open_place("auto", 1).cpu.num_threads == 1
     assert warptok.load("hyenadna").device == "cpu"
 
 

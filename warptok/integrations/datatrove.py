@@ -3,8 +3,8 @@
     from warptok.integrations.datatrove import DocumentTokenizer
 
 datatrove loads the tokenizer, shuffles, and writes metadata; `DocumentTokenizerMerger` and its
-executors take this step as its own. A batch of documents is encoded by all cores, or by a GPU,
-and is written as one array instead of one list of Python's integers a document.
+executors take this step as its own. A batch of documents is encoded by the threads of the process,
+or by a GPU, and is written as one array instead of one list of Python's integers a document.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from datatrove.pipeline.tokens.tokenizer import TokenizedFile
 from datatrove.utils.batching import batched
 from numpy.typing import NDArray
 
+from warptok.devices import open_place
 from warptok.errors import InvalidRequest
-from warptok.loading import load
+from warptok.loading import load_on
 from warptok.options import Unit
 from warptok.results import EncodedBatch
 from warptok.tokenizer import Tokenizer
@@ -32,15 +33,19 @@ class DocumentTokenizer(OwnDocumentTokenizer):
     Args:
         arguments: those of datatrove's `DocumentTokenizer`, in its order.
         device: as for `warptok.load`: "auto", "cpu", "cuda" or "cuda:1".
+        num_threads: the threads that encode in each process without a GPU; 0: one a usable core.
         options: its arguments by name.
 
     Raises:
         InvalidRequest: when it runs: the tokenizer pads or truncates, or warptok cannot read it.
     """
 
-    def __init__(self, *arguments: Any, device: str = "auto", **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, device: str = "auto", num_threads: int = 1, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.device = device
+        self.num_threads = num_threads
 
     def write_unshuffled(self, data: DocumentsPipeline, filename: str) -> TokenizedFile:
         """Tokenize documents in batches, and write them to a file in their order."""
@@ -71,7 +76,7 @@ class DocumentTokenizer(OwnDocumentTokenizer):
                 f"{self.tokenizer_name_or_path} pads or truncates, and datatrove would write that; "
                 "take both out of its tokenizer.json"
             )
-        return _load(self.tokenizer.to_str(), self.device)
+        return _load(self.tokenizer.to_str(), self.device, self.num_threads)
 
     def _write(self, tokenizer: Tokenizer, documents: list[Any], file: TokenizedFile) -> None:
         texts = [document.text for document in documents]
@@ -126,8 +131,9 @@ class _Encoding(NamedTuple):
 
 
 @cache
-def _load(tokenizer_json: str, device: str) -> Tokenizer:
+def _load(tokenizer_json: str, device: str, num_threads: int) -> Tokenizer:
     """Load a tokenizer once in a process, whose ranks run one after another."""
     from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-    return load(HuggingFaceTokenizer.from_str(tokenizer_json), device=device)
+    source = HuggingFaceTokenizer.from_str(tokenizer_json)
+    return load_on(open_place(device, num_threads), source, None, None, None)

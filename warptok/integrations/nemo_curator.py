@@ -3,11 +3,13 @@
     from warptok.integrations.nemo_curator import MegatronTokenizerWriter
 
 Curator names the files, and reports the results of a task; only its tokenizer and the writing of
-ids are replaced. The stage runs on a GPU to itself, or on the CPU with `device="cpu"`.
+ids are replaced. The stage runs on a GPU to itself, or with `device="cpu"` on as many threads as it
+reserves cores.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
@@ -20,8 +22,9 @@ from nemo_curator.stages.text.io.writer.megatron_tokenizer import (
 )
 from numpy.typing import NDArray
 
+from warptok.devices import open_place
 from warptok.errors import InvalidRequest
-from warptok.loading import load
+from warptok.loading import load_on
 from warptok.results import EncodedBatch
 from warptok.tokenizer import Tokenizer
 
@@ -33,8 +36,9 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
     Its fields are those of Curator's `MegatronTokenizerWriter`, and:
 
     Attributes:
-        device: "cuda": the stage has a GPU; "cpu": the cores.
-        resources: what Curator reserves; None: a GPU, or a core with `device="cpu"`.
+        device: "cuda": the stage has a GPU; "cpu": the reserved cores.
+        resources: what Curator reserves; None: a GPU, or a core with `device="cpu"`. Without a GPU
+            as many threads encode as it has cores, at least one.
         tokenization_batch_size: the documents that are encoded at once.
     """
 
@@ -56,7 +60,9 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
             DeviceUnavailable: there is no GPU, or its kernels do not compute the vocabulary.
         """
         super().setup(_worker_metadata)
-        self.tokenizer: Any = _BatchTokenizer.of(self.tokenizer, self.device)
+        assert self.resources is not None
+        num_threads = max(1, math.ceil(self.resources.cpus))
+        self.tokenizer: Any = _BatchTokenizer.of(self.tokenizer, self.device, num_threads)
 
     def ray_stage_spec(self) -> dict[str, Any]:
         """Tell Ray that workers keep the tokenizer that `setup` has loaded."""
@@ -114,9 +120,10 @@ class _BatchTokenizer(NamedTuple):
     eos_token_id: int | None
 
     @classmethod
-    def of(cls, own: Any, device: str) -> _BatchTokenizer:
+    def of(cls, own: Any, device: str, num_threads: int) -> _BatchTokenizer:
         """Load a tokenizer of transformers on a device."""
-        return cls(load(own, device=device), own.vocab_size, own.eos_token_id)
+        tokenizer = load_on(open_place(device, num_threads), own, None, None, None)
+        return cls(tokenizer, own.vocab_size, own.eos_token_id)
 
     def batch_encode_plus(self, texts: Sequence[str], **_: Any) -> _Rows:
         """Return the ids of texts without begin and end tokens."""

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from tests.support.corpora import folder_bytes, make_texts
 from vocabularies import builtin
 from vocabularies.formats.vocabulary_files import write_vocabulary
+from warptok.devices import open_place
 from warptok.errors import InvalidRequest
 from warptok.integrations.datatrove import DocumentTokenizer
 
@@ -80,6 +81,15 @@ def test_ids_of_four_bytes(tmp_path: Path) -> None:
     ours = run(DocumentTokenizer, path, tmp_path / "ours", device="cpu", eos_token=END, seed=0)
     assert ours == own
     assert own["000_all.ds.metadata"].splitlines()[0].endswith(b"|4")
+
+
+@pytest.mark.parametrize("options", [{}, {"num_threads": 3}], ids=str)
+def test_threads(options: dict[str, Any], tmp_path: Path) -> None:
+    step = DocumentTokenizer(
+        str(tmp_path), write_tokenizer("gpt2", tmp_path), device="cpu", **options
+    )
+    num_threads = options.get("num_threads", 1)
+    assert step._load()._engine is open_place("cpu", num_threads).engine
 
 
 def test_a_tokenizer_that_truncates_is_refused(tmp_path: Path) -> None:

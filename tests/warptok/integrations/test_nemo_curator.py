@@ -24,6 +24,7 @@ from nemo_curator.tasks import DocumentBatch
 from tests.support.corpora import folder_bytes, make_texts
 from vocabularies import builtin
 from vocabularies.formats.vocabulary_files import write_vocabulary
+from warptok.devices import open_place
 from warptok.errors import InvalidRequest
 from warptok.integrations.nemo_curator import MegatronTokenizerWriter
 
@@ -89,6 +90,16 @@ def test_resources(model: str, tmp_path: Path) -> None:
     named = MegatronTokenizerWriter(**options, device="cpu", resources=Resources(cpus=4.0))
     assert named.resources.cpus == 4.0
     assert named.ray_stage_spec()["is_actor_stage"]
+
+
+@pytest.mark.parametrize("cpus", [0.5, 1.0, 3.0])
+def test_threads(cpus: float, model: str, tmp_path: Path) -> None:
+    writer = MegatronTokenizerWriter(
+        path=str(tmp_path), model_identifier=model, device="cpu", resources=Resources(cpus=cpus)
+    )
+    writer.setup()
+    expected = open_place("cpu", max(1, int(cpus)))
+    assert writer.tokenizer.tokenizer._engine is expected.engine
 
 
 def test_ids_that_do_not_fit_are_refused(model: str, tmp_path: Path) -> None:
