@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from service.corpus.documents import Documents, Int64s, Reject, Rows
 from service.corpus.job import Job
 from service.corpus.verification import Verifier
 from service.engines.base import Codec
-from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -21,6 +22,9 @@ except ImportError:
     native = None  # type: ignore[assignment]
 
 NONE = -1
+TOO_LONG = "too_long"  # A code of rejects; the service has no such rows.
+MAX_DOCUMENT_IDS = (1 << 31) - 1
+"""The most ids of a document: the formats write its length as int32."""
 
 
 class EncodedDocuments(NamedTuple):
@@ -77,6 +81,7 @@ class DocumentEncoder:
         self.window, self.stride = job.window, job.stride
         self.begin_id = NONE if job.begin_id is None else job.begin_id
         self.end_id = NONE if job.end_id is None else job.end_id
+        self.max_ids = MAX_DOCUMENT_IDS - (self.begin_id >= 0) - (self.end_id >= 0)
 
     def encode(self, documents: Documents, input_number: int) -> EncodedDocuments:
         """Encode documents of one file; a refused one becomes a reject.
@@ -85,7 +90,7 @@ class DocumentEncoder:
             DiffersFromReference: a document that is verified has other ids.
         """
         batch = Batch(data=documents.data, offsets=documents.offsets, options=self.options)
-        encoded = self.engine.encode(self.vocabulary, batch)
+        encoded = refuse_long(self.engine.encode(self.vocabulary, batch), self.max_ids)
         rejects, places, offsets = documents.rejects, documents.places, encoded.offsets
         numbers = np.arange(len(places))
         if encoded.errors:
@@ -113,6 +118,26 @@ class DocumentEncoder:
             len(documents.data),
             documents.digests,
         )
+
+
+def refuse_long(encoded: Encoded, max_ids: int) -> Encoded:
+    """Refuse rows of more than `max_ids` ids."""
+    if len(encoded.ids) <= max_ids:
+        return encoded
+    lengths = np.diff(encoded.offsets)
+    is_long = lengths > max_ids
+    is_kept = np.repeat(~is_long, lengths)
+    errors = {
+        row: RowError(TOO_LONG, f"{lengths[row]} ids; a document has at most {max_ids}")
+        for row in np.flatnonzero(is_long).tolist()
+    }
+    return replace(
+        encoded,
+        ids=encoded.ids[is_kept],
+        offsets=offsets_from_lengths(np.where(is_long, 0, lengths)),
+        spans=None if encoded.spans is None else encoded.spans[is_kept],
+        errors={**encoded.errors, **errors},
+    )
 
 
 def _mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDArray[np.uint8]:

@@ -14,8 +14,8 @@ import numpy as np
 import orjson
 import pytest
 
+from service.corpus import encoding, verification
 from service.corpus import inputs as corpus_inputs
-from service.corpus import verification
 from service.corpus.checkpoint import OtherJob, locked
 from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
@@ -189,6 +189,18 @@ def test_an_interrupted_job_ends_with_the_same_bytes(
     interrupt_after(1 << 30)
     run(job, tmp_path / "cut")
     assert folder_bytes(tmp_path / "cut") == folder_bytes(tmp_path / "whole")
+
+
+def test_documents_of_too_many_ids_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "MAX_DOCUMENT_IDS", 5)
+    path = write_jsonl(tmp_path / "a.jsonl", ["a b c d", "a b c d e", "", "a " * 9, "a"])
+    manifest = run(make_job([path]), tmp_path / "out")
+    messages = [(r["code"], r["message"]) for r in read_rejects(tmp_path / "out")]
+    reason = "ids; a document has at most 4"  # The end token is the fifth.
+    assert messages == [("too_long", f"5 {reason}"), ("too_long", f"10 {reason}")]
+    assert (manifest["documents"], manifest["tokens"]) == (3, 5 + 0 + 2)
 
 
 def test_rejects_have_place_and_reason(tmp_path: Path) -> None:
