@@ -123,8 +123,12 @@ def _compare_added_tokens(tok: Tokenizer, backend: Any) -> None:
         return  # The last call left them there; they change the object's ids.
     added = [token.content for token in backend.get_added_tokens_decoder().values()]
     for text in (form.format(content) for content in added[:MAX_PROBES] for form in PROBES):
-        own = backend.encode(text, add_special_tokens=False).ids
-        if tok.encode(text, add_special_tokens=False) != own:
+        try:
+            own = backend.encode(text, add_special_tokens=False).ids
+            ours = tok.encode(text, add_special_tokens=False)
+        except Exception:  # The library has no class for a letter without a token.
+            continue
+        if ours != own:
             message = (
                 f"the object has other ids for {text!r} than its own tokenizer.json: save it and "
                 "load the file, or use tokenizers 0.23 or newer"

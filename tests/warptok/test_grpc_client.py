@@ -226,8 +226,11 @@ def test_refusals_are_typed_by_their_codes(target, client):
     for call in (client.encode, client.count):
         with pytest.raises(warptok.RowRefused, match="not_utf8"):
             call(b"\xff")
-    with pytest.raises(warptok.RowRefused, match="id_out_of_range"):
-        client.decode([99999])
+    for token_id in (99999, 2**32 + 64, -(2**32) + 64):  # Beyond int32 it becomes no other id.
+        with pytest.raises(warptok.RowRefused, match="id_out_of_range"):
+            client.decode([token_id])
+        with pytest.raises(warptok.RowRefused, match="id_out_of_range"):
+            client.decode_batch([[64], [token_id]])
     with pytest.raises(warptok.InvalidRequest, match="give padding_side= and pad_id="):
         client.encode_batch(["a"], padding="longest")
     with pytest.raises(TypeError, match="did you mean max_length"):

@@ -209,3 +209,19 @@ def test_another_digest_is_refused():
     assert warptok.load("gpt2", if_digest=digest.removeprefix("sha256:")).digest == digest
     with pytest.raises(warptok.DigestDiffers, match=f"gpt2 has the digest {digest}"):
         warptok.load("gpt2", if_digest="sha256:0")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.WordLevel({"A": 0, "C": 1}, unk_token="[UNK]"),
+        models.WordPiece({"A": 0, "##C": 1}, unk_token="[UNK]"),
+        models.Unigram([("A", -1.0), ("C", -2.0)], None),
+    ],
+    ids=["wordlevel", "wordpiece", "unigram"],
+)
+def test_an_object_without_an_unknown_token_may_have_added_ones(model):
+    own = Tokenizer(model)
+    own.add_special_tokens(["[CLS]"])
+    tok = warptok.load(own, device="cpu")
+    assert tok.encode("A[CLS]A") == own.encode("A[CLS]A").ids

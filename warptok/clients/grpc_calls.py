@@ -202,7 +202,7 @@ class GrpcCalls:
         """Return the bytes of one row of ids."""
         message = self._pb.DecodeRequest(
             vocabulary=self._vocabulary,
-            ids=as_ids(ids).astype(np.int32).tobytes(),
+            ids=_as_int32(as_ids(ids)),
             skip_special_tokens=skip_special_tokens,
             if_digest=self._if_digest,
         )
@@ -217,7 +217,7 @@ class GrpcCalls:
             places = offsets[begin : end + 1]
             message = self._pb.DecodeBatchRequest(
                 vocabulary=self._vocabulary,
-                ids=ids[places[0] : places[-1]].astype(np.int32).tobytes(),
+                ids=_as_int32(ids[places[0] : places[-1]]),
                 offsets=(places - places[0]).tobytes(),
                 skip_special_tokens=skip_special_tokens,
                 if_digest=self._if_digest,
@@ -399,6 +399,12 @@ class GrpcCalls:
             uppercase=options.uppercase,
             return_tokens=form.has_tokens,
         )
+
+
+def _as_int32(ids: NDArray[np.int64]) -> bytes:
+    """Return ids as the messages have them; those beyond int32, which the service refuses, too."""
+    limits = np.iinfo(np.int32)
+    return ids.clip(limits.min, limits.max).astype(np.int32).tobytes()
 
 
 def _parts(batch: Batch) -> Iterator[tuple[Sequence[int], Batch, EncodeOptions]]:
