@@ -8,7 +8,7 @@ import os
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -181,9 +181,12 @@ def locked(folder: Path) -> Iterator[None]:
     if descriptor is None:
         raise OtherJob(f"{folder}: another run writes into it")
     try:
+        os.ftruncate(descriptor, 0)  # By its content parts of an earlier run would still begin.
         _wait_for_parts(folder)
         yield
     finally:
+        with suppress(OSError):  # The folder may be gone.
+            os.ftruncate(descriptor, 0)
         os.close(descriptor)
 
 

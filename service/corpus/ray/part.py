@@ -137,6 +137,7 @@ def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], obj
     begin = process_time()
     job, vocabulary = remote.job, remote.vocabulary
     _check_node(remote)
+    _check_run(remote)
     os.chdir(remote.working_folder)
     id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
     verifier = Verifier(job, vocabulary, remote.num_verified)
@@ -147,6 +148,7 @@ def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], obj
         locked_part(remote.folder, number),
         ThreadPoolExecutor(remote.num_threads, "corpus") as pool,
     ):
+        _check_run(remote)  # The job may be over since this waits for the lock.
         workers = Workers(encoder, pool, remote.num_threads + 1, progress, lambda: False)
         result = run_part(job, number, job.parts()[number], remote.folder, workers)
     progress.flush()
@@ -158,7 +160,6 @@ def _check_node(remote: RemoteJob) -> None:
 
     Raises:
         OtherNode: it has not.
-        OtherJob: another run has begun there meanwhile.
     """
     node = os.uname().nodename
     if remote.version != package_version():
@@ -167,14 +168,21 @@ def _check_node(remote: RemoteJob) -> None:
     for folder in (remote.folder, Path(remote.working_folder)):
         if not folder.is_dir():
             raise OtherNode(f"the node {node} has no folder {folder}, which all nodes must share")
-    lock = remote.folder / LOCK
-    if not lock.exists():
+    if not (remote.folder / LOCK).exists():
         message = f"has another folder {remote.folder}, which all nodes must share"
         raise OtherNode(f"the node {node} {message}")
-    if lock.read_text() != remote.lock:
+
+
+def _check_run(remote: RemoteJob) -> None:
+    """Check that the run that this part belongs to is still going on.
+
+    Raises:
+        OtherJob: it has ended, or another one has begun.
+    """
+    if (remote.folder / LOCK).read_text() != remote.lock:
         raise OtherJob(
-            f"{remote.folder}: on the node {node} another run has begun, or it is "
-            "another folder; all nodes must share it"
+            f"{remote.folder}: on the node {os.uname().nodename} this run has ended and another "
+            "run has begun, or it is another folder; all nodes must share it"
         )
 
 

@@ -153,7 +153,7 @@ def _check_address(address: str) -> None:
     if "/" in host or not host or not port.isdigit():
         return
     try:
-        socket.create_connection((host, int(port)), CONNECT_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except OSError as error:
         raise ConnectionError(f"no cluster of Ray at {address}: {error}") from error
 

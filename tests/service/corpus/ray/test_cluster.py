@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -133,3 +134,14 @@ def test_resources_of_a_part() -> None:
         choose_resources([cpus, dead], "gpu", None)
     with pytest.raises(ValueError, match="largest node has 16 cores"):
         choose_resources([cpus, dead], "auto", 17)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+def test_an_address_of_ipv6_is_tried_without_its_brackets() -> None:
+    from service.corpus.ray.runner import _check_address
+
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listening:
+        address = f"[::1]:{listening.getsockname()[1]}"
+        _check_address(address)
+    with pytest.raises(ConnectionError, match="no cluster of Ray"):
+        _check_address(address)

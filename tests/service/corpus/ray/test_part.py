@@ -93,6 +93,37 @@ def test_a_part_has_one_writer(remote: RemoteJob) -> None:
     second.join()
 
 
+def test_a_part_that_waits_for_its_lock_does_not_begin_when_the_run_is_over(
+    remote: RemoteJob,
+) -> None:
+    refused: list[OtherJob] = []
+
+    def run() -> None:
+        try:
+            run_remote_part(remote, 0, lambda counts: None)
+        except OtherJob as error:
+            refused.append(error)
+
+    with locked_part(remote.folder, 0):
+        second = threading.Thread(target=run)
+        second.start()
+        second.join(0.5)
+        assert second.is_alive()
+        (remote.folder / LOCK).write_text("")
+    second.join(30)
+    assert len(refused) == 1
+    assert not [*remote.folder.glob("shard*")]
+
+
+def test_a_run_ends_the_one_before(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        (tmp_path / LOCK).write_text("a run")
+    assert (tmp_path / LOCK).read_text() == ""
+    (tmp_path / LOCK).write_text("a run that was killed")
+    with locked(tmp_path):
+        assert (tmp_path / LOCK).read_text() == ""
+
+
 def test_a_run_waits_for_parts_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
