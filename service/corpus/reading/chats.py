@@ -80,7 +80,7 @@ class ChatRenderer:
         if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
             raise NoChat("not_a_chat", f"{key!r} is not a list of messages")
         try:
-            messages = convert_messages(messages)
+            messages = convert_messages(messages, needs_role=False)
         except InvalidRequest as error:
             raise NoChat("not_a_chat", str(error)) from error
         if not self._takes_parts:

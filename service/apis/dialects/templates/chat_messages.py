@@ -34,15 +34,23 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 HIDDEN = ("redacted_thinking",)  # Blocks that the model does not get.
 
 
-def convert_messages(messages: list[Message]) -> list[Message]:
+def convert_messages(messages: list[Message], needs_role: bool = True) -> list[Message]:
     """Convert contents to text or parts of text, and arguments of calls to values.
 
+    Args:
+        messages: the messages.
+        needs_role: whether a message without a role is refused, as vLLM does; transformers does
+            not.
+
     Raises:
-        InvalidRequest: a message has a content other than text, or calls that cannot be parsed.
+        InvalidRequest: a message has no role, a content other than text, or calls that cannot be
+            parsed.
     """
     converted = []
     for number, message in enumerate(messages):
         where = f"/messages/{number}"
+        if needs_role:
+            check_role(message, where)
         read = _text if message.get("role") == "tool" else _content
         fields = {name: value for name, value in message.items() if value is not None}
         fields["content"] = read(message.get("content"), f"{where}/content")
@@ -51,6 +59,17 @@ def convert_messages(messages: list[Message]) -> list[Message]:
             fields["tool_calls"] = _calls(calls, f"{where}/tool_calls")
         converted.append(_name_reasoning(fields))
     return converted
+
+
+def check_role(message: Message, where: str) -> None:
+    """Check that a message has a role.
+
+    Raises:
+        InvalidRequest: it has none, or one that is no text.
+    """
+    if not isinstance(message.get("role"), str):
+        fault = "must be a text" if "role" in message else "is required"
+        raise InvalidRequest(fault, f"{where}/role")
 
 
 def _name_reasoning(message: Message) -> Message:
@@ -115,10 +134,11 @@ def convert_anthropic(messages: list[Message], system: Any = None) -> list[Messa
     """Convert Anthropic's messages and system prompt.
 
     Raises:
-        InvalidRequest: a block is not text, thinking, a call or a result.
+        InvalidRequest: a message has no role, or a block is not text, thinking, a call or a result.
     """
     converted: list[Message] = [{"role": "system", "content": system}] if system else []
     for number, message in enumerate(messages):
+        check_role(message, f"/messages/{number}")
         content = message.get("content")
         if isinstance(content, list):
             converted += _convert_blocks(message, content, f"/messages/{number}/content")
@@ -157,7 +177,8 @@ def convert_responses(items: list[Any]) -> list[Message]:
     """Convert the items of OpenAI's Responses.
 
     Raises:
-        InvalidRequest: an item is not an object, or its text is not in the request.
+        InvalidRequest: an item is not an object, its text is not in the request, or a message has
+            no role.
     """
     converted: list[Message] = []
     for number, item in enumerate(items):
@@ -173,7 +194,8 @@ def convert_responses(items: list[Any]) -> list[Message]:
                 thoughts = item.get("content") or item.get("summary")
                 thought = _text(thoughts, f"/input/{number}/content")
                 converted.append({"role": "assistant", "reasoning": thought})
-            case _ if "role" in item:
+            case kind if kind == "message" or "role" in item:
+                check_role(item, f"/input/{number}")
                 converted.append(item)
             case _:
                 message = "only messages, function calls, their outputs and reasoning have ids"

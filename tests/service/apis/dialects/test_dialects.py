@@ -617,9 +617,37 @@ def test_a_call_of_a_tool_is_given_to_the_template_as_values():
     run(scenario)
 
 
+CHAT_ROUTES = [
+    ("/tokenize", "messages"),
+    ("/tokenize/count", "messages"),
+    ("/v1/chat/completions/render", "messages"),
+    ("/apply-template", "messages"),
+    ("/v1/messages/count_tokens", "messages"),
+    ("/v1/responses/input_tokens", "input"),
+]
+"""Paths of routes, and the field that has the messages."""
+
+
+@pytest.mark.slow
+def test_a_message_without_a_role_is_refused_with_its_place():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client)
+            for path, field in CHAT_ROUTES:
+                for fields, fault in (({}, "is required"), ({"role": None}, "must be a text")):
+                    message = {"type": "message", "content": "Hello", **fields}
+                    body = {"model": "chat", "system": "Be kind.", field: [*CHAT[:1], message]}
+                    answer = await post(client, path, **body)
+                    assert answer.status_code == 400, path
+                    assert f"/{field}/1/role: {fault}" in answer.json()["error"]["message"], path
+
+    run(scenario)
+
+
 def test_values_that_are_nested_too_deeply_are_refused():
     deep = "[" * 1010 + "]" * 1010
-    values = f'{{"model": "chat", "messages": [{{}}], "chat_template_kwargs": {{"a": {deep}}}}}'
+    chat = '"model": "chat", "messages": [{"role": "user"}]'
+    values = f'{{{chat}, "chat_template_kwargs": {{"a": {deep}}}}}'
 
     async def scenario():
         async with serving(ENGINE) as (client, _):

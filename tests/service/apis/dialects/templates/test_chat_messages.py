@@ -87,6 +87,13 @@ def test_what_cannot_be_read_is_refused_with_its_place(message, where):
     assert refused.value.where == where
 
 
+def test_a_role_is_not_needed_for_training():
+    assert convert_messages([{"from": "human"}], needs_role=False)[0]["from"] == "human"
+    with pytest.raises(InvalidRequest) as refused:
+        convert_messages([USER, {"from": "human"}])
+    assert refused.value.where == "/messages/1/role"
+
+
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content", "thinking"])
 def test_reasoning_has_all_names_that_templates_read(name):
     (made,) = convert_messages([{"role": "assistant", "content": "3", name: "so"}])

@@ -146,7 +146,8 @@ def test_memory_that_cannot_be_made_leaves_no_descriptor(monkeypatch, name):
 
 def test_messages_are_kept_for_their_scope_up_to_a_limit():
     kept = KeptMessages(4 * (100 + MESSAGE_BYTES))
-    texts = [b'{"content": "%b"}' % (b"%d" % number).rjust(85, b"x") for number in range(9)]
+    message = b'{"role": "user", "content": "%b"}'
+    texts = [message % (b"%d" % number).rjust(69, b"x") for number in range(9)]
     assert {len(text) for text in texts} == {100}
     first = kept.read("a", texts[0])
     assert first == orjson.loads(texts[0])
@@ -162,7 +163,7 @@ def test_messages_are_kept_for_their_scope_up_to_a_limit():
         before = kept.num_bytes
         assert kept.read("a", text) == orjson.loads(text)
         assert kept.num_bytes == before
-    for bad in (b"{", b'{"content": [1]}'):
+    for bad in (b"{", b'{"content": "x"}', b'{"role": "user", "content": [1]}'):
         with pytest.raises((ValueError, InvalidRequest)):
             kept.read("a", bad)
     nothing = KeptMessages(0)
@@ -180,7 +181,9 @@ def test_kept_messages_are_forgotten_when_memory_is_short(monkeypatch):
         "variables": {},
         "max_chars": 9,
     }
-    parts = write_request(request), b'[{"content":"text"}]', array("I", [1, 19]).tobytes()
+    message = b'{"role":"user","content":"text"}'
+    places = array("I", [1, 1 + len(message)]).tobytes()
+    parts = write_request(request), b"[%b]" % message, places
     sizes = list(map(len, parts))
     monkeypatch.setattr(worker, "limit_processor_time", lambda _: None)
     try:
