@@ -66,19 +66,9 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
     result = await service.batcher.run(work)
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "text")
-    rows = _select_rows(result, dtype)
-    truncated = truncated_messages(result)
-    return pb.EncodeResponse(
-        ids=rows.ids.tobytes(),
-        num_tokens=len(rows.ids),
-        spans=rows.spans.tobytes() if rows.spans is not None else b"",
-        engine=result.engine,
-        digest=entry.vocabulary.digest,
-        truncated=truncated[0] if truncated else None,
-        kernel_time=result.seconds if request.options.return_kernel_time else 0.0,
-        unknown_share=find_unknown_share(entry.vocabulary, rows.ids) or 0.0,
-        tokens=_name_tokens(entry, request.options, rows.ids),
-    )
+    if request.options.return_tokens and len(text) > LARGE_BYTES:
+        return await asyncio.to_thread(_text_response, entry, result, dtype, request.options)
+    return _text_response(entry, result, dtype, request.options)
 
 
 async def encode_batch(service: Service, call: Call, request: TextsRequest) -> bytes:
@@ -372,6 +362,28 @@ def _batch_work(
 ) -> EncodeWork:
     batch.id_dtype = dtype
     return make_bulk_work(service, call, EncodeWork, entry, batch, read_options(options))
+
+
+def _text_response(
+    entry: LoadedVocabulary,
+    result: Result[Encoded],
+    dtype: type[np.integer[Any]],
+    options: pb.Options,
+) -> pb.EncodeResponse:
+    """Make an EncodeResponse."""
+    rows = _select_rows(result, dtype)
+    truncated = truncated_messages(result)
+    return pb.EncodeResponse(
+        ids=rows.ids.tobytes(),
+        num_tokens=len(rows.ids),
+        spans=rows.spans.tobytes() if rows.spans is not None else b"",
+        engine=result.engine,
+        digest=entry.vocabulary.digest,
+        truncated=truncated[0] if truncated else None,
+        kernel_time=result.seconds if options.return_kernel_time else 0.0,
+        unknown_share=find_unknown_share(entry.vocabulary, rows.ids) or 0.0,
+        tokens=_name_tokens(entry, options, rows.ids),
+    )
 
 
 async def _write_batch(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import filecmp
 import struct
+import threading
 from itertools import pairwise
 
 import grpc
@@ -16,6 +17,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
+from service.apis.grpc import tokenizer
 from service.apis.grpc.server import NAME, GrpcServer, read_peer
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
@@ -136,6 +138,29 @@ def test_many_texts(vocabulary):
                 assert answer.kernel_time > 0
 
     run(scenario)
+
+
+def test_the_tokens_of_a_long_text_are_written_beside_the_loop(monkeypatch):
+    threads = []
+    make = tokenizer._text_response
+
+    def watch(*arguments):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return make(*arguments)
+
+    monkeypatch.setattr(tokenizer, "_text_response", watch)
+
+    async def scenario():
+        async with serving() as (client, _):
+            for text in ("a b", "a b " * 40_000):
+                options = pb.Options(return_tokens=True)
+                request = pb.EncodeRequest(vocabulary="gpt2", text=text.encode(), options=options)
+                answer = await client.Encode(request)
+                assert len(answer.tokens) == answer.num_tokens
+                assert answer.tokens[:2] == ["a", " b"]
+
+    run(scenario)
+    assert threads == [True, False]
 
 
 def test_sequences_are_changed_at_random():
