@@ -20,11 +20,13 @@ from warptok.errors import InvalidRequest
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
+TokenForm = Literal["text", "file"]
 IdType = Literal["int32", "uint16", "uint8"]
 Refused = Literal["raise", "keep"]
 Padding = Literal["longest"] | int
 Value = TypeVar("Value")
 SIDES: tuple[Side, ...] = ("right", "left")
+TOKEN_FORMS: tuple[TokenForm, ...] = ("text", "file")
 ID_TYPES: Mapping[str, type[np.integer[Any]]] = MappingProxyType(
     {"int32": np.int32, "uint16": np.uint16, "uint8": np.uint8}
 )
@@ -90,6 +92,7 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         "padding": "encode_batch(texts, padding='longest')",
         "return_offsets": "offsets(text), or encode_batch([text], return_offsets='codepoints')",
         "return_tokens": "encode_batch([text], return_tokens=True)",
+        "token_form": "encode_batch([text], return_tokens=True, token_form=...)",
         "augmentation": "encode_batch([text], augmentation=...)",
         "seed": "encode_batch(texts, augmentation=warptok.Augmentation(seed=...))",
         "crop_letters": "encode_batch(texts, augmentation=warptok.Augmentation(crop_letters=...))",

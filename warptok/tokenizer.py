@@ -42,6 +42,7 @@ from warptok.inputs import (
 )
 from warptok.options import (
     ID_TYPES,
+    TOKEN_FORMS,
     BatchOptions,
     IdType,
     Padding,
@@ -49,6 +50,7 @@ from warptok.options import (
     Side,
     Special,
     TextOptions,
+    TokenForm,
     Unit,
     augment_rows,
     check_counts,
@@ -191,6 +193,7 @@ class Tokenizer(TokenNames):
         augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
+        token_form: TokenForm = "text",
         dtype: IdType = "int32",
         errors: Refused = "raise",
         **options: Unpack[BatchOptions],
@@ -208,6 +211,7 @@ class Tokenizer(TokenNames):
         augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
+        token_form: TokenForm = "text",
         dtype: IdType = "int32",
         errors: Refused = "raise",
         **options: Unpack[BatchOptions],
@@ -224,6 +228,7 @@ class Tokenizer(TokenNames):
         augmentation: Augmentation | Mapping[str, Any] | None = None,
         return_offsets: Unit | None = None,
         return_tokens: bool = False,
+        token_form: TokenForm = "text",
         dtype: IdType = "int32",
         errors: Refused = "raise",
         **options: Unpack[BatchOptions],
@@ -243,6 +248,8 @@ class Tokenizer(TokenNames):
                 fields by name; None: there are none.
             return_offsets: the unit in which `offset_mapping` has the place of each id in its text.
             return_tokens: whether `tokens` has each id's token as a string.
+            token_form: "text": " the", and "<0xE2>" for a byte that is no UTF-8 by itself; "file":
+                as a tokenizer.json has them, such as "Ġthe", and `convert_ids_to_tokens`.
             dtype: "int32", or "uint16" or "uint8" where all ids fit; not with padding.
             errors: "raise": a refused text raises; "keep": it has no ids and stands in `errors`.
             options: see `BatchOptions`; each may have one value for each text.
@@ -254,6 +261,7 @@ class Tokenizer(TokenNames):
             RowRefused: a text cannot be encoded, with its number.
         """
         choose("errors", errors, REFUSED)
+        choose("token_form", token_form, TOKEN_FORMS)
         id_dtype = self._id_dtype(dtype)
         check_padding(padding, padding_side, pad_id, dtype, len(self))
         batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
@@ -269,7 +277,8 @@ class Tokenizer(TokenNames):
         kernel_time = perf_counter() - begin
         if errors == "raise":
             raise_refused(encoded.errors)
-        rows = self._describe(encoded, batch, return_offsets, return_tokens, dtype, kernel_time)
+        form = token_form if return_tokens else None
+        rows = self._describe(encoded, batch, return_offsets, form, dtype, kernel_time)
         if padding is None:
             return rows
         min_length = 0 if padding == "longest" else padding
@@ -567,16 +576,16 @@ class Tokenizer(TokenNames):
         encoded: Encoded,
         batch: Batch,
         unit: Unit | None,
-        return_tokens: bool,
+        token_form: TokenForm | None,
         dtype: IdType,
         kernel_time: float,
     ) -> EncodedBatch:
         """Make the answer of an engine's ids."""
-        names = self._vocabulary.token_string
+        show = self._vocabulary.show_token
         places = encoded.offsets.tolist()
         tokens = None
-        if return_tokens:
-            strings = [names(token_id) for token_id in encoded.ids.tolist()]
+        if token_form is not None:
+            strings = [show(token_id, token_form) for token_id in encoded.ids.tolist()]
             tokens = [strings[begin:end] for begin, end in pairwise(places)]
         return EncodedBatch(
             ids=encoded.ids.astype(ID_TYPES[dtype], copy=False),

@@ -49,6 +49,7 @@ def client_of(answer: Callable[[httpx.Request], httpx.Response], **options: int)
         {"max_length": 3},
         {"special": "plain", "add_special_tokens": False},
         {"return_offsets": "utf16", "return_tokens": True},
+        {"return_tokens": True, "token_form": "file"},
         {"max_length": [2] * len(TEXTS)},
         {"dtype": "uint16"},
         {"padding": "longest", "pad_id": 0, "return_offsets": "bytes"},

@@ -58,6 +58,7 @@ def test_it_has_the_calls_of_a_tokenizer(name):
         {"max_length": [2, None, 1] * (len(TEXTS) // 3) + [None] * (len(TEXTS) % 3)},
         {"dtype": "uint16"},
         {"return_tokens": True},
+        {"return_tokens": True, "token_form": "file"},
         {"padding": 300, "pad_id": 7, "padding_side": "left", "return_offsets": "bytes"},
     ],
 )
@@ -129,15 +130,14 @@ def test_messages_have_every_option():
         "uppercase": True,
     }
     assert set(fields) == {each.name for each in dataclasses.fields(EncodeOptions)}
-    form = grpc_calls.AnswerForm("uint16", has_tokens=True)
+    form = grpc_calls.AnswerForm("uint16", has_tokens=True, token_form="file")
     calls = grpc_calls.GrpcCalls("gpt2", if_digest="sha256:0")
     message = calls.write_options(EncodeOptions(**fields), form)
     written = {each.name: getattr(message, each.name) for each in message.DESCRIPTOR.fields}
     del written["augmentation"]  # `tests/warptok/test_augmentation.py` has it.
     fields["return_offsets"] = fields.pop("spans")
     others = {"dtype": "uint16", "if_digest": "sha256:0"}
-    others |= {"return_kernel_time": True, "return_tokens": True}
-    others |= {"token_form": ""}  # Clients in Python have one form.
+    others |= {"return_kernel_time": True, "return_tokens": True, "token_form": "file"}
     assert written == fields | others
 
 

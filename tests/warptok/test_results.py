@@ -50,6 +50,17 @@ def test_tokens_and_truncation(tok):
     assert batch.truncated[0].num_tokens == 6
 
 
+def test_tokens_as_text_and_as_a_file_has_them():
+    gpt2 = warptok.load("gpt2", device="cpu")
+    texts = [b"Hi \xe2\x82\xac"]
+    for form, tokens in (("text", ["Hi", " €"]), ("file", ["Hi", "ĠâĤ¬"])):
+        batch = gpt2.encode_batch(texts, return_tokens=True, token_form=form)
+        assert batch.tokens == [tokens]
+    assert batch.tokens == [gpt2.convert_ids_to_tokens(batch.ids)]
+    with pytest.raises(warptok.InvalidRequest, match="token_form is 'raw'"):
+        gpt2.encode_batch(texts, token_form="raw")
+
+
 def test_padded_rows(tok):
     batch = tok.encode_batch(TEXTS, padding="longest", return_offsets="bytes")
     assert batch.ids.tolist() == [ROWS[0], [1, 2, 3, 3, 3, 3], [1, 260, 12, 2, 3, 3]]

@@ -35,10 +35,12 @@ from warptok.errors import InvalidRequest
 from warptok.inputs import as_channel, as_id_rows, as_ids, as_text, make_batch, one_text
 from warptok.options import (
     ID_TYPES,
+    TOKEN_FORMS,
     IdType,
     Padding,
     Refused,
     Side,
+    TokenForm,
     Unit,
     augment_rows,
     check_counts,
@@ -90,12 +92,14 @@ class AnswerForm:
         unit: the unit of places in the texts; None: it has none.
         has_tokens: whether it has each id's token as a string.
         changes: the random changes to the texts; None: there are none.
+        token_form: how the strings of tokens are written.
     """
 
     dtype: IdType = "int32"
     unit: Unit | None = None
     has_tokens: bool = False
     changes: Augmentation | None = None
+    token_form: TokenForm = "text"
 
 
 @dataclass(slots=True)
@@ -158,6 +162,7 @@ class GrpcCalls:
         augmentation: Augmentation | Mapping[str, Any] | None,
         return_offsets: Unit | None,
         return_tokens: bool,
+        token_form: TokenForm,
         dtype: IdType,
         errors: Refused,
         options: Mapping[str, Any],
@@ -165,6 +170,7 @@ class GrpcCalls:
         """Return the ids of several texts."""
         choose("errors", errors, REFUSED)
         choose("dtype", dtype, tuple(ID_TYPES))
+        choose("token_form", token_form, TOKEN_FORMS)
         check_padding(padding, padding_side, pad_id, dtype, MANY_IDS)
         if padding is not None and (padding_side is None or pad_id is None):
             message = "gRPC does not say how the vocabulary pads: give padding_side= and pad_id="
@@ -172,7 +178,7 @@ class GrpcCalls:
         if return_offsets is not None:
             choose("return_offsets", return_offsets, UNITS)
         changes = make_augmentation(augmentation, return_offsets)
-        form = AnswerForm(dtype, return_offsets, return_tokens, changes)
+        form = AnswerForm(dtype, return_offsets, return_tokens, changes, token_form)
         batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
         spans = return_offsets is not None
         batch = batch.with_options(make_options("encode_batch", options, len(batch), spans=spans))
@@ -398,6 +404,7 @@ class GrpcCalls:
             return_kernel_time=True,
             uppercase=options.uppercase,
             return_tokens=form.has_tokens,
+            token_form=form.token_form if form.has_tokens else "",
         )
 
 

@@ -27,10 +27,12 @@ from warptok.errors import error_class
 from warptok.inputs import as_channel, as_id_rows, as_ids, as_text, make_batch, one_text
 from warptok.options import (
     ID_TYPES,
+    TOKEN_FORMS,
     IdType,
     Padding,
     Refused,
     Side,
+    TokenForm,
     Unit,
     check_counts,
     check_options,
@@ -116,6 +118,7 @@ class ServiceCalls:
         augmentation: Augmentation | Mapping[str, Any] | None,
         return_offsets: Unit | None,
         return_tokens: bool,
+        token_form: TokenForm,
         dtype: IdType,
         errors: Refused,
         options: Mapping[str, Any],
@@ -123,6 +126,7 @@ class ServiceCalls:
         """Return the ids of several texts; use Arrow if its call has these options."""
         choose("errors", errors, REFUSED)
         choose("dtype", dtype, tuple(ID_TYPES))
+        choose("token_form", token_form, TOKEN_FORMS)
         check_padding(padding, padding_side, pad_id, dtype, MANY_IDS)
         if return_offsets is not None:
             choose("return_offsets", return_offsets, UNITS)
@@ -132,6 +136,7 @@ class ServiceCalls:
         own: dict[str, Any] = {"dtype": dtype, "return_kernel_time": True}
         if return_offsets is not None or return_tokens or any(map(is_list, options.values())):
             own |= {"return_offsets": return_offsets, "return_tokens": return_tokens}
+            own["token_form"] = token_form
             rows = yield from self._encode_by_json(batch, own, options, changes)
         elif find_spec("pyarrow") is not None:
             rows = yield from self._encode_by_arrow(batch, own, options, changes)
