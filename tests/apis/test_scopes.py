@@ -77,7 +77,7 @@ PATHS: dict[str | None, str] = {
 METHODS: dict[str | None, str] = {
     None: "ServerLive ServerReady Check List Watch ServerReflectionInfo",
     "any": """
-        ListVocabularies GetVocabulary ServerMetadata ModelReady ModelMetadata ModelConfig
+        ListVocabularies GetVocabulary GetInfo ServerMetadata ModelReady ModelMetadata ModelConfig
         ModelStatistics RepositoryIndex ModelInfer ModelStreamInfer
     """,
     "encode": "Encode EncodeBatch EncodeStream Count Windows Chunks",

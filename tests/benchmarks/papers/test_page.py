@@ -13,7 +13,7 @@ from benchmarks.papers.page.claims import CLAIMS, NOT_MEASURED, VERIFIED
 from benchmarks.papers.page.pictures import PICTURES
 from benchmarks.papers.page.results import Results, read_results
 from benchmarks.papers.page.tables import TABLES, gputok_sweep
-from tests.benchmarks.support.test_plot import boxes
+from tests.benchmarks.report.test_plot import boxes
 
 NOTHING = Results(())
 SECONDS = {"median_s": 0.002, "q1_s": 0.001, "q3_s": 0.003}
