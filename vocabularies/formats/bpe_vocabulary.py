@@ -237,3 +237,14 @@ def refuse_ambiguous_tokens(
         if single or whole:
             reason = f"the special token {content!r} could be taken for an ordinary one"
             raise NotRepresentable(reason)
+
+
+def refuse_other_decoder(vocabulary: Vocabulary) -> None:
+    """Refuse to write a decoder into files that have none, which is read as the inverse.
+
+    Raises:
+        VocabularyError: its decoder is another one.
+    """
+    if vocabulary.decoder != "inverse":
+        message = "only tokenizer.json and canonical say that blanks stand between decoded tokens"
+        raise VocabularyError.at("decoder", f"{message}; write one of them")

@@ -12,7 +12,12 @@ import json
 from collections.abc import Mapping
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_vocabulary import make_bpe_vocabulary, merge_ids, string_to_bytes
+from vocabularies.formats.bpe_vocabulary import (
+    make_bpe_vocabulary,
+    merge_ids,
+    refuse_other_decoder,
+    string_to_bytes,
+)
 from vocabularies.formats.parsing import (
     MAX_TOKENS,
     NotRepresentable,
@@ -149,6 +154,7 @@ def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     for name in ("normalizers", "prefix", "suffix"):
         if getattr(vocabulary, name):
             raise VocabularyError.at(name, "the files cannot say it")
+    refuse_other_decoder(vocabulary)
     special = {token.id: token.content for token in vocabulary.special_tokens}
     strings = {
         token_id: special.get(token_id) or to_alphabet(token)

@@ -439,6 +439,8 @@ def test_character_level_splitting_rules_are_written_without_the_byte_alphabet()
         (Vocabulary((b"a",), Bpe(()), prefix=(0,)), "tiktoken", "prefix"),
         (Vocabulary((b"a",), Bpe(()), prefix=(0,)), "vocab.json", "prefix"),
         (Vocabulary((b"a",), Bpe((), ignore_merges=True)), "vocab.json", "model"),
+        (Vocabulary((b"a",), Bpe(()), decoder="blanks"), "vocab.json", "decoder"),
+        (Vocabulary((b"a",), Bpe(()), decoder="blanks"), "tiktoken", "decoder"),
         (Vocabulary((b"a",), Bpe((), byte_level=False)), "vocab.txt", "model"),
         (Vocabulary((b"a",), Bpe(())), "kmer", "model"),
         (Vocabulary((b"a", b"b"), Characters((("a", 0),), 1)), "vocab.txt", "model"),
@@ -488,7 +490,7 @@ def test_an_empty_token_such_as_whispers_is_found_in_no_text_and_spells_nothing(
     assert read_vocabulary(write_vocabulary(vocabulary, "tokenizer.json")) == vocabulary
     inverse = read_vocabulary({"tokenizer.json": encoded(content)}, decoder="inverse")
     assert tokenizer.decode(inverse, [257, 256, 97]) == b"aba"
-    assert read_vocabulary(write_vocabulary(vocabulary, "vocab.json")) == inverse
+    assert read_vocabulary(write_vocabulary(inverse, "vocab.json")) == inverse
     ranks = b"".join(b"%s %d\n" % (base64.b64encode(bytes([i])), i) for i in range(256))
     ranks += b"= 256\nYWI= 257\n"
     assert read_vocabulary({"multilingual.tiktoken": ranks}, pretokenizer="gpt2") == inverse

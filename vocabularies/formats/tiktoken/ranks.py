@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_vocabulary import refuse_ambiguous_tokens
+from vocabularies.formats.bpe_vocabulary import refuse_ambiguous_tokens, refuse_other_decoder
 from vocabularies.formats.parsing import MAX_TOKENS, NotRepresentable
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.formats.tiktoken.known_files import KnownRanks, find_known_ranks
@@ -221,6 +221,7 @@ def write_tiktoken(vocabulary: Vocabulary) -> bytes:
         raise VocabularyError.at("motifs", "a rank file cannot say them")
     if vocabulary.prefix or vocabulary.suffix:
         raise VocabularyError.at("prefix", "a rank file cannot say begin and end tokens")
+    refuse_other_decoder(vocabulary)
     special = {token.id for token in vocabulary.special_tokens}
     ranks = {
         token: token_id
