@@ -109,9 +109,9 @@ def run_job(
         elif (manifest := _find_done(job, folder)) is not None:
             return manifest
         _check_times(job, folder)
-        for path in folder.glob(".*.partial"):
-            path.unlink()
+        _remove_partial(folder)
         results = running.run_parts(job, vocabulary, folder)
+        _remove_partial(folder)  # Of a node that was lost.
         id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
         manifest = _describe(job, vocabulary, id_dtype, results)
         if job.format == "mds":
@@ -121,6 +121,12 @@ def run_job(
             Store(folder).remove(checkpoint_name(number))
         remove_part_locks(folder)
         return manifest
+
+
+def _remove_partial(folder: Path) -> None:
+    """Remove the files that a process was writing when it was killed."""
+    for path in folder.glob(".*.partial"):
+        path.unlink(missing_ok=True)
 
 
 def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:

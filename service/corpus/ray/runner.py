@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -188,8 +187,14 @@ def choose_resources(
 
 def _run(remote: RemoteJob, number: int, tally: Any) -> RemotePart:
     """Run a part; Ray calls it on a node."""
-    send: Callable[[Counts], object] = tally.add.remote
-    return run_remote_part(remote, number, send)
+    sent: list[Any] = []
+
+    def send(counts: Counts) -> None:
+        sent[:] = [tally.add.remote(counts)]
+
+    part = run_remote_part(remote, number, send)
+    ray.get(sent)  # The last one comes last; then the tally has all when the part is done.
+    return part
 
 
 def _get(ref: Any) -> RemotePart:

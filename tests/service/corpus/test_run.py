@@ -19,6 +19,7 @@ from service.corpus import inputs as corpus_inputs
 from service.corpus.checkpoint import OtherJob, locked
 from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
+from service.corpus.part import PartResult
 from service.corpus.progress import Progress
 from service.corpus.reading import line_blocks
 from service.corpus.run import Running, run_job
@@ -189,6 +190,22 @@ def test_an_interrupted_job_ends_with_the_same_bytes(
     interrupt_after(1 << 30)
     run(job, tmp_path / "cut")
     assert folder_bytes(tmp_path / "cut") == folder_bytes(tmp_path / "whole")
+
+
+def test_no_partial_file_of_a_lost_node_stays(files: list[Path], tmp_path: Path) -> None:
+    job, out = make_job(files), tmp_path / "out"
+    own = Running(ENGINE, 1, Progress(1, None))
+
+    class Lossy:
+        """Runs the parts after a node was killed in the middle of a file."""
+
+        def run_parts(self, *arguments: Any) -> list[PartResult]:
+            (out / ".lost.partial").write_bytes(b"half")
+            return own.run_parts(*arguments)
+
+    run_job(job, VOCABULARY, out, Lossy())
+    run(job, tmp_path / "whole")
+    assert folder_bytes(out) == folder_bytes(tmp_path / "whole")
 
 
 def test_documents_of_too_many_ids_are_rejected(
