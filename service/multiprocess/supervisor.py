@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 from service.core.settings import Settings
+from service.runtime.child_environment import child_environment
 from service.server.sockets import bind_shared_sockets, bind_unix_socket, remove_unix_path
 from service.server.startup import BACKLOG, find_lame_duck_s, print_address
 
@@ -214,6 +215,7 @@ class Supervisor:
             pass_fds=[each.fileno() for each in child.sockets],
             # So that Ctrl-C reaches this process alone, which then stops the others.
             start_new_session=True,
+            env=child_environment(),
         )
         assert process.stdout is not None
         if self.is_stopping.is_set():

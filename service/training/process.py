@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from service.runtime.child_environment import child_environment
 
 WORKER = (sys.executable, "-m", "service.training.worker")
 LINE_BYTES = 1 << 20  # The longest line that is read; the worker's are shorter.
@@ -66,7 +67,7 @@ class TrainingProcess:
             stdout=PIPE,
             limit=LINE_BYTES,
             start_new_session=True,
-            env=os.environ | ONE_THREAD,
+            env=child_environment() | ONE_THREAD,
         )
         assert process.stdout is not None
         if self._is_killed:

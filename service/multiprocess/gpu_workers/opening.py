@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -26,6 +25,7 @@ from service.multiprocess.gpu_workers.remote_gpu import RemoteGpu
 from service.multiprocess.gpu_workers.worker_memory import WorkerMemory
 from service.multiprocess.gpu_workers.worker_process import WorkerProcess
 from service.multiprocess.link.shared_memory import LinkMemory
+from service.runtime.child_environment import child_environment
 
 logger = logging.getLogger(__name__)
 WORKER = (sys.executable, "-m", "service.multiprocess.gpu_workers.worker")
@@ -114,7 +114,7 @@ def _start(
         "number": number,
         "settings": settings.model_dump(mode="json"),
     }
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": device}
+    environment = child_environment() | {"CUDA_VISIBLE_DEVICES": device}
     return WorkerProcess(command, arguments, environment, memory)
 
 

@@ -20,6 +20,7 @@ from service.apis.dialects.templates.memory import (
     Request,
 )
 from service.core.errors import InvalidRequest
+from service.runtime.child_environment import child_environment
 
 MAX_ERROR_BYTES = 1 << 12  # The most of an error, which a process cuts at 500 characters.
 START_S = 10.0  # The most seconds that starting the process may take.
@@ -79,7 +80,9 @@ class TemplateProcess:
         number = self._memory.number
         module = "service.apis.dialects.templates.worker"
         program = (sys.executable, "-m", module, str(number), str(self._kept_bytes))
-        make = asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, pass_fds=(number,))
+        make = asyncio.create_subprocess_exec(
+            *program, stdin=PIPE, stdout=PIPE, pass_fds=(number,), env=child_environment()
+        )
         self._spawning = asyncio.ensure_future(make)
         # Not cancelled with this task: asyncio would leave the pipes open.
         self._process = await asyncio.shield(self._spawning)

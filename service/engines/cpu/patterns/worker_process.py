@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from collections.abc import Callable
 
 from service.engines.base import Abandoned, LibraryFailed
 from service.engines.cpu.patterns.messages import Message, receive, send
+from service.runtime.child_environment import child_environment
 from vocabularies.errors import Finding, VocabularyError
 
 CHECK_S = 0.02  # Between two looks at the processor time of a call.
@@ -54,7 +54,7 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if is_quiet else None,
-                env=os.environ | NO_BACKTRACE,
+                env=child_environment() | NO_BACKTRACE,
                 start_new_session=True,
             )
         self._socket.settimeout(CHECK_S)
@@ -63,7 +63,11 @@ class WorkerProcess:
         self.is_alive = True
         # Also when nothing refers to it any more, and when this process ends.
         self._end = weakref.finalize(self, _end, self._socket, self._process)
-        self.call(Message({"call": "start"}), START_CPU_S)
+        try:
+            self.call(Message({"call": "start"}), START_CPU_S)
+        except LibraryFailed as error:
+            command = "python -m service.engines.cpu.patterns.worker"
+            raise LibraryFailed(f"the process of the library cannot start: {command}") from error
 
     def call(
         self, message: Message, cpu_s: float, should_continue: Callable[[], bool] = lambda: True
