@@ -189,3 +189,9 @@ def test_ids_that_are_not_of_the_vocabulary_are_refused(tmp_path: Path) -> None:
     for ids, fault in (([1.5], "integers"), ([1, None], "integers"), ([70000], "50257 ids")):
         with pytest.raises(warptok.InvalidRequest, match=fault):
             sink._make_rows(pa.table({"input_ids": [ids]}))
+    sink = ShardDatasink(tmp_path, "gpt2", format="parquet", mask_column="mask")
+    for mask in ([1, 300], [1, None], [0, -1]):
+        with pytest.raises(warptok.InvalidRequest, match="0 and 1"):
+            sink._make_rows(pa.table({"input_ids": [[1, 2]], "mask": [mask]}))
+    rows = sink._make_rows(pa.table({"input_ids": [[1, 2], None], "mask": [[True, False], None]}))
+    assert rows.mask is not None and rows.mask.tolist() == [1, 0]

@@ -131,7 +131,7 @@ class ShardDatasink(Datasink):
 
         Raises:
             InvalidRequest: an id is no integer or not in the vocabulary, or a mask has another
-                length.
+                length, or other values than 0 and 1.
             OSError: the disk is full, or fails.
         """
         attempt = self.folder / f".{uuid.uuid4().hex}.partial"
@@ -167,7 +167,10 @@ class ShardDatasink(Datasink):
             masks = table.column(self._mask_column)
             if pc.list_value_length(masks).to_pylist() != lengths.tolist():
                 raise InvalidRequest("a mask is not as long as its row", where="mask_column")
-            rows.mask = pc.list_flatten(masks).to_numpy().astype(np.uint8)
+            mask = pc.list_flatten(masks).to_numpy()
+            if not np.isin(mask, (0, 1)).all():  # Also where one of them is null.
+                raise InvalidRequest("a mask has 0 and 1", where="mask_column")
+            rows.mask = mask.astype(np.uint8)
         begin_id = NONE if self._job.begin_id is None else self._job.begin_id
         end_id = NONE if self._job.end_id is None else self._job.end_id
         frame(rows, begin_id, end_id, self._id_dtype)
