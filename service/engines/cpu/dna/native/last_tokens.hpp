@@ -38,14 +38,16 @@ constexpr Last BEGIN_LAST = FIRST_SIGNATURE;  // At the begin of a text, where e
 // One of several tokens that may be the last one.
 struct Option {
     enum Test : uint8_t {
-        BY_SIGNATURE,          // The mask decides.
-        BY_PAIR,               // The pair decides, as signatures do not.
-        BY_LETTERS_AND_PAIR,   // The token is longer than k, so that its letters are compared as well.
-        NONE                   // It is the last token if no other one is.
+        BY_SIGNATURE,  // The mask decides, but the pair where a signature is doubtful.
+        BY_LETTERS,    // The token is longer than k: its letters and the pair decide.
+        NONE           // It is the last token if no other one is.
     };
     uint64_t mask;
-    uint64_t latest;           // The last letters of the token.
-    uint16_t id;
+    union {
+        uint64_t doubtful;  // Signatures of both tokens that it may follow and tokens that it may not follow.
+        uint64_t latest;    // The last letters of the token, if these are compared.
+    };
+    uint16_t id, right;     // The token and its right class.
     Last last;
     uint8_t length;
     Test test;
@@ -235,6 +237,14 @@ class LastTokens {
         return has_block(record) ? static_cast<const void*>(&more_record(record, latest)) : options(record);
     }
 
+    // Prefetches the first two options of a record; without a branch, so some other ones if it has no list.
+    void prefetch_options(uint64_t record) const {
+        uint64_t is_list = record >> 63;
+        const Option* first = options_.data() + (record >> 32 & (0 - is_list) & 0x7FFFFFFF);
+        __builtin_prefetch(first);
+        __builtin_prefetch(&first[1].test);
+    }
+
    private:
     static constexpr size_t BLOCK = 1 << 2 * MORE;
     static constexpr size_t MOST_TOKENS = 1024;  // To tell apart for one record.
@@ -301,14 +311,17 @@ class LastTokens {
             signatures_.add(*each, tokens_.pairs.may_follow(*each, token.right));
     }
 
-    // The mask of the signatures that a token may follow; 0 if some class that it may not follow has one of these.
-    uint64_t mask_for(const PossibleLast& possible, const Token& token, const Ending& ending) const {
-        if (token.length >= ending.length) return 0;
+    // The signatures in front of a token: those that it may follow, and those that do not tell whether it may.
+    struct Masks {
+        uint64_t may_follow, doubtful;
+    };
+    Masks masks_for(const PossibleLast& possible, const Token& token, const Ending& ending) const {
+        if (token.length >= ending.length) return {0, ~uint64_t{0}};
         uint64_t masks[2] = {0, 1};    // That it may not follow, and that it may: the begin.
         auto front = possible.in_front(token, ending.text, ending.length).classes;
-        for (const uint16_t* each = front.begin; each < front.end && !(masks[0] & masks[1]); each++)
+        for (const uint16_t* each = front.begin; each < front.end; each++)
             masks[tokens_.pairs.may_follow(*each, token.right)] |= uint64_t{1} << signatures_.of(*each);
-        return masks[0] & masks[1] ? 0 : masks[1] << FIRST_SIGNATURE;
+        return {masks[1] << FIRST_SIGNATURE, (masks[0] & masks[1]) << FIRST_SIGNATURE};
     }
 
     // The record of texts that end with k letters, and the block of those with more letters if it has a list.
@@ -328,8 +341,8 @@ class LastTokens {
         bool is_short = std::all_of(ids.begin(), ids.end(), [&](uint16_t id) { return tokens_.length_of(id) <= most; });
         if (is_short && ids.size() == 1) return make_record(ids[0], ids[0], k_, 0);
         for (size_t tested = 0; is_short && ids.size() == 2 && tested < 2; tested++)
-            if (uint64_t mask = mask_for(possible, tokens_.by_id[ids[tested]], ending))
-                return make_record(ids[tested], ids[1 - tested], tokens_.length_of(ids[tested]), mask);
+            if (Masks masks = masks_for(possible, tokens_.by_id[ids[tested]], ending); !masks.doubtful)
+                return make_record(ids[tested], ids[1 - tested], tokens_.length_of(ids[tested]), masks.may_follow);
         uint64_t first = options_.size();
         for (uint16_t id : ids) options_.push_back(option_of(possible, id, ending, id == ids.back()));
         return HAS_LIST | first << 32;
@@ -342,10 +355,17 @@ class LastTokens {
 
     Option option_of(const PossibleLast& possible, uint16_t id, const Ending& ending, bool is_final) const {
         const Token& token = tokens_.by_id[id];
-        Option option{0, token.latest[0], id, lasts_[id], token.length, Option::BY_PAIR};
-        if (is_final) option.test = Option::NONE;
-        else if (token.length > ending.length) option.test = Option::BY_LETTERS_AND_PAIR;
-        else if ((option.mask = mask_for(possible, token, ending))) option.test = Option::BY_SIGNATURE;
+        Option option{0, {0}, id, token.right, lasts_[id], token.length, Option::BY_SIGNATURE};
+        if (is_final) {
+            option.test = Option::NONE;
+        } else if (token.length > ending.length) {
+            option.test = Option::BY_LETTERS;
+            option.latest = token.latest[0];
+        } else {
+            Masks masks = masks_for(possible, token, ending);
+            option.mask = masks.may_follow;
+            option.doubtful = masks.doubtful;
+        }
         return option;
     }
 

@@ -133,19 +133,28 @@ class StretchEncoder {
     // Finds the last tokens from a border up to a place with bases alone in between.
     void find_lasts_behind(Place border, Place end) {
         Place place = border == 0 ? find_first_lasts(end) : find_lasts_near(border, end);
-        Block blocks[2];
-        load(place, end, blocks[0]);
+        if (place > end) return;
+        Block blocks[3];          // What a block reads is prefetched one and two blocks ahead.
+        load_two(place, end, border, blocks[0], blocks[1]);
         for (int number = 0; place <= end; number++) {
-            Block& block = blocks[number % 2];
-            load(place + block.count, end, blocks[(number + 1) % 2]);
-            int num_lists = __builtin_popcountll(block.lists);
-            look_at_more_letters(block, border);
+            Block &block = blocks[number % 3], &next = blocks[(number + 1) % 3], &third = blocks[(number + 2) % 3];
+            load(next.place + next.count, end, third);
+            look_at_more_letters(next, border);
             choose_all(block, border);
             place += block.count;
-            if (2 * num_lists <= block.count) continue;
-            place = extend_repeat(place, end, border);
-            load(place, end, blocks[(number + 1) % 2]);
+            if (2 * __builtin_popcountll(block.lists) <= block.count) continue;
+            Place behind = extend_repeat(place, end, border);
+            if (behind == place) continue;
+            place = behind;
+            load_two(place, end, border, next, third);
         }
+    }
+
+    // Loads the block of a place, and the one behind it.
+    void load_two(Place place, Place end, Place border, Block& block, Block& next) const {
+        load(place, end, block);
+        look_at_more_letters(block, border);
+        load(place + block.count, end, next);
     }
 
     // Finds the last tokens of the first places; returns the next one.
@@ -227,33 +236,23 @@ class StretchEncoder {
             Place place = block.place + i;
             if (!LastTokens::has_block(record) || place < first) continue;
             record = tables_.more_record(record, stretch_.latest(place));
-            if (LastTokens::has_list(record)) __builtin_prefetch(tables_.options(record));
-            block.lists ^= (record >> 63 ^ 1) << i;
+            tables_.prefetch_options(record);
         }
     }
 
-    // Finds the last tokens of a block, one after another.
+    // Finds the last tokens of a block, one after another. Lists are rare, and one branch each costs the least.
     void choose_all(const Block& block, Place border) {
-        int done = 0;
-        for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
-            int i = __builtin_ctzll(lists);
-            choose_without_lists(block, done, i);
-            choose(block.place + i, block.records[i], border);
-            done = i + 1;
-        }
-        choose_without_lists(block, done, block.count);
-    }
-
-    void choose_without_lists(const Block& block, int begin, int end) {
-        const uint64_t* records = block.records;
         Last* last = &stretch_.last(block.place);
 #pragma GCC unroll 8
-        for (int i = begin; i < end; i++)
-            last[i] = choose_of_two(records[i], last[i - LastTokens::tested_length(records[i])]);
+        for (int i = 0; i < block.count; i++) {
+            uint64_t record = block.records[i];
+            if (__builtin_expect(LastTokens::has_list(record), 0)) choose(block.place + i, record, border);
+            else last[i] = choose_of_two(record, last[i - LastTokens::tested_length(record)]);
+        }
     }
 
-    // Finds the last token of a place by a list.
-    void choose(Place place, uint64_t record, Place border) {
+    // Finds the last token of a place by a list. Not inlined, so that it leaves the loop its registers.
+    __attribute__((noinline)) void choose(Place place, uint64_t record, Place border) {
         const Option* option = tables_.options(record);
         for (; option->test != Option::NONE; option++) {  // A token of bases does not reach across the border.
             Place begin = place - option->length;
@@ -271,9 +270,10 @@ class StretchEncoder {
     int tail_behind(Place border) const { return border ? tokens_.tail : 0; }
 
     bool passes(const Option& option, Place place, Place begin) {
-        if (option.test == Option::BY_SIGNATURE) return LastTokens::has_signature(option.mask, stretch_.last(begin));
-        if (option.test == Option::BY_LETTERS_AND_PAIR && !is_spelled(option, place)) return false;
-        return may_begin(option.id, begin);
+        if (option.test == Option::BY_LETTERS) return is_spelled(option, place) && may_begin(option.right, begin);
+        Last before = stretch_.last(begin);
+        if (LastTokens::has_signature(option.doubtful, before)) return may_begin(option.right, begin);
+        return LastTokens::has_signature(option.mask, before);
     }
 
     bool is_spelled(const Option& option, Place place) const {
@@ -287,8 +287,9 @@ class StretchEncoder {
         stretch_.long_length(place) = option.length;
     }
 
-    bool may_begin(uint16_t id, Place place) {
-        return place == 0 || tokens_.may_follow(id_at(place, stretch_.length(place)), id);
+    // Whether a token of a right class may begin at a place.
+    bool may_begin(uint16_t right, Place place) {
+        return place == 0 || tokens_.pairs.may_follow(tokens_.left_of[id_at(place, stretch_.length(place))], right);
     }
 
     // Finds the last token of a place near a mixed letter: of all tokens that end there the one that may.
@@ -299,7 +300,7 @@ class StretchEncoder {
             node = tokens_.endings.child(node, codes[begin]);
             if (node == Endings::NONE) break;
             uint16_t id = tokens_.endings.token(node);
-            if (id == NO_TOKEN || !may_begin(id, begin)) continue;
+            if (id == NO_TOKEN || !may_begin(tokens_.by_id[id].right, begin)) continue;
             stretch_.last(place) = tables_.last_of(id);
             stretch_.long_length(place) = static_cast<uint8_t>(place - begin);
             return;
