@@ -263,7 +263,10 @@ def choose(name: str, value: Any, choices: Sequence[Value]) -> Value:
 
 
 def check_counts(**counts: tuple[int, int]) -> None:
-    """Check that whole numbers, with the least that each may be, are numbers and large enough.
+    """Check that options are whole numbers, each at least as large as its minimum.
+
+    Args:
+        counts: the value and the minimum of each option.
 
     Raises:
         InvalidRequest: one is not.

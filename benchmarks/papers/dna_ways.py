@@ -79,7 +79,7 @@ class Letters:
         return self.tables[dtype][_bytes_of(texts)]
 
     def stage(self, texts: Texts, dtype: str, memory: Callable[[int], Any] | None = None) -> Matrix:
-        """Map letters to ids in a buffer that is used again; `memory` makes pinned bytes."""
+        """Map letters to ids in a reused buffer, which `memory` allocates, pinned for instance."""
         letters = _bytes_of(texts)
         size = letters.size * np.dtype(dtype).itemsize
         buffer = self._staging.get(dtype)

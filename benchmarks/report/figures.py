@@ -2,8 +2,8 @@
 
     python -m benchmarks.report.figures
 
-The page's prose is written by hand; the text between the two marks of a table is replaced. A
-figure that a result no longer has ends the command, and the table is left as it was.
+The page's prose is written by hand; the text between the two marks of a table is replaced. If
+a result lacks a figure, the command fails and leaves the table as it was.
 """
 
 from __future__ import annotations

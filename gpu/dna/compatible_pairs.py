@@ -1,7 +1,7 @@
 """Computes which two tokens may be neighbours in a byte-pair encoding, by classes of tokens.
 
 Tokens l and r are *compatible* if enc(l + r) = l, r; see *Pairs decide* in
-docs/internals/text-bpe.md. host/native/token_pairs.cpp computes it of merges that are in order.
+docs/internals/text-bpe.md. host/native/compatible_pairs.cpp computes it if merges are in order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpu.errors import NotCovered
 from vocabularies.reference.bpe import BpeRules, Symbol, merge
 
 try:
-    from gpu.host import _token_pairs as native
+    from gpu.host import _compatible_pairs as native
 except ImportError:
     native = None  # type: ignore[assignment]
 
@@ -106,7 +106,7 @@ def compatible_pairs(tokens: SpelledTokens, rules: BpeRules) -> Pairs:
 
 def _check_extension() -> None:
     if native is None:
-        raise NotCovered("the C++ extension _token_pairs is not built")
+        raise NotCovered("the C++ extension _compatible_pairs is not built")
 
 
 def _merge_array(rules: BpeRules) -> NDArray[np.int32]:

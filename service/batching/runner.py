@@ -248,8 +248,8 @@ def record_batch(
     # All results of a batch share one output, or each has its own: see `run_works`.
     share_output = finished.results[0].output is last.output
     for result in [last] if share_output else finished.results:
-        if result.errors:
-            metrics.count_refused_rows(refusal.code for refusal in result.errors.values())
+        if errors := result.output.errors:
+            metrics.count_refused_rows(refusal.code for refusal in errors.values())
     costs.learn(CostKey(first.vocabulary.digest, first.operation), num_bytes, finished.seconds)
 
 

@@ -124,7 +124,7 @@ async def _drain(app: Application, engine_server: EngineServer, grpc: GrpcServer
     grace_s = service.settings.drain_timeout_s
     end = monotonic() + grace_s
     if grpc is not None:
-        await grpc.leave(grace_s)
+        await grpc.begin_drain(grace_s)
     try:
         async with asyncio.timeout(grace_s + 1):
             await engine_server.all_disconnected.wait()
@@ -153,7 +153,7 @@ async def _finish_accepted(
     grace_s = service.settings.drain_timeout_s
     end = monotonic() + grace_s
     if grpc is not None:
-        await grpc.leave(grace_s)
+        await grpc.begin_drain(grace_s)
     await service.batcher.stop(max(0.0, end - monotonic()))
     await engine_server.wait_until_replied(max(0.0, end - monotonic()))
     if grpc is not None:

@@ -28,10 +28,10 @@ from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.multiprocess.engine_process import call_when_orphaned
+from service.multiprocess.front_end_registry import FrontEndRegistry
 from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import LocalEncoders
-from service.multiprocess.registry_replica import RegistryReplica
 from service.multiprocess.remote_engine import RemoteEngine
 from service.multiprocess.remote_runner import RemoteRunner
 from service.multiprocess.request_forwarding import Forwarding
@@ -87,7 +87,7 @@ class FrontEnd:
         self.engine = RemoteEngine(link, self._handle, Message("hello", {"name": name}))
         metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
         guard = Guard(settings.api_keys_file, settings.host, allows_management=settings.management)
-        self.replica = RegistryReplica(self.engine)
+        self.replica = FrontEndRegistry(self.engine)
         share = settings.loaded_vocabulary_bytes // settings.frontends
         # The other front ends and the engine process have the other cores.
         engine = CpuEngine(settings.pattern_us_per_byte, num_threads=1)

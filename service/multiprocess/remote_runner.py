@@ -142,7 +142,10 @@ class RemoteRunner:
         self._plan_check()
 
     def handle_answer(self, batch: PendingBatch, answer: Message | BaseException) -> None:
-        """Finish a batch with its answer or error; send an unknown vocabulary, and try again."""
+        """Finish a batch with its answer or error.
+
+        If the engine process does not have the vocabulary, send it, and then the batch again.
+        """
         if isinstance(answer, ServiceError) and answer.code == UNKNOWN_DIGEST:
             batch.sending = asyncio.ensure_future(self._send_vocabulary(batch))
             return

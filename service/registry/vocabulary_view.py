@@ -1,6 +1,6 @@
 """The read-only side of the registry, from which every process of the service answers.
 
-`Registry` implements it in the process of the engine, `RegistryReplica` in a front end.
+`Registry` implements it in the process of the engine, `FrontEndRegistry` in a front end.
 """
 
 from __future__ import annotations

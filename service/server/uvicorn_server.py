@@ -265,7 +265,7 @@ class Server(uvicorn.Server):
         grace_s = self.settings.drain_timeout_s
         begin = monotonic()
         if self.grpc is not None:
-            await self.grpc.leave(grace_s)
+            await self.grpc.begin_drain(grace_s)
         linger_until = begin + min(LINGER_S, grace_s)
         await asyncio.sleep(POLL_S)
         while self.server_state.connections and monotonic() < linger_until:

@@ -88,7 +88,7 @@ def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
 
 
 def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
-    """Merge the pair of lowest rank, leftmost first, until no pair has a rank: the definition."""
+    """Merge the leftmost pair of the lowest rank until no pair has a rank, which defines BPE."""
     symbols = list(symbols)
     while True:
         lowest_rank, first, merged_id = -1, -1, -1

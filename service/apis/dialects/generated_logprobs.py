@@ -1,7 +1,8 @@
-"""Describes the log probabilities that an engine gives for its ids, as OpenAI's clients read them.
+"""Describes the log probabilities of an inference engine as OpenAI's clients read them.
 
-An engine that knows no tokens writes ids: {"token_id": 262, "logprob": -0.1, "rank": 1}, or in
-older releases {"token": "token_id:262", "logprob": -0.1}. A client reads texts and bytes of tokens.
+An inference engine without a tokenizer writes ids: {"token_id": 262, "logprob": -0.1, "rank": 1},
+or in older releases {"token": "token_id:262", "logprob": -0.1}. A client reads texts and bytes of
+tokens.
 """
 
 from __future__ import annotations

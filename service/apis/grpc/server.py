@@ -158,7 +158,7 @@ class GrpcServer:
         except RuntimeError as error:
             raise OSError(f"gRPC cannot listen on {address}: {error}") from error
 
-    async def leave(self, grace_s: float) -> None:
+    async def begin_drain(self, grace_s: float) -> None:
         """Close the port, send GOAWAY, and wait until all calls have had time to be queued.
 
         gRPC cancels the calls that it reads between GOAWAY and the client's receipt of it: most
@@ -181,9 +181,9 @@ class GrpcServer:
         await asyncio.wait([self._stopping], timeout=min(SUBMIT_S, grace_s))
 
     async def stop(self, grace_s: float) -> None:
-        """Leave, unless that is done, and wait until all calls have ended."""
+        """Begin to drain, unless that was done, and wait until all calls have ended."""
         if self._stopping is None:
-            await self.leave(grace_s)
+            await self.begin_drain(grace_s)
         assert self._stopping is not None
         await self._stopping
 

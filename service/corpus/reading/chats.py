@@ -20,7 +20,7 @@ from jinja2.runtime import Macro
 
 from service.apis.dialects.templates.chat_messages import convert_messages
 from service.apis.dialects.templates.content_format import join_parts, takes_parts
-from service.apis.dialects.templates.worker import Generation, make_environment
+from service.apis.dialects.templates.environment import Generation, make_environment
 from service.core.errors import InvalidRequest
 from service.corpus.documents import Documents, Reject
 from service.corpus.reading.line_blocks import LineBlock

@@ -31,7 +31,7 @@ from service.engines.base import (
     Residency,
 )
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
-from service.engines.hybrid.crossover import Differs, log_crossover, measure_crossover
+from service.engines.hybrid.crossover_measurement import Differs, log_crossover, measure_crossover
 from service.engines.hybrid.device_loss import DeviceLoss
 from service.engines.hybrid.gpu_selftest import Gpu
 from service.engines.hybrid.residency import REST_S, GpuResidency, GpuVocabularies, OpenedGpu

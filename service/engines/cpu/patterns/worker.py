@@ -51,7 +51,7 @@ class Worker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Answer a message; an error becomes its kind and its sentence."""
+        """Answer a message; if it fails, the answer has the kind and the message of the error."""
         try:
             return self.calls[message.values["call"]](message)
         except VocabularyError as error:

@@ -19,7 +19,7 @@ from gpu.kernels.launch_shape import CLASSES
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.verification import verify
-from service.engines.hybrid.crossover import NEVER
+from service.engines.hybrid.crossover_measurement import NEVER
 from service.engines.hybrid.engine import (
     HybridEngine,
 )

@@ -16,7 +16,7 @@ import service.engines.hybrid.several_gpus
 from gpu.engine import GpuEngine
 from gpu.errors import BadHandle, NotCovered, OutOfMemory
 from service.engines.cpu.engine import CpuEngine
-from service.engines.hybrid.crossover import NEVER
+from service.engines.hybrid.crossover_measurement import NEVER
 from service.engines.hybrid.engine import HybridEngine
 from service.engines.hybrid.member import MAX_FAILURES
 from service.engines.hybrid.several_gpus import SeveralGpus

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
-from service.apis.dialects.templates import worker
+from service.apis.dialects.templates import environment, worker
 from service.apis.dialects.templates.memory import (
     ERROR,
     FIRST_BYTES,
@@ -249,5 +249,5 @@ def test_an_attribute_is_what_jinja2s_sandbox_makes_of_it(expression, monkeypatc
     messages[0]["own"] = {"own": messages[1]}
     request = {"template": template, "variables": {"messages": messages}, "max_chars": 1_000}
     ours = make_answer(Templates(), request)
-    monkeypatch.setattr(worker.Environment, "getattr", SandboxedEnvironment.getattr)
+    monkeypatch.setattr(environment.Environment, "getattr", SandboxedEnvironment.getattr)
     assert ours == make_answer(Templates(), request)

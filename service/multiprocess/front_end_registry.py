@@ -44,7 +44,7 @@ class _Version(NamedTuple):
         return (self.digest, self.config_number) == (other.digest, other.config_number)
 
 
-class RegistryReplica:
+class FrontEndRegistry:
     """A `VocabularyView` of the lists that the engine process has sent.
 
     Attributes:

@@ -358,9 +358,9 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef module = {PyModuleDef_HEAD_INIT, "gpu.host._token_pairs", nullptr, 0, methods, nullptr, nullptr, nullptr,
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "gpu.host._compatible_pairs", nullptr, 0, methods, nullptr, nullptr, nullptr,
                       nullptr};
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__token_pairs() { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__compatible_pairs() { return PyModule_Create(&module); }

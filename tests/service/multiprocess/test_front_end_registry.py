@@ -14,8 +14,8 @@ from service.engines.base import Residency, SelfTest
 from service.multiprocess import engine_server, front_end
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
+from service.multiprocess.front_end_registry import FrontEndRegistry
 from service.multiprocess.link.frames import Message
-from service.multiprocess.registry_replica import RegistryReplica
 from service.multiprocess.remote_engine import write_residency
 from service.registry import changes
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
@@ -164,7 +164,7 @@ def test_a_vocabulary_that_could_not_be_read_is_read_with_the_next_list():
         }
 
     async def scenario():
-        replica = RegistryReplica(Engine())
+        replica = FrontEndRegistry(Engine())
         entry = [vocabulary.digest, 1, residency]
         with pytest.raises(NotReady):
             await replica.follow(listed(["a"], {"a": entry}))

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from service.engines.cpu.engine import CpuEngine
-from service.engines.hybrid.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
+from service.engines.hybrid.crossover_measurement import (
+    BUDGET_S,
+    NEVER,
+    SIZES,
+    Differs,
+    measure_crossover,
+)
 from service.engines.hybrid.engine import (
     DEFAULT_CROSSOVER_BYTES,
     HybridEngine,
@@ -24,7 +30,7 @@ from vocabularies.batch.batch import Batch, Encoded
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr("service.engines.hybrid.crossover.perf_counter", made)
+    monkeypatch.setattr("service.engines.hybrid.crossover_measurement.perf_counter", made)
     return made
 
 
