@@ -107,8 +107,11 @@ def serve_written(app: FastAPI) -> None:
         nonlocal writing
         if writing is None:
             writing = asyncio.create_task(asyncio.to_thread(write))
-        # A client that leaves does not cancel it for the others.
-        document = await asyncio.shield(writing)
+        try:  # A client that leaves does not cancel it for the others.
+            document = await asyncio.shield(writing)
+        except Exception:
+            writing = None  # The next request tries again.
+            raise
         return Response(document, media_type="application/json")
 
     app.router.routes[:] = [each for each in app.routes if getattr(each, "path", "") != path]

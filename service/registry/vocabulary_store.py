@@ -15,13 +15,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
 from service.core.settings import PREFIX, Settings
 from service.registry.entries import RegisteredVocabulary
 from service.registry.store_files import Files, FolderFiles, ObjectFiles
-from service.runtime.atomic_files import SLASH
+from service.runtime.atomic_files import PARTIAL, SLASH
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical_files import add_checksum, read_canonical, strip_checksum
 from vocabularies.model.vocabulary import Vocabulary
@@ -35,6 +36,8 @@ SUFFIXES = (SUFFIX, CONFIG_SUFFIX, NOTES_SUFFIX)
 SETTLED_S = 3.0
 """Seconds after which a later change of a folder changes its time: some file systems count in steps
 of two seconds."""
+ABANDONED_S = 24 * 3600.0
+"""The age of a partial file that no process writes any more."""
 UNLISTED = "not listed since it was written"
 
 
@@ -191,11 +194,20 @@ def _open_folder(folder: Path) -> VocabularyStore:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         store = VocabularyStore(FolderFiles(folder))
+        _remove_partial_files(folder)
     except OSError as error:
         raise ValueError(f"{PREFIX}STORE_DIR: {folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
         logger.warning("store: %s cannot be written; uploads are refused", folder)
     return store
+
+
+def _remove_partial_files(folder: Path) -> None:
+    """Remove what processes that were killed have left; another service may write a new one."""
+    for path in folder.glob(f".*{PARTIAL}"):
+        with suppress(OSError):
+            if time() - path.stat().st_mtime > ABANDONED_S:
+                path.unlink()
 
 
 def read_notes(store: VocabularyStore, name: str) -> tuple[str, ...]:

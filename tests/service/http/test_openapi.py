@@ -90,3 +90,22 @@ def test_the_document_is_written_once_and_not_on_the_loop(monkeypatch):
     assert answers[0].json() == json.loads(json.dumps(describe()))
     assert len(threads) == 1
     assert threads[0] is not threading.main_thread()
+
+
+def test_a_document_that_could_not_be_written_is_written_by_the_next_request(monkeypatch):
+    app = create_app(Settings(preload="none"), CpuEngine())
+    describe, failures = app.fastapi.openapi, [MemoryError()]
+
+    def fail_once():
+        if failures:
+            raise failures.pop()
+        return describe()
+
+    monkeypatch.setattr(app.fastapi, "openapi", fail_once)
+
+    async def read_twice():
+        transport = httpx.ASGITransport(app.fastapi, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return [(await client.get("/openapi.json")).status_code for _ in range(2)]
+
+    assert run(read_twice) == [500, 200]

@@ -371,3 +371,12 @@ def test_a_file_that_is_to_be_found_again_may_be_deleted_meanwhile(two):
     ours.store.forget_version("mine.vocabulary")
     theirs.delete("mine")
     assert follower.follow().deleted == ["mine"]
+
+
+def test_partial_files_of_killed_processes_are_removed_after_a_day(tmp_path: Path):
+    old, new = tmp_path / ".old.partial", tmp_path / ".new.partial"
+    for path in (old, new):
+        path.write_bytes(b"part")
+    os.utime(old, (0, 0))
+    Registry(FakeEngine(), Settings(store_dir=tmp_path))
+    assert not old.exists() and new.exists()
