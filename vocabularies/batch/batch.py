@@ -1,8 +1,8 @@
 """Batches of texts for an engine, their options, and the ids that it returns.
 
-Strings are joined as UTF-8 by string_join.cpp where that is built, else in Python: both give the
-same bytes and refuse the same strings, and JOINED_BY names the one that is used. Knows neither HTTP
-nor CUDA; both engines and the reference use these types.
+Strings are joined as UTF-8 by string_join.cpp if the extension is built, else in Python. Both
+return the same bytes and refuse the same strings; JOINED_BY names the one in use. Both engines and
+the reference use these types, which do not depend on HTTP or CUDA.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INVALID_UTF8 = ("refuse", "bytes")
 ID_DTYPES = (np.int32, np.uint16, np.uint8)
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
-"""Returns uint8[N] to write N bytes to, or None if there is no memory for them."""
+"""Allocates uint8[N]; returns None if there is not enough memory."""
 Copy = Callable[[tuple[str, ...], NDArray[np.int64], NDArray[np.uint8]], object]
 """Writes the UTF-8 of measured strings to uint8[N], each at its offset of int64[B + 1]."""
 JOINED_BY = "Python" if native is None else "C++"
@@ -41,7 +41,7 @@ CACHE_BYTES = 1 << 22
 UINT8 = np.dtype(np.uint8)
 INT64 = np.dtype(np.int64)
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-SAMPLE = 64  # The typical length is the mean of about so many texts.
+SAMPLE = 64  # The number of texts whose mean length is taken as the typical length.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class RowError:
     """The reason why one row of a batch was refused; the other rows are encoded.
 
     Attributes:
-        code: a word for programs, such as ``special_token_refused``.
-        message: a sentence for people.
-        where: the place inside the row, such as ``byte 17``.
+        code: the error code, such as ``special_token_refused``.
+        message: the error message for people.
+        where: the place of the fault in the row, such as ``byte 17``.
     """
 
     code: str
@@ -73,20 +73,22 @@ class EncodeOptions:
 
     Attributes:
         add_special_tokens: put the vocabulary's begin and end tokens around the ids.
-        special: how the text of a special token inside the input is encoded: as its id ("match"),
-            as ordinary text ("plain"), or not at all: the row is refused ("refuse").
-        max_length: most ids the row may have, begin and end tokens included; None: no limit.
-        truncation_side: the side that is cut.
-        reverse_complement: encode the other strand.
-        circular: the sequence wraps; None: as the vocabulary says.
-        spans: report the bytes of the text that each id stands for.
-        invalid_utf8: whether a text that is not UTF-8 is refused ("refuse"), or encoded by
-            `vocabularies.reference.invalid_utf8` ("bytes").
-        uppercase: make the letters a to z upper case before anything else; special-token text, too.
+        special: how the text of a special token inside the input is encoded: "match": as its id;
+            "plain": as ordinary text; "refuse": the row is refused.
+        max_length: the largest number of ids of the row, including begin and end tokens; None: no
+            limit.
+        truncation_side: the side from which ids are removed when the row is truncated.
+        reverse_complement: encode the reverse complement of the text.
+        circular: whether the sequence is circular; None: the vocabulary's default.
+        spans: return the begin and end byte of each id in the text.
+        invalid_utf8: how a text that is not UTF-8 is handled: "refuse": the row is refused;
+            "bytes": it is encoded by `vocabularies.reference.invalid_utf8`.
+        uppercase: convert the letters a to z to upper case before any other step, including letters
+            in the text of special tokens.
 
     Raises:
-        ValueError: max_length is below 0, or special, truncation_side or invalid_utf8 is another
-            word.
+        ValueError: max_length is negative, or special, truncation_side or invalid_utf8 has a value
+            that is not listed above.
     """
 
     add_special_tokens: bool = True
@@ -114,15 +116,15 @@ DEFAULT_OPTIONS = EncodeOptions()
 
 
 class Batch:
-    """Texts with their options, as strings or as joined bytes and offsets; each form is made once.
+    """Texts with their options, as strings or as joined bytes; each form is computed at most once.
 
     Attributes:
         num_rows: the number of texts.
         options: one EncodeOptions for each row, or a single one for all of them.
         id_dtype: the dtype in which the caller will write the ids, int32, uint16 or uint8; every id
             of the vocabulary fits. An engine may return ids in it, where that is faster, or int32.
-        should_continue: engines call it during long work, on their own thread; False: the result
-            is no longer needed.
+        should_continue: engines call this function during long work, on their own thread; they stop
+            if it returns False, because the result is no longer needed.
     """
 
     def __init__(
@@ -134,15 +136,15 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
         id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
-        """Make a batch of texts, or of data uint8[N] and offsets int64[B + 1]; neither is copied.
+        """Make a batch from texts, or from data uint8[N] and offsets int64[B + 1], without copying.
 
-        The caller must not change them. Offsets may begin behind 0 and end before N: bytes outside
-        belong to no row.
+        The caller must not change the arguments later. The first offset may be greater than 0 and
+        the last less than N; the bytes outside belong to no row.
 
         Raises:
-            TypeError: the texts are one string, or data and offsets have another dtype or shape.
-            ValueError: offsets begin before 0 or end behind N, or there are not as many options as
-                rows.
+            TypeError: `texts` is a single string, or data or offsets have another dtype or shape.
+            ValueError: the offsets are not within 0 .. N, or the number of options is not the
+                number of rows.
         """
         if isinstance(texts, str):
             raise TypeError("one text was given; give a list of them")
@@ -165,12 +167,12 @@ class Batch:
 
     @property
     def has_texts(self) -> bool:
-        """Whether the rows came as strings, and so are valid UTF-8."""
+        """Whether the batch was made from strings, so that all rows are valid UTF-8."""
         return self._texts is not None
 
     @property
     def only_text(self) -> str | NDArray[np.uint8] | None:
-        """The text of a batch that has one, as a string or as its bytes; None: it has others."""
+        """The text of a batch of one row, as a string or bytes; None for other batches."""
         if self.num_rows != 1:
             return None
         return self.data if self._texts is None else self._texts[0]
@@ -202,7 +204,7 @@ class Batch:
             yield from rows.items()
 
     def select(self, rows: Sequence[int], options: EncodeOptions) -> Batch:
-        """Make a batch of some rows, all with the same options; no copy when it is all of them."""
+        """Make a batch of some rows, all with the same options; all rows are not copied."""
         if isinstance(rows, range) and rows == range(self.num_rows):
             return self.with_options(options)
         if self._texts is not None:
@@ -258,13 +260,13 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
         memory: Memory | None = None,
     ) -> Batch:
-        """Join the rows of several batches, in order, with options of their own.
+        """Join the rows of several batches, in order, and give them new options.
 
         Args:
             batches: at least one.
             options: the options of the joined rows.
-            memory: returns at least as many bytes as it is called with, for the joined texts; None:
-                NumPy allocates them.
+            memory: allocates at least the given number of bytes for the joined texts; None: NumPy
+                allocates them.
         """
         if len(batches) == 1:
             return batches[0].with_options(options)
@@ -283,8 +285,8 @@ class Batch:
     def has_bytes(self, num_bytes: int) -> bool:
         """Whether the batch has at least `num_bytes` bytes of UTF-8.
 
-        It joins the texts only if their number of characters does not decide it: a character has
-        1 to 4 bytes.
+        A character has 1 to 4 bytes, so the number of characters often decides; only otherwise are
+        the texts joined.
         """
         if self._data is None and self._texts is not None:
             num_characters = sum(map(len, self._texts))
@@ -294,7 +296,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """The number of bytes; the number of characters while the texts are not joined."""
+        """The number of bytes or, as long as the texts are not joined, of characters."""
         if self._data is None and self._texts is not None and self._joined is None:
             return sum(map(len, self._texts))
         return len(self.data)
@@ -308,7 +310,7 @@ class Batch:
         """Make a batch of byte strings, which need not be UTF-8."""
         data = np.frombuffer(b"".join(rows), np.uint8)
         offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
-        if offsets[-1] != len(data):  # A row is a buffer whose items are larger than a byte.
+        if offsets[-1] != len(data):  # A row is a buffer whose items are larger than one byte.
             offsets = offsets_from_lengths(
                 np.array([memoryview(row).nbytes for row in rows], np.int64)
             )
@@ -325,7 +327,7 @@ class Batch:
         return (self._joined or self._join())[1]
 
     def join_in(self, memory: Memory, copy: Copy | None = None) -> None:
-        """Join the texts in the caller's memory, if they are not joined yet; see `join_texts`."""
+        """Join the texts in memory of the caller, unless they are joined; see `join_texts`."""
         if self._texts is not None and self._joined is None:
             self._joined = join_texts(self._texts, memory, copy=copy)
 
@@ -342,7 +344,7 @@ class Batch:
         return self.data[begin:end].tobytes()
 
     def texts(self) -> tuple[Sequence[str], dict[int, RowError]]:
-        """Return the rows as strings, and the errors of rows that are not UTF-8, which are ""."""
+        """Return the rows as strings, and the errors; a row that is not UTF-8 becomes ""."""
         if self._texts is not None:
             return self._texts, {}
         texts: list[str] = []
@@ -359,17 +361,17 @@ class Batch:
 
 @dataclass(slots=True)
 class Encoded:
-    """The ids of a batch; every array belongs to the caller.
+    """The ids of a batch; the caller owns every array.
 
     Attributes:
         ids: int32[T], or the batch's `id_dtype`; the rows one after another.
         offsets: int64[B + 1], where each row's ids begin; a refused row has none.
-        spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent;
-            (0, 0) for begin and end tokens. None when no row's options have `spans`.
-        num_tokens: int64[B], ids each row had before truncation, begin and end tokens included;
-            None when no row was cut.
-        kept: int64[B, 2], begin and end of the kept range among the row's own ids, without
-            begin and end tokens; None when no row was cut.
+        spans: int64[T, 2], begin and end byte of each id in the original text of its row; (0, 0)
+            for begin and end tokens. None if no row's options request spans.
+        num_tokens: int64[B], the number of ids of each row before truncation, including begin and
+            end tokens; None if no row was truncated.
+        kept: int64[B, 2], the range of each row's ids that remains after truncation, without begin
+            and end tokens; None if no row was truncated.
         errors: the refused rows.
         engine: the engine that computed the ids: "gpu", "cpu" or "reference".
     """
@@ -397,13 +399,14 @@ def join_texts(
 
     Args:
         texts: the texts.
-        memory: returns the memory for LARGE_BYTES or more; joining in Python does not use it.
+        memory: allocates memory if the texts have LARGE_BYTES or more; joining in Python does not
+            use it.
         by: the extension, or None to join in Python.
-        copy: copies LARGE_BYTES or more; None: the extension does.
+        copy: copies the texts if they have LARGE_BYTES or more; None: the extension copies them.
 
     Raises:
-        TypeError: a row is no string; it is named.
-        UnicodeEncodeError: a text has a lone surrogate; it is named.
+        TypeError: a row is not a string; the message has its number.
+        UnicodeEncodeError: a text has a lone surrogate; the message has the number of its row.
     """
     try:
         return join_in_python(texts) if by is None else _join_natively(texts, memory, by, copy)
@@ -431,7 +434,7 @@ def _join_natively(
 
 
 def _with_row(error: Exception, texts: Sequence[Any]) -> Exception:
-    """Find the row of an error, and return the error with its number."""
+    """Find the row that caused an error, and return the error with the row's number."""
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             return TypeError(f"row {row} is a {type(text).__name__}; texts are str")
@@ -444,10 +447,11 @@ def _with_row(error: Exception, texts: Sequence[Any]) -> Exception:
 
 
 def join_in_python(texts: Sequence[str]) -> Joined:
-    """Join texts as `join_texts` does, without the extension.
+    """Join texts as `join_texts` does, but in Python.
 
-    Short texts are joined and then encoded, since a call for each costs more than a second pass.
-    Long texts are encoded one by one, unless all are ASCII and fit into a cache together.
+    Short texts are joined and then encoded, since a call for each text costs more than a second
+    pass over all of them. Long texts are encoded one by one, unless all are ASCII and fit together
+    into a CPU cache.
     """
     sample = texts[:: len(texts) // SAMPLE + 1]
     typical = sum(map(len, sample)) // max(1, len(sample))
@@ -469,7 +473,7 @@ def _measured_offsets(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64
 
 
 def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
-    """Count the UTF-8 bytes of all texts; return -1 if they have more than `most` characters.
+    """Count the UTF-8 bytes of all texts; return -1 if these have more than `most` characters.
 
     Raises:
         UnicodeEncodeError: a text has a lone surrogate.
@@ -489,8 +493,8 @@ def contiguous_rows(
     """Return the bytes of the rows, contiguous uint8[N], and where each begins, int64[B + 1].
 
     Raises:
-        TypeError: the data are no uint8[N], or the offsets are no integers[B + 1].
-        ValueError: offsets begin before 0 or end behind the data.
+        TypeError: `data` is not uint8[N], or `offsets` is not an array of integers [B + 1].
+        ValueError: an offset is negative or beyond the end of the data.
     """
     if data.dtype != UINT8 or offsets.dtype != INT64 or data.strides != (1,):
         data, offsets = _make_contiguous(data, offsets)
@@ -504,7 +508,7 @@ def contiguous_rows(
 def _make_contiguous(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Make contiguous uint8[N] and int64[B + 1] of arrays.
+    """Convert arrays to contiguous uint8[N] and int64[B + 1].
 
     Raises:
         TypeError: an array has another dtype or shape; the message names it.

@@ -1,7 +1,7 @@
 """Truncates the ids of a batch and puts begin and end tokens around them, with their spans.
 
-Vectorized: no Python loop over rows. Knows no text and no engine. `reference` defines the same
-rules in plain Python.
+Vectorized: there is no Python loop over rows. `reference` defines the same rules in plain Python.
+This module does not depend on texts or engines.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Int64s = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Content:
-    """The ids of the texts alone, before truncation and begin and end tokens.
+    """The ids of the texts before truncation, without begin and end tokens.
 
     Attributes:
         ids: int32[T] or narrower, the rows one after another.
         offsets: int64[B + 1]; a refused row has no ids.
-        spans: int64[T, 2] begin and end byte in the row's text; None when no row's options have
-            `spans`.
+        spans: int64[T, 2], begin and end byte of each id in its row's text; None if no row's
+            options request spans.
         errors: the refused rows.
     """
 
@@ -44,8 +44,9 @@ class AddedIds:
     """The ids that are put around the content of each row.
 
     Attributes:
-        prefix, suffix: int32[...] ids before and after.
-        max_piece_tokens: they stand around every piece of so many ids; None: around the whole row.
+        prefix, suffix: int32[...], the ids before and after the content.
+        max_piece_tokens: the number of ids of a piece; the ids are added around every piece. None:
+            they are added around the whole row.
     """
 
     prefix: NDArray[np.int32]
@@ -73,8 +74,8 @@ NO_ADDED_IDS = AddedIds(np.zeros(0, np.int32), np.zeros(0, np.int32))
 def post_process(content: Content, added: AddedIds, options: EncodeOptions) -> Encoded:
     """Truncate each row to max_length and put begin and end tokens around it.
 
-    Where nothing is added or cut, the result has the arrays of `content` themselves. A row whose
-    max_length is too small for its begin and end tokens is refused.
+    If nothing is added or removed, the result has the arrays of `content` without copies. A row is
+    refused if its max_length is too small for its begin and end tokens.
 
     Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 give 1 7 8 2.
     """
@@ -126,7 +127,7 @@ def post_processed_lengths(
 
 
 def _total(sizes: Int64s, added: AddedIds) -> Int64s:
-    """Count the ids of rows, begin and end tokens included; `sizes` are the counts without them."""
+    """Count the ids of rows, including begin and end tokens; `sizes` are without them."""
     pieces = 1 if added.max_piece_tokens is None else sizes // added.max_piece_tokens + 1
     return sizes + pieces * len(added)
 
@@ -141,12 +142,13 @@ def _too_small(content: Content, added: AddedIds, max_length: int | None) -> dic
 
 
 def count_kept(sizes: Int64s, added: AddedIds, max_length: int | None) -> Int64s:
-    """Count the ids that each row keeps, begin and end tokens not counted.
+    """Count the ids that each row keeps after truncation, not counting begin and end tokens.
 
     Args:
-        sizes: the numbers of ids that the rows have.
-        added: the ids around them.
-        max_length: the most ids of a row with them; None: no limit.
+        sizes: the number of ids of each row before truncation.
+        added: the begin and end tokens.
+        max_length: the largest number of ids of a row, including begin and end tokens; None: no
+            limit.
     """
     if max_length is None:
         return sizes
@@ -205,8 +207,8 @@ def join_rows(parts: Sequence[tuple[NDArray[np.int64], Content]], num_rows: int)
     """Join the contents of groups of rows into one content in the order of the rows.
 
     Args:
-        parts: the row numbers of each group, int64[...], and its content in that order; no row is
-            in two groups.
+        parts: for each group, the numbers of its rows, int64[...], and the content of these rows in
+            the same order; no row is in two groups.
         num_rows: B, the number of all rows.
     """
     counts = np.zeros(num_rows, np.int64)

@@ -1,6 +1,7 @@
-"""Texts in memory of another process, and the memory there that their ids are written to.
+"""Texts in memory of another process, and the memory of that process for their ids.
 
-The service passes them to an engine, whose device reads and writes the memory. Knows no device.
+The service passes these objects to an engine, whose device reads and writes the memory. This module
+does not depend on a device.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ class SharedMemory(Protocol):
     """Memory of another process.
 
     Attributes:
-        address: its first byte, as kernels and copies address it.
+        address: the address of its first byte for kernels and copies.
         num_bytes: its size.
-        on_device: whether it is memory of the device, not of the host behind PCIe.
+        on_device: whether it is device memory; otherwise it is host memory, which the device reads
+            over PCIe.
     """
 
     address: int
@@ -32,28 +34,28 @@ class SharedMemory(Protocol):
     on_device: bool
 
     def read(self, offset: int, out: Bytes) -> None:
-        """Copy bytes from `offset` on to `out`, uint8[N] of this process, until it is full.
+        """Copy N bytes that begin at `offset` to `out`, uint8[N] in this process.
 
         Raises:
-            IndexError: the memory ends before `out` is full.
+            IndexError: fewer than N bytes follow `offset`.
         """
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Keep the memory alive while the context is entered, even if it is closed meanwhile.
+        """Keep the memory allocated inside the context, even if `close` is called meanwhile.
 
         Raises:
-            ValueError: the memory was closed before.
+            ValueError: `close` was called before.
         """
 
     def close(self) -> None:
-        """Release the memory, at once or when no context of `in_use` is entered any more."""
+        """Release the memory, at once or when the last context of `in_use` ends."""
 
 
 def check_bounds(memory: SharedMemory, offset: int, num_bytes: int) -> None:
-    """Check that the bytes from `offset` on, `num_bytes` of them, lie in the memory.
+    """Check that the `num_bytes` bytes from `offset` on are inside the memory.
 
     Raises:
-        IndexError: some of them do not.
+        IndexError: some bytes are outside of the memory.
     """
     if offset < 0 or offset + num_bytes > memory.num_bytes:
         end = offset + num_bytes
@@ -105,8 +107,8 @@ class SharedRows:
         text: the texts, joined.
         offsets: int64[B + 1], where each begins.
         out: the memory that the ids are written to.
-        out_begin, out_bytes: the first byte for ids there, and how many there are.
-        id_bytes: the size of an id there: 4, 2 or 1.
+        out_begin, out_bytes: the first byte of `out` for ids, and the number of bytes for them.
+        id_bytes: the number of bytes of an id in `out`: 4, 2 or 1.
         options: the options of all rows.
     """
 

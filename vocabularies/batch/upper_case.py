@@ -1,6 +1,6 @@
-"""Makes the letters of texts upper case where their options request it, before they are encoded.
+"""Converts the letters of texts to upper case before encoding, if their options request it.
 
-Only a to z change, so that every byte keeps its place, and a text that is not UTF-8 stays so.
+Only the letters a to z change, so every byte keeps its position, and invalid UTF-8 stays invalid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CASE_SHIFT = 5  # The bit that differs between "a" and "A" is 1 << 5.
 
 
 def make_upper_case(batch: Batch) -> Batch:
-    """Return a batch in upper case where its options say so; the batch itself if none does.
+    """Convert the rows whose options request upper case; return `batch` itself if there are none.
 
     The options of the returned batch no longer request it.
     """
@@ -42,13 +42,13 @@ def make_upper_case(batch: Batch) -> Batch:
 
 
 def upper_case_bytes(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return bytes uint8[N] in which a to z are A to Z."""
-    is_lower = data - FIRST_LETTER < NUM_LETTERS  # Smaller bytes wrap around and are large.
+    """Replace a to z by A to Z in uint8[N], and return the result."""
+    is_lower = data - FIRST_LETTER < NUM_LETTERS  # Bytes below "a" wrap around to large values.
     return data - (is_lower.view(np.uint8) << CASE_SHIFT)
 
 
 def upper_case_text(text: str) -> str:
-    """Return a text in which a to z are A to Z, and nothing else changes.
+    """Replace a to z by A to Z in a text, and change nothing else.
 
     Example: "acgß" becomes "ACGß", whereas `str.upper` gives "ACGSS".
     """
@@ -58,7 +58,7 @@ def upper_case_text(text: str) -> str:
 
 
 def _change_texts(batch: Batch, rows: list[int] | None) -> Batch:
-    """Change some rows of strings; None: all."""
+    """Convert some rows of strings to upper case; None: all rows."""
     texts = list(batch.texts()[0])
     for row in range(len(texts)) if rows is None else rows:
         texts[row] = upper_case_text(texts[row])
@@ -66,7 +66,7 @@ def _change_texts(batch: Batch, rows: list[int] | None) -> Batch:
 
 
 def _change_bytes(batch: Batch, rows: list[int] | None) -> Batch:
-    """Change some rows of joined bytes; None: all."""
+    """Convert some rows of joined bytes to upper case; None: all rows."""
     data, offsets = batch.data, batch.offsets
     if rows is None:
         return Batch(data=upper_case_bytes(data), offsets=offsets)

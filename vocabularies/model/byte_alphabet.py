@@ -1,13 +1,13 @@
-"""GPT-2's byte-level alphabet: each byte as one printable character.
+"""GPT-2's byte-level alphabet, which represents each byte by one printable character.
 
-Source: the function bytes_to_unicode of GPT-2's encoder.py; the mapping is a fact every byte-level
-tokenizer.json relies on.
+Source: the function bytes_to_unicode of GPT-2's encoder.py; every byte-level tokenizer.json relies
+on this mapping.
 """
 
 from __future__ import annotations
 
 UTF8_BYTES = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
-"""The bytes that UTF-8 texts can hold; a vocabulary learnt from texts may lack the others."""
+"""The bytes that UTF-8 texts can contain; a vocabulary learnt from texts may lack the others."""
 
 
 def _byte_to_character() -> tuple[str, ...]:
@@ -39,8 +39,8 @@ def from_alphabet(token: str) -> bytes:
 def added_token_bytes(content: str) -> bytes:
     """Decode an added token's content as the byte-level decoder of `tokenizers` does.
 
-    Example: "Ġthe" is " the" and "é" the byte E9, but "é!中" with a character outside of the
-    alphabet is its own UTF-8.
+    Example: "Ġthe" is decoded to " the" and "é" to the byte E9. "é!中" has a character outside of
+    the alphabet, so it is decoded to its own UTF-8.
     """
     try:
         return from_alphabet(content)

@@ -32,7 +32,7 @@ def digest_of(canonical: bytes) -> str:
 
 
 def to_bytes(vocabulary: VocabularyFields) -> bytes:
-    """Write the canonical form; two vocabularies with equal fields, and no others, share it."""
+    """Write the canonical form; it is the same exactly for vocabularies with equal fields."""
     merges = getattr(vocabulary.model, "merges", ())
     model = {
         field.name: getattr(vocabulary.model, field.name)

@@ -1,6 +1,6 @@
-"""Finds the faults of a vocabulary's fields, each with its place.
+"""Finds the faults in a vocabulary's fields, each with its place.
 
-Runs once, when a Vocabulary is made; all later code relies on what is checked here.
+The checks run once, when a Vocabulary is created; all other code relies on them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_TEMPLATE = 1_000  # Ids in a prefix or suffix, which every text of a request
 MAX_CONTENT = 4_096  # Characters of a special token; every text is searched for it.
 MAX_GROWTH = 256  # Bytes that all normalizers together make of one; 12 in Llama 2's file.
 TOO_LONG = f"a text could become more than {MAX_GROWTH} times as long"
-MAX_HOLES = 65_536  # A short file with one large id must not take the memory of millions of tokens.
+MAX_HOLES = 65_536  # A short file with one large id must not use the memory of millions of tokens.
 
 
 def find_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
-    """Yield every fault; after MAX_FINDINGS of them, one last finding that says there are more."""
+    """Yield every fault; after MAX_FINDINGS faults, a last finding says that there are more."""
     for count, fault in enumerate(_all_faults(vocabulary)):
         if count == MAX_FINDINGS:
             yield Finding("vocabulary", f"more than {MAX_FINDINGS} faults; the rest is not listed")
@@ -138,10 +138,11 @@ def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
 
 
 def max_growth(literal: str, content: str) -> int:
-    """Return the most bytes that one byte becomes where `content` replaces `literal`.
+    """Return the largest number of bytes per input byte when `content` replaces `literal`.
 
-    An empty literal stands between all characters. A regular expression that matches at least one
-    character grows a text at most as a literal of one byte does.
+    An empty literal matches between all characters. Replacing the matches of a regular expression
+    that matches at least one character grows a text at most as much as replacing a literal of one
+    byte.
     """
     if not literal:
         return 1 + len(content.encode())
@@ -174,7 +175,7 @@ def _token_faults(tokens: tuple[bytes | None, ...], special: set[int]) -> Iterat
 
 
 def _all_merges_fit(vocabulary: VocabularyFields, merges: tuple[tuple[int, int], ...]) -> bool:
-    """Whether no merge has a fault, on whole arrays: faster than the loop that names the faults."""
+    """Whether no merge has a fault; faster than the loop that names the faults."""
     if not merges:
         return True
     try:
@@ -251,7 +252,7 @@ def _character_faults(vocabulary: VocabularyFields, model: Characters) -> Iterat
 
 
 def _motif_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
-    """Yield every fault of the motifs; places count them in the order they were given."""
+    """Yield every fault of the motifs; a place has the motif's number in the order of the input."""
     motifs = vocabulary.motifs
     if vocabulary.pretokenizer != MOTIFS:
         if motifs:
@@ -296,7 +297,7 @@ def _each_motif(vocabulary: VocabularyFields) -> Iterator[Finding]:
 
 
 def _removed_letters(steps: tuple[Normalizer, ...]) -> set[str]:
-    """Find the ASCII letters that no normalized text holds."""
+    """Find the ASCII letters that no normalized text contains."""
     gone: set[str] = set()
     for step in steps:
         if step.kind == "lowercase":

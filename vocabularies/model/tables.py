@@ -1,7 +1,7 @@
-"""Makes flat NumPy arrays of a vocabulary, which engines look up instead of Python objects.
+"""Makes flat NumPy arrays of a vocabulary, which engines read instead of Python objects.
 
-They are made once, when a vocabulary is loaded, for the CPU and for a device alike. Knows no batch
-and no engine. Every array is read-only.
+The arrays are made once, when a vocabulary is loaded; the CPU and the GPU engine use the same ones.
+Every array is read-only. This module does not depend on batches or engines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vocabularies.preprocessing.unicode_classes import class_mask
 
 BASE, SINGLE, SPACE, OTHER = range(4)
 DROPPED = -1
-"""The entry of a character table for a character that gives no id."""
+"""The entry of a character table for a character that has no id."""
 ASCII = 128
 Scalar = TypeVar("Scalar", bound=np.generic)
 PYTHON_SPACE = [byte for byte in range(ASCII) if chr(byte).isspace()]
@@ -30,10 +30,10 @@ class TokenTable:
     """The bytes of every token.
 
     Attributes:
-        data: uint8[N], the tokens joined; an id that means nothing has no bytes.
+        data: uint8[N], the tokens joined; an id without a token has no bytes.
         offsets: int64[V + 1], where each token begins in `data`.
-        lengths: int32[V], bytes of each token; -1 for an id that means nothing.
-        is_special: bool[V], the ids that `skip_special_tokens` leaves out.
+        lengths: int32[V], the number of bytes of each token; -1 for an id without a token.
+        is_special: bool[V], the ids that are omitted when decoding with `skip_special_tokens`.
     """
 
     data: NDArray[np.uint8]
@@ -44,20 +44,21 @@ class TokenTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KmerTable:
-    """The letters of a k-mer vocabulary, its case rule already applied.
+    """The letters of a k-mer vocabulary, after its case rule has been applied.
 
     Attributes:
-        codes: int32[256], a byte's letter index 0..n-1; n**k for a byte that is no letter, so that
-            the number of any k-mer that holds it is n**k or more.
+        codes: int32[256], the letter index of each byte, 0..n-1. A byte that is not a letter has
+            n**k, so that the number of any k-mer that contains it is n**k or more.
         classes: uint8[256], BASE for a letter; SINGLE for another byte with an id of its own; SPACE
             for white space that gives no id; OTHER for the rest.
-        letter_ids: int32[256], ids of single letters; the unknown id where there is none.
-        is_space: bool[256], ASCII white space as Python's str.isspace has it.
+        letter_ids: int32[256], the id of each single letter; the unknown id where a letter has
+            none.
+        is_space: bool[256], ASCII white space as defined by Python's str.isspace.
         needs_reference: bool[256], bytes that may make a row need the reference: non-ASCII ones,
             one byte of each special token that is matched, and with whitespace "words" every byte
             at which `bert_basic_tokenizer` may split a k-mer.
-        is_sign: bool[256], with whitespace "words" and k-mers at every base: ASCII signs that are
-            no letters and in no special token; all that they do is split a k-mer.
+        is_sign: bool[256], ASCII signs that are neither letters nor part of a special token. Their
+            only effect is to split a k-mer. Used with whitespace "words" and k-mers at every base.
         num_kmers: n**k.
     """
 
@@ -72,15 +73,15 @@ class KmerTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharacterTable:
-    """One id for each byte or code point, the case rule already applied.
+    """One id for each byte or code point, after the case rule has been applied.
 
     Attributes:
-        ids: int32[M + 1] by byte or code point, at least 256 entries; the last entry stands for
-            all code points from M on; DROPPED where no id is given.
+        ids: int32[M + 1], indexed by byte or code point, with at least 256 entries. The last entry
+            applies to all code points from M on. DROPPED: the character has no id.
         drops: whether any entry is DROPPED.
-        by_byte: bytes are looked up (True) or code points (False).
-        ascii_only: a row with a non-ASCII byte needs the reference.
-        needs_reference: bool[256], bytes at which a row may need the reference.
+        by_byte: whether `ids` is indexed by byte (True) or by code point (False).
+        ascii_only: whether the reference must encode every row that has a non-ASCII byte.
+        needs_reference: bool[256], bytes that may make a row need the reference.
     """
 
     ids: NDArray[np.int32]
@@ -145,7 +146,7 @@ def kmer_table(vocabulary: Vocabulary) -> KmerTable:
 
 
 def may_split_kmers(vocabulary: Vocabulary, text: str) -> bool:
-    """Whether a k-mer of the text may be split, which only the reference does."""
+    """Whether the text may have a k-mer that must be split; only the reference can split k-mers."""
     model = vocabulary.model
     if not isinstance(model, Kmers) or model.whitespace != "words":
         return False
@@ -155,7 +156,7 @@ def may_split_kmers(vocabulary: Vocabulary, text: str) -> bool:
 
 
 def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
-    """Make the table of a vocabulary that gives each character an id by itself; None for others.
+    """Make the table of a vocabulary that encodes each character separately; None for others.
 
     That is a Characters model, and a Bpe over characters that has no merges (GPN's).
     """
@@ -184,7 +185,7 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
 
 
 def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
-    """Whether every ASCII character gives its own id, whichever characters are beside it."""
+    """Whether the id of every ASCII character is independent of the characters beside it."""
     return (
         not model.merges
         and not model.byte_level
@@ -218,8 +219,8 @@ def _bpe_characters(
 def mark_special_bytes(vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """Mark one byte of each matched special token, bool[256]; for a letter, both cases.
 
-    A text with none of these bytes holds no special token. The byte is a sign where the token has
-    one, since letters are in every sequence.
+    A text with none of these bytes contains no special token. A sign is marked where the token has
+    one, because every sequence contains letters.
     """
     marks = np.zeros(256, np.bool_)
     for token in vocabulary.special_tokens:

@@ -22,16 +22,17 @@ ROLES = ("unk", "pad", "bos", "eos", "cls", "sep", "mask")
 
 @dataclass(frozen=True, slots=True)
 class SpecialToken:
-    """A token found in the text as a whole and never merged ("added token" in tokenizer.json).
+    """A token that is matched as a whole and never merged ("added token" in tokenizer.json).
 
     Attributes:
-        special: False for an added token that counts as ordinary text: `skip_special_tokens`
-            keeps it and the mode "plain" still finds it, as Hugging Face does.
-        matched: False for a token that only the template, padding or masking uses; its text inside
-            the input is ordinary text.
-        normalized: matched after the normalizers instead of before them.
-        lstrip, rstrip: the match includes the white space on that side.
-        single_word: matched only where no letter, digit or underscore touches it.
+        special: False for an added token that counts as ordinary text: decoding with
+            `skip_special_tokens` keeps it, and the mode "plain" still matches it, as in Hugging
+            Face's library.
+        matched: False for a token that is used only for the template, padding or masking; its text
+            inside the input is encoded as ordinary text.
+        normalized: whether the token is matched after the normalizers instead of before them.
+        lstrip, rstrip: whether the match includes the white space on that side.
+        single_word: whether it is matched only where no letter, digit or underscore is next to it.
     """
 
     content: str
@@ -49,11 +50,14 @@ class Bpe:
     """Byte-pair encoding: inside a pretoken the pair of lowest rank is merged, leftmost first.
 
     Attributes:
-        merges: (left id, right id) by rank; the pair becomes the token that spells both.
+        merges: (left id, right id) by rank; a pair is replaced by the token that joins the bytes of
+            both.
         byte_level: symbols begin as bytes (True) or as Unicode characters (False).
-        ignore_merges: a pretoken that is a whole token gets its id without any merge.
-        unknown_id: id of a symbol that is no token; None drops it, as Hugging Face does.
-        fuse_unknown: neighbouring unknown symbols become one id.
+        ignore_merges: whether a pretoken that equals a token is encoded as this token without
+            merging.
+        unknown_id: the id of a symbol that is not a token; None: such a symbol is dropped, as in
+            Hugging Face's library.
+        fuse_unknown: whether neighbouring unknown symbols become one id.
     """
 
     merges: tuple[tuple[int, int], ...]
@@ -71,22 +75,25 @@ class Kmers:
 
     Attributes:
         letters: the letters in counting order: "ACGT" or "ATCG".
-        frame: "sequence": a k-mer at 0, stride, 2*stride ...; one that holds another letter is
-            `unknown_id`. "run": the frame starts anew in every run of `letters`; the letters behind
-            a run's last k-mer follow `remainder`; a letter of `letter_ids` outside `letters` (N) is
-            its own id and every maximal run of other letters is one `unknown_id`; stride is k.
+        frame: where k-mers begin. "sequence": at 0, stride, 2*stride ...; a k-mer that contains
+            another letter is `unknown_id`. "run": the k-mers of every run of `letters` begin at its
+            first letter, and stride is k. `remainder` decides what becomes of the letters after a
+            run's last k-mer. A letter of `letter_ids` that is not in `letters`, such as N, has its
+            own id, and every maximal run of other letters is one `unknown_id`.
         letter_ids: ids of single letters, used by frame "run".
-        remainder: the fewer than k letters behind the last k-mer: "drop" gives them no id,
-            "letters" gives each its own.
+        remainder: how the fewer than k letters after the last k-mer are encoded: "drop": not at
+            all; "letters": each as its own id.
         case: "upper" makes the sequence upper case first.
-        whitespace: "letter": like any other letter; "skip": gives no id and ends a run; "words": a
-            text with white space is read as k-mers that are already separated; with or without
-            it, k-mers at every base are split at punctuation (`bert_basic_tokenizer`).
-        circular: the sequence wraps unless the request says otherwise.
-        junction: where the k-mers over the junction of a circular sequence stand: "append" (token
-            p reads p..p+k-1 modulo L) or "prepend" (the last k-1 bases are put in front).
-        max_piece_tokens: begin and end tokens stand around every piece of so many tokens
-            (DNABERT-1: 510); None: around all of them once.
+        whitespace: how white space is encoded. "letter": like any other letter. "skip": it has no
+            id and ends a run. "words": a text with white space is read as k-mers that are already
+            separated; in every text, k-mers at every base are split at punctuation
+            (`bert_basic_tokenizer`).
+        circular: whether the sequence is circular unless the request's option says otherwise.
+        junction: where the k-mers over the junction of a circular sequence of L bases are placed:
+            "append": last, so that token p has the bases p..p+k-1 modulo L; "prepend": first, as if
+            the last k-1 bases were put in front of the sequence.
+        max_piece_tokens: the number of tokens of a piece (DNABERT-1: 510); every piece gets begin
+            and end tokens. None: the whole sequence gets them once.
     """
 
     k: int
@@ -109,8 +116,8 @@ class Characters:
     """One id for each character (or byte) of the text.
 
     Attributes:
-        letter_ids: characters that have an id; with unit "byte", U+0000..U+00FF mean bytes.
-        unknown_id: id of every other character; None is allowed where all 256 bytes have an id.
+        letter_ids: the ids of characters; with unit "byte", U+0000..U+00FF represent bytes.
+        unknown_id: the id of every other character; None is allowed if all 256 bytes have an id.
         unit: "codepoint": one id for each Unicode character; "byte": one for each byte.
         case: "upper" makes the text upper case first.
     """
@@ -123,11 +130,11 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A tokenizer that only the Hugging Face library computes (Unigram, WordPiece, unknown rules).
+    """A tokenizer that only the Hugging Face library can run (Unigram, WordPiece, unknown rules).
 
     Attributes:
         tokenizer_json: the uploaded file, with truncation and padding set to null.
-        reason: why none of the other models covers it; the uploader reads it.
+        reason: why none of the other models can represent it, in words for the user who uploads it.
     """
 
     tokenizer_json: str
@@ -139,26 +146,26 @@ Model = Bpe | Kmers | Characters | Upstream
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VocabularyFields:
-    """The fields of a vocabulary, which decide the ids of every text; not checked.
+    """The fields of a vocabulary, before they are checked; they determine the ids of every text.
 
     Attributes:
-        tokens: id -> the bytes it stands for; None where an id means nothing. A special token
-            stands for the UTF-8 bytes of its content, or, in byte-level BPE, for the bytes that its
-            content spells in GPT-2's alphabet (`byte_alphabet.added_token_bytes`).
-        model: the rule by which a pretoken becomes ids.
+        tokens: the bytes of each token, by id; None: the id has no token. The bytes of a special
+            token are the UTF-8 of its content or, in byte-level BPE, the bytes that its content
+            spells in GPT-2's alphabet (`byte_alphabet.added_token_bytes`).
+        model: the rule by which a pretoken is encoded.
         special_tokens: see SpecialToken.
         normalizers: applied in order, before the pretokenizer, to the texts between special tokens.
         pretokenizer: its name, see `pretokenizers`.
-        motifs: the strings that the pretokenizer "motifs" keeps whole, sorted by their characters.
-            Each is an ordinary token, found in normalized text, and the model ignores merges, so
-            that a motif becomes that token.
+        motifs: the strings that the pretokenizer "motifs" does not split, sorted by their
+            characters. They are matched in normalized text. Each motif is an ordinary token, and
+            the model ignores merges, so that a motif is encoded as that token.
         prefix, suffix: ids put around the ids of a text when special tokens are added.
-        roles: ids of the tokens used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where
-            there are such.
-        padding_side: the side padded when the request does not say.
-        decoder: how a BPE's ids become text. "inverse": as the bytes that they were encoded from;
-            "blanks": as the strings of the file with a blank between two, which is what the
-            library tokenizers does for a file without a decoder.
+        roles: the ids of the tokens for the roles "unk", "pad", "bos", "eos", "cls", "sep" and
+            "mask"; a role without a token is missing.
+        padding_side: the side on which rows are padded by default.
+        decoder: how the ids of a BPE model are decoded. "inverse": to the bytes that they were
+            encoded from. "blanks": to the strings of the file, joined by blanks, as the library
+            tokenizers does for a file without a decoder.
     """
 
     tokens: tuple[bytes | None, ...]
@@ -174,7 +181,7 @@ class VocabularyFields:
     decoder: Decoder = "inverse"
 
     def __len__(self) -> int:
-        """Return the number of ids, holes included; every id is below it."""
+        """Return the number of ids, including those without a token; every id is below it."""
         return len(self.tokens)
 
     @property
@@ -183,7 +190,7 @@ class VocabularyFields:
         return type(self.model).__name__.lower()
 
     def find_token_ids(self) -> dict[bytes, int]:
-        """Return the id of each token; of an ordinary and a special one alike, the ordinary."""
+        """Return the id of each token's bytes; an ordinary token precedes an equal special one."""
         special = {token.id for token in self.special_tokens}
         token_ids = {
             token: token_id
@@ -198,14 +205,14 @@ class VocabularyFields:
 
     @cached_property
     def merged_ids(self) -> NDArray[np.int32]:
-        """int32[M], the id that each merge of a BPE model makes.
+        """The id of the token that each merge of a BPE model creates, int32[M].
 
         Raises:
-            LookupError, TypeError: a merge names an id without a token, or makes no token.
+            LookupError, TypeError: a merge has an id without a token, or its result is not a token.
         """
         assert isinstance(self.model, Bpe)
         merges = self.model.merges
-        # Iterators of C, as vocabularies are large.
+        # Iterators implemented in C, because vocabularies are large.
         token_of = cast("Callable[[int], bytes]", self.tokens.__getitem__)
         lefts = map(token_of, map(itemgetter(0), merges))
         rights = map(token_of, map(itemgetter(1), merges))

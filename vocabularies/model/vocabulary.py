@@ -1,7 +1,7 @@
-"""A vocabulary: a frozen value, checked when it is made and identified by its digest.
+"""A vocabulary: an immutable value, checked when it is created and identified by its digest.
 
-Knows nothing about files, engines or HTTP: `formats` makes it from files, `reference` defines the
-ids that it gives.
+`formats` reads vocabularies from files, and `reference` defines how they encode texts. This module
+does not depend on files, engines or HTTP.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's letters and 
 
 
 TokenForm = Literal["text", "file"]
-"""How a token is shown: as readable text, or as a tokenizer.json has it."""
+"""How a token is displayed: as readable text, or as it is written in a tokenizer.json."""
 
 
 def _name_bytes(error: UnicodeError) -> tuple[str, int]:
@@ -44,10 +44,10 @@ codecs.register_error(NAMED_BYTES, _name_bytes)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Vocabulary(VocabularyFields):
-    """Checked fields; two vocabularies are equal exactly when their digests are.
+    """A vocabulary with valid fields; two vocabularies are equal exactly when their digests are.
 
     Raises:
-        VocabularyError: with every fault found.
+        VocabularyError: some fields are invalid; the error lists every fault that was found.
     """
 
     def __post_init__(self) -> None:
@@ -73,12 +73,12 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """The ids that `skip_special_tokens` leaves out."""
+        """The ids that are omitted when decoding with `skip_special_tokens`."""
         return frozenset(token.id for token in self.special_tokens if token.special)
 
     @cached_property
     def contents(self) -> Mapping[int, str]:
-        """The content of each special token by its id."""
+        """The content of each special token, by id."""
         return {token.id: token.content for token in self.special_tokens}
 
     @cached_property
@@ -90,16 +90,16 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def may_take_long(self) -> bool:
-        """Whether a text may take unbounded time; engines then compute it in another process."""
+        """Whether encoding may take unbounded time; engines then encode in another process."""
         return bool(self.costs.patterns or self.costs.others)
 
     @cached_property
     def supports_reverse_complement(self) -> bool:
-        """Whether its texts can have a reverse complement.
+        """Whether the reverse complement of a text can be encoded.
 
-        Characters: always. K-mers: if their letters are nucleotides. BPE and upstream vocabularies:
-        if at least half of their tokens of several letters spell nucleotides, as all of DNABERT-2's
-        do, and 9 % of GPT-2's.
+        Character vocabularies: always. K-mer vocabularies: if their letters are nucleotides. BPE
+        and upstream vocabularies: if at least half of their tokens of several letters consist of
+        nucleotide codes. The share is 100 % for DNABERT-2 and 9 % for GPT-2.
         """
         match self.model:
             case Characters():
@@ -112,7 +112,7 @@ class Vocabulary(VocabularyFields):
 
     @cached_property
     def unknown_id(self) -> int | None:
-        """The unknown id of a vocabulary of sequences; None for text, or where there is none."""
+        """The unknown id of a sequence vocabulary; None for text, or if there is none."""
         unknown = self.roles.get("unk")
         return unknown if unknown is not None and self.supports_reverse_complement else None
 
@@ -125,7 +125,7 @@ class Vocabulary(VocabularyFields):
         return self.token_string(token_id) if form == "text" else self.file_string(token_id)
 
     def file_string(self, token_id: int) -> str:
-        """Return a token as a tokenizer.json has it; bytes of BPE in the byte-level alphabet.
+        """Return a token as written in a tokenizer.json; bytes of BPE in the byte-level alphabet.
 
         Raises:
             IndexError: no token has this id.
