@@ -1,6 +1,6 @@
-"""The data of one request: fields of its head, and its times.
+"""Data of one request: the fields of its head, and timestamps.
 
-The headers of HTTP and the metadata of gRPC become the same `Call`.
+A `Call` is read from HTTP headers and from gRPC metadata alike.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADERS = frozenset(
     )
 )
 REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}", re.ASCII)
-"""The ids that are accepted from clients; other bytes could forge lines of a log."""
+"""Pattern of the request ids that clients may send; other bytes could forge lines of a log."""
 SCOPE_KEY = "warptok.call"
 MAX_DIGITS = 18
 CLIENT_CLOSED = 499
@@ -41,15 +41,15 @@ Scope = Literal["any", "encode", "decode", "manage", "train"]
 
 @dataclass(slots=True)
 class Times:
-    """The times of one request; the stages of a stream's parts are summed.
+    """Timestamps of one request, and the seconds of its stages, summed over all work items.
 
     Attributes:
-        begin: the perf_counter time at which its head was read.
-        read: the perf_counter time at which its body, or a part of it, was read; 0: not known.
+        begin: the perf_counter time at which the request's head was read.
+        read: the perf_counter time at which its body, or a part of it, was read; 0 if unknown.
         finished: the perf_counter time at which the engine finished its last work item.
-        head: the perf_counter time at which its answer began; 0: it has not begun.
+        head: the perf_counter time at which its answer began; 0 before that.
         num_works: the number of finished work items.
-        parse_s, queue_s, encode_s, serialize_s: the seconds in each stage, of all work items.
+        parse_s, queue_s, encode_s, serialize_s: the seconds in each stage, summed.
     """
 
     begin: float = field(default_factory=perf_counter)
@@ -68,23 +68,24 @@ class Call:
     """One request over HTTP or gRPC.
 
     Attributes:
-        query: the query string of its URL.
-        request_id: the client's X-Request-Id, or one made here.
-        trace: the client's headers traceparent and tracestate, by name; None: it sent none.
-        media_type: Content-Type without its parameters.
-        content_length: the announced bytes of the body; 0 if they are not known.
-        encoding: Content-Encoding of the body; None: it is not compressed.
+        query: the query string of the URL.
+        request_id: the client's X-Request-Id, or an id that the service generates.
+        trace: the client's headers traceparent and tracestate, by name; None if it sent none.
+        media_type: the Content-Type without its parameters.
+        content_length: the announced size of the body in bytes; 0 if unknown.
+        encoding: the Content-Encoding of the body; None if it is not compressed.
         timeout_ms: the header X-Request-Timeout-Ms, unparsed.
-        ends_at: the perf_counter time after which the client waits for no answer.
-        receive: the ASGI callable that reports a disconnected client.
-        may: raises ServiceError if the client's key lacks a scope; None: its path was checked.
-        times: the times of its stages.
+        ends_at: the perf_counter time after which the client no longer waits for an answer.
+        receive: the ASGI callable that reports that the client has disconnected.
+        may: a function that raises ServiceError if the client's key lacks a scope; None if the
+            scope of the path was checked already.
+        times: the request's timestamps and the seconds of its stages.
         key: the name of the client's key; "" if it has none.
-        address: the IP address of the client; "" if it is not known.
-        vocabulary: the name of the vocabulary that it uses; "" if it uses none.
-        num_bytes: the size of its work items in the queue.
-        refusal: the code with which it was refused; "" if it was not.
-        is_gone: whether its client has disconnected.
+        address: the IP address of the client; "" if unknown.
+        vocabulary: the name of the vocabulary that the request uses; "" if it uses none.
+        num_bytes: the size of the request's work items in the queue.
+        refusal: the error code with which the request was refused; "" if it was not refused.
+        is_gone: whether the client has disconnected.
     """
 
     query: bytes = b""
@@ -107,7 +108,7 @@ class Call:
 
 
 def get_call(scope: asgi.Scope) -> Call:
-    """Get the call of an ASGI request; the first use makes it."""
+    """Return the call of an ASGI request; create it at the first use."""
     call: Call | None = scope.get(SCOPE_KEY)
     if call is None:
         call = scope[SCOPE_KEY] = read_call(scope["headers"])
@@ -116,7 +117,7 @@ def get_call(scope: asgi.Scope) -> Call:
 
 
 def read_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
-    """Read a call from the headers of an HTTP request, or from the metadata of a gRPC call."""
+    """Create the call of a request from its HTTP headers or gRPC metadata."""
     call = Call()
     for name, value in headers:
         if name in HEADERS:
@@ -142,15 +143,15 @@ def _set_field(call: Call, name: bytes, value: bytes) -> None:
 
 
 def parse_size(value: bytes) -> int | None:
-    """Parse a number of bytes in a header; None: it is no number, or has too many digits."""
+    """Parse a header that is a number of bytes; return None if it is invalid or too long."""
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else None
 
 
 def read_timeout(call: Call) -> None:
-    """Set the end of a call from the header X-Request-Timeout-Ms, if it has one.
+    """Set `call.ends_at` from the header X-Request-Timeout-Ms, if the request has this header.
 
     Raises:
-        InvalidRequest: it is not a positive whole number.
+        InvalidRequest: the header is not a positive whole number.
     """
     value = call.timeout_ms
     if value is None:

@@ -1,4 +1,4 @@
-"""Context variables of the request that is being answered."""
+"""Context variables of the request that the current task answers."""
 
 from __future__ import annotations
 

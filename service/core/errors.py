@@ -1,4 +1,4 @@
-"""The exceptions by which the service refuses a request, each with its status and code.
+"""Exceptions with which the service refuses requests, each with an HTTP status and a code.
 
     ServiceError
     ├── BadHead 400 · UnsupportedTransferCoding 501 · HostRefused 403 · OriginRefused 403
@@ -14,8 +14,8 @@
     ├── BodyTimeout 408 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503 · NotInstalled 501
 
-Each becomes a problem document (problem_details.py). Messages never quote an input: they have its
-place or its length only.
+problem_details.py converts each exception to a problem document. Messages never quote the input;
+they contain only its place or its length.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT,
 
 
 class ServiceError(Exception):
-    """A refusal with its HTTP status; `where` names the place in the request."""
+    """A refusal with its HTTP status; `where` is the place of the fault in the request."""
 
     status = 500
     code = "internal"
@@ -51,19 +51,19 @@ class ServiceError(Exception):
 
 
 class BadHead(ServiceError):
-    """The head of the request is not HTTP/1.1; its connection is closed."""
+    """The head of the request is not valid HTTP/1.1; the connection is closed."""
 
     status, code, headers = 400, "bad_head", ((b"connection", b"close"),)
 
 
 class UnsupportedTransferCoding(ServiceError):
-    """The body has another transfer coding than chunked; its connection is closed."""
+    """The body has a transfer coding other than chunked; the connection is closed."""
 
     status, code, headers = 501, "unsupported_transfer_coding", ((b"connection", b"close"),)
 
 
 class HostRefused(ServiceError):
-    """The service does not answer for the name in the header Host."""
+    """The service does not answer requests for the host name in the header Host."""
 
     status, code = 403, "host_not_allowed"
 
@@ -81,13 +81,13 @@ class BadJson(ServiceError):
 
 
 class LoneSurrogate(ServiceError):
-    """A string has half a surrogate pair, which is no character."""
+    """A string contains half a surrogate pair, which is not a character."""
 
     status, code = 400, "lone_surrogate"
 
 
 class BadBody(ServiceError):
-    """The body does not have the form that its content type or encoding names."""
+    """The body is not valid in the format of its content type or encoding."""
 
     status, code = 400, "bad_body"
 
@@ -99,61 +99,61 @@ class BuiltinProtected(ServiceError):
 
 
 class UnknownVocabulary(ServiceError):
-    """No vocabulary has this name; near names are suggested."""
+    """No vocabulary has this name; the message suggests similar names."""
 
     status, code = 404, "unknown_vocabulary"
 
 
 class NameTaken(ServiceError):
-    """The name means another digest."""
+    """The name already belongs to another vocabulary, alias, training job or region."""
 
     status, code = 409, "name_taken"
 
 
 class AliasProtected(ServiceError):
-    """The setting `aliases` gives this name its meaning, which no request changes."""
+    """The setting `aliases` defines this alias, so no request can change it."""
 
     status, code = 403, "alias_protected"
 
 
 class AliasGiven(ServiceError):
-    """The call needs a vocabulary's own name, and got an alias."""
+    """The call needs a vocabulary's own name, but the request contains an alias."""
 
     status, code = 409, "alias_given"
 
 
 class DigestDiffers(ServiceError):
-    """The vocabulary has another digest than the request demands."""
+    """The digest of the vocabulary differs from the one that the request requires."""
 
     status, code = 412, "digest_differs"
 
 
 class TooLarge(ServiceError):
-    """Something is above a limit, which the message names."""
+    """The request or its answer exceeds a limit, which the message names."""
 
     status, code = 413, "too_large"
 
 
 class UnsupportedFormat(ServiceError):
-    """A content type or file format that is not read."""
+    """The service does not support the content type, the encoding or the file format."""
 
     status, code = 415, "unsupported_format"
 
 
 class InvalidRequest(ServiceError):
-    """A field is wrong."""
+    """A field or an option of the request is invalid."""
 
     status, code = 422, "invalid_request"
 
 
 class InvalidVocabulary(ServiceError):
-    """A vocabulary file is wrong; the findings name every place."""
+    """A vocabulary file is invalid; the findings list each fault with its place."""
 
     status, code = 422, "vocabulary_invalid"
 
 
 class RowRefused(ServiceError):
-    """The only row of a request cannot be encoded or decoded; the code is the row's own."""
+    """The only row of a request cannot be encoded or decoded; the code is that of the row."""
 
     status = 422
 
@@ -164,37 +164,37 @@ class RowRefused(ServiceError):
 
 
 class Unauthorized(ServiceError):
-    """A key is missing, or not known."""
+    """The request has no API key, or an unknown one."""
 
     status, code, headers = 401, "unauthorized", ((b"www-authenticate", b"Bearer"),)
 
 
 class Forbidden(ServiceError):
-    """The key lacks the scope, or the service allows this to no client."""
+    """The key lacks the required scope, or the service allows this call to no client."""
 
     status, code = 403, "forbidden"
 
 
 class RegionsOff(ServiceError):
-    """Shared memory is not allowed here."""
+    """The service does not allow shared memory; see the setting `shared_memory`."""
 
     status, code = 403, "shared_memory_off"
 
 
 class UnknownRegion(ServiceError):
-    """No region of shared memory has this name."""
+    """No region of shared memory is registered under this name."""
 
     status, code = 404, "unknown_region"
 
 
 class TemplateFailed(ServiceError):
-    """A chat template took too long or too much memory."""
+    """A chat template took too much time or memory."""
 
     status, code = 422, "template_failed"
 
 
 class QueueFull(ServiceError):
-    """Too many bytes are waiting."""
+    """Too many bytes are waiting in the queue."""
 
     status, code, headers = 429, "queue_full", ((b"retry-after", b"1"),)
 
@@ -206,14 +206,14 @@ class TooManyStreams(ServiceError):
 
 
 class TooManyConnections(ServiceError):
-    """Too many connections are open, in all or of one address; this one is closed."""
+    """Too many connections are open, in total or from one address; this one is closed."""
 
     status, code = 503, "too_many_connections"
     headers = ((b"retry-after", b"1"), (b"connection", b"close"))
 
 
 class RateLimited(ServiceError):
-    """A client sends more requests or bytes in a second than its key allows."""
+    """The client sends more requests or bytes per second than its key allows."""
 
     status, code = 429, "rate_limited"
 
@@ -223,7 +223,7 @@ class RateLimited(ServiceError):
 
 
 class BodyTimeout(ServiceError):
-    """No byte of a request came for too long; its connection is closed."""
+    """The body of the request arrives too slowly; the connection is closed."""
 
     status, code, headers = 408, "body_timeout", ((b"connection", b"close"),)
 
@@ -235,31 +235,31 @@ class Draining(ServiceError):
 
 
 class NotReady(ServiceError):
-    """The service, or the vocabulary, cannot answer yet."""
+    """The service or the vocabulary is not ready to answer requests."""
 
     status, code, headers = 503, "not_ready", ((b"retry-after", b"1"),)
 
 
 class DeadlinePassed(ServiceError):
-    """The deadline passed before the answer began, or the text takes its vocabulary too long."""
+    """The deadline passed before the answer began, or encoding would exceed a time limit."""
 
     status, code = 504, "deadline_passed"
 
 
 class EngineFailed(ServiceError):
-    """The engine failed; the log has the reason."""
+    """The engine failed; the log contains the reason."""
 
     status, code = 500, "engine_failed"
 
 
 class EngineLost(ServiceError):
-    """The engine process ended before it had answered; it is being started again."""
+    """The engine process ended before it answered; it is being restarted."""
 
     status, code, headers = 503, "engine_lost", ((b"retry-after", b"1"),)
 
 
 class NotInstalled(ServiceError, ImportError):
-    """The call needs packages that this installation leaves out; the message names the extra."""
+    """The call needs packages that are not installed; the message names the extra."""
 
     status, code = 501, "not_installed"
 
@@ -271,13 +271,13 @@ class UnknownJob(ServiceError):
 
 
 class WrongState(ServiceError):
-    """The state of a training job does not allow this."""
+    """The call is not allowed in the current state of the training job."""
 
     status, code = 409, "wrong_state"
 
 
 class TooManyJobs(ServiceError):
-    """Too many training jobs wait, run or are interrupted."""
+    """Too many training jobs are waiting, running or interrupted."""
 
     status, code, headers = 429, "too_many_jobs", ((b"retry-after", b"60"),)
 
@@ -296,7 +296,7 @@ class StoreFailed(ServiceError):
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Turn a full disk in the block into NoSpace, and other errors of writing into StoreFailed."""
+    """Convert OSErrors of a write in the block to NoSpace (disk full) or StoreFailed."""
     try:
         yield
     except OSError as error:
@@ -310,14 +310,14 @@ def disk_errors() -> Iterator[None]:
 
 
 def make_body_timeout(idle_s: float | None) -> BodyTimeout:
-    """Make the refusal of a request that sent no byte for `idle_s` seconds."""
+    """Return the refusal of a request that sent no byte for `idle_s` seconds."""
     return BodyTimeout(f"nothing came for {idle_s} s (stream_idle_timeout_s)")
 
 
 def make_late_refusal(event: str) -> DeadlinePassed:
-    """Make the refusal of a request whose client's time ended before an event.
+    """Return the refusal of a request whose deadline passed before an event, such as its answer.
 
-    The connection is closed, as the body may not have been read.
+    The refusal closes the connection, as the body may not have been read.
     """
     refusal = DeadlinePassed(f"the deadline passed before {event}")
     refusal.headers = ((b"connection", b"close"),)

@@ -1,11 +1,11 @@
-"""Reads JSON whose integers may be larger than 64 bits, as Python's json does.
+"""Parses JSON that contains integers beyond 64 bits, with the same result as Python's `json`.
 
-orjson, which is much faster, makes floats of them, and a chat template would write those:
+orjson is much faster, but converts such integers to floats, which a chat template would then write:
 
     12345678901234567890123  →  1.2345678901234568e+22
 
-So a body that may have such a number is read once more. Most bodies are known to have none from
-every fifth byte.
+Therefore a body that may contain such an integer is parsed a second time by `json`. For most bodies
+a look at every fifth byte is enough to exclude this.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ BEFORE_A_NUMBER = b"-:,[ \t\r\n"
 
 
 def load_json(body: bytes) -> Any:
-    """Read JSON.
+    """Parse JSON; integers keep their exact values.
 
     Raises:
-        orjson.JSONDecodeError: it is not JSON in UTF-8.
+        orjson.JSONDecodeError: the body is not JSON in UTF-8.
     """
     value = orjson.loads(body)
     if may_have_long_integer(body):
-        with contextlib.suppress(RecursionError):  # Python reads less depth; the value stays.
+        with contextlib.suppress(RecursionError):  # json allows less nesting.
             value = json.loads(body)
     return value
 
 
 def may_have_long_integer(body: bytes) -> bool:
-    """Return whether a number of at least `NUM_DIGITS` digits, or such a text, is in JSON."""
+    """Return whether JSON may contain a number of `NUM_DIGITS` or more digits."""
     if b"0" * (NUM_DIGITS // STEP) not in body[::STEP].translate(IS_DIGIT):
         return False
     digits = body.translate(IS_DIGIT)

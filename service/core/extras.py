@@ -1,7 +1,7 @@
 """Checks that the packages of an optional feature are installed.
 
-`pip install warptok` installs all of them; an image that needs only a part of the service may leave
-some out. Modules import such a package where it is installed, and the features that need it call
+`pip install warptok` installs all of them; an image that needs only a part of the service may omit
+some. Modules import such a package only if it is installed, and the features that need it call
 `check_installed` first.
 """
 
@@ -21,11 +21,11 @@ EXTRAS = {
 
 
 def check_installed(feature: str, *extras: str) -> None:
-    """Check that the packages of extras are installed.
+    """Check that the packages of some extras are installed.
 
     Args:
-        feature: the name of the feature that needs them, for the error.
-        extras: names in EXTRAS.
+        feature: the name of the feature that needs the packages, for the error message.
+        extras: keys of EXTRAS.
 
     Raises:
         NotInstalled: a package is missing.
@@ -40,5 +40,5 @@ def check_installed(feature: str, *extras: str) -> None:
 def _is_installed(extra: str) -> bool:
     try:
         return all(find_spec(name) is not None for name in EXTRAS[extra])
-    except ModuleNotFoundError:  # The package above one of them is missing.
+    except ModuleNotFoundError:  # A parent package is missing.
         return False

@@ -1,10 +1,11 @@
-r"""Reads JSON in which a string has half a surrogate pair, which is no character.
+r"""Parses JSON in which a string contains half a surrogate pair, which is not a character.
 
-JavaScript and Python make such strings when they cut a text inside an emoji, and write them as an
-escape without its other half. JSON's grammar allows it, and UTF-8 cannot write it. A request with
-`"surrogates": "replace"` gets U+FFFD for each, as with tiktoken; others are refused by this name.
+JavaScript and Python create such strings when they cut a text inside an emoji, and write the half
+as an escape. JSON's grammar allows such an escape, but UTF-8 cannot represent it. If a request sets
+`"surrogates": "replace"`, each half becomes U+FFFD, as in tiktoken; otherwise the request is
+refused.
 
-    "a\ud83d"  →  "a\ufffd"         "\ud83d\ude42"  →  the same, a whole pair
+    "a\ud83d"  →  "a\ufffd"         "\ud83d\ude42"  →  unchanged, as the pair is whole
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from service.core.errors import BadJson, LoneSurrogate
 
 Surrogates = Literal["refuse", "replace"]
 Value = TypeVar("Value")
-# A whole pair, half of one, another escape (of a backslash, too), half of one as raw bytes.
+# Whole pairs, halves, all other escapes (such as of a backslash), and halves as raw bytes.
 ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|\\(u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -35,22 +36,22 @@ OTHER_STARTS = {
     b"\x1f\x8b": "is packed by gzip; send it with Content-Encoding: gzip",
     b"\x28\xb5\x2f\xfd": "is packed by zstd; send it with Content-Encoding: zstd",
 }
-"""What is wrong with a body that begins with some bytes, and is no JSON."""
-MAX_NAMED_BYTES = 1 << 20  # Finding the string in a longer body would hold up other requests.
+"""The fault of an invalid body, by the bytes with which it begins."""
+MAX_NAMED_BYTES = 1 << 20  # Searching a longer body would delay other requests.
 REPLACED_ESCAPE = rb"\ufffd"
 REPLACED = "\ufffd".encode()
 
 
 def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
-    """Parse a body; replace halves of surrogate pairs by U+FFFD if it requests that.
+    """Parse a body; replace halves of surrogate pairs by U+FFFD if the body requests it.
 
     Args:
         parse: parses JSON; raises BadJson if the body is not JSON.
         body: the JSON.
 
     Raises:
-        LoneSurrogate: a string has half a pair, and the body does not request to replace it.
-        ServiceError: as `parse`.
+        LoneSurrogate: a string contains half a pair, and the body does not request a replacement.
+        ServiceError: `parse` raised it.
     """
     try:
         return parse(body)
@@ -59,7 +60,7 @@ def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
         place = _find_half(body)
         if place is None:
             raise
-    value = parse(ESCAPES.sub(_replace, body))  # The places of other faults stay the same.
+    value = parse(ESCAPES.sub(_replace, body))  # Places in messages stay correct.
     if _get_surrogates(value) == "replace":
         return value
     message = "a string has half a surrogate pair, which is no character"
@@ -69,19 +70,19 @@ def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
 
 
 def _refuse_encoding(body: bytes) -> None:
-    """Raise BadJson if a body that is no JSON is in another encoding than UTF-8."""
-    starts = OTHER_STARTS | {body[:1] + b"\0": OTHER_STARTS[b"\xff\xfe"]}  # Without a mark.
+    """Raise BadJson if an invalid body is in an encoding other than UTF-8."""
+    starts = OTHER_STARTS | {body[:1] + b"\0": OTHER_STARTS[b"\xff\xfe"]}  # No byte order mark.
     for start, fault in starts.items():
         if body.startswith(start):
             raise BadJson(f"the body {fault}", "line 1 column 1")
 
 
 def _name_place(body: bytes, place: int) -> str:
-    """Name the place of a byte: the JSON pointer of its string, or its line in a long body."""
+    """Return the JSON pointer of the string at a byte, or for long bodies line and column."""
     if len(body) <= MAX_NAMED_BYTES:
         try:
             value = json.loads(body.decode("utf-8", "surrogatepass"))
-        except (ValueError, RecursionError):  # Another fault, behind a string that is read.
+        except (ValueError, RecursionError):  # A later part is invalid.
             value = None
         pointer = next(_find_pointers(value), None)
         if pointer is not None:
@@ -101,7 +102,7 @@ def _find_pointers(value: Any) -> Iterator[str]:
         elif isinstance(value, list):
             pairs = list(enumerate(value))
         elif isinstance(value, str) and HALF.search(value):
-            yield HALF.sub("\ufffd", pointer)  # A key may have one, too.
+            yield HALF.sub("\ufffd", pointer)  # Keys may contain halves as well.
             continue
         else:
             continue
@@ -117,13 +118,13 @@ def _get_surrogates(value: Any) -> Any:
 
 
 def _find_half(body: bytes) -> int | None:
-    """Find the place of the first half of a pair; None if there is none."""
+    """Return the position of the first half of a pair; None if there is none."""
     halves = (found.start() for found in ESCAPES.finditer(body) if found.lastindex)
     return next(halves, None)
 
 
 def _replace(found: re.Match[bytes]) -> bytes:
-    """Return the replacement of an escape: itself, or an escaped U+FFFD of the same length."""
+    """Return the replacement of an escape: the escape itself, or U+FFFD as an escape."""
     if found.lastindex is None:
         return found[0]
     return REPLACED_ESCAPE if found.lastindex == 1 else REPLACED

@@ -1,8 +1,8 @@
-"""Takes one list of objects out of a body of JSON, without reading its elements.
+"""Extracts one list of objects from a JSON body without parsing its elements.
 
-A long chat's messages are read where its template runs. Whatever is unusual, such as a key that
-comes twice or an element that is no object, is not taken out: the whole body is read then. The
-bytes of an element may still be no JSON.
+The messages of a long chat are parsed only in the process that renders its template. A list is not
+extracted if the body is unusual, for example if a key is repeated or an element is not an object;
+the caller then parses the whole body. The bytes of an extracted element may still be invalid JSON.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-STANDING = b"[{}]"  # In place of the list: a list that is not empty.
+STANDING = b"[{}]"  # Replaces the list; not empty, so that validation passes.
 
 
 class RawList(NamedTuple):
-    """A list of at least one object, as JSON.
+    """An unparsed JSON list of at least one object.
 
     Attributes:
-        body: the body that has the list.
-        begin, end: where the list begins and ends in the body.
-        places: uint32, begin and end of each element, counted from `begin`.
+        body: the body that contains the list.
+        begin, end: the begin and the end of the list in the body.
+        places: uint32, the begin and the end of each element, relative to `begin`.
     """
 
     body: bytes
@@ -38,14 +38,14 @@ class RawList(NamedTuple):
 
     @property
     def rest(self) -> bytes:
-        """The body with STANDING in place of the list."""
+        """The body with the list replaced by STANDING."""
         return self.body[: self.begin] + STANDING + self.body[self.end :]
 
 
 def find_list(body: bytes, key: bytes) -> RawList | None:
-    """Find the list that is the value of a key of a JSON object; None: read the whole body.
+    """Return the list that is the value of a key of a JSON object; None if it cannot be extracted.
 
-    Without the C++ extension no list is found.
+    Without the C++ extension the result is always None. The caller then parses the whole body.
     """
     found = None if native is None else native.find_elements(body, key)
     return None if found is None else RawList(body, *found)

@@ -1,6 +1,7 @@
-"""Turns exceptions into refusals, and refusals into application/problem+json (RFC 9457).
+"""Converts exceptions to refusals, and refusals to application/problem+json (RFC 9457).
 
-Any exception becomes a ServiceError; an unexpected one becomes a 500 with a number for the log.
+Every exception becomes a ServiceError. An unexpected one becomes a 500; its message contains the
+id of the request, by which the traceback can be found in the log.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def invalid_body(error: ValidationError | RequestValidationError) -> ServiceError:
-    """Turn pydantic's error into a refusal with each place as a JSON pointer, never the input."""
+    """Convert a pydantic error to a refusal with JSON pointers; never quote the input."""
     faults = error.errors()
     first = faults[0]
     if first["type"] == "json_invalid":
@@ -43,9 +44,9 @@ def invalid_body(error: ValidationError | RequestValidationError) -> ServiceErro
 
 
 def _find_places(faults: Sequence[Any]) -> list[Finding]:
-    """Describe the faults, one for each place: pydantic has one for each branch of a union.
+    """Describe the faults, merged by place: pydantic reports one for each branch of a union.
 
-    If one branch fits but has a fault inside, the faults of the other branches are left out.
+    If one branch fits but has a fault inside, the faults of the other branches are omitted.
     """
     messages: dict[str, list[str]] = {}
     for fault in faults:
@@ -64,7 +65,7 @@ def _find_places(faults: Sequence[Any]) -> list[Finding]:
 
 
 def _describe(fault: Any) -> str:
-    """Describe a fault; orjson reads an integer beyond 64 bits as a float."""
+    """Return the message of a fault; orjson has converted integers beyond 64 bits to floats."""
     value = fault.get("input")
     if value is None and fault["type"] != "missing":
         return "is null, which is no value of this field"
@@ -74,7 +75,7 @@ def _describe(fault: Any) -> str:
 
 
 def _pointer(location: Sequence[Any]) -> str:
-    """Write a place as a JSON pointer, without the names of pydantic's union branches."""
+    """Convert a pydantic location to a JSON pointer; omit the names of union branches."""
     if location and location[0] in ("body", "query", "path", "header"):
         location = location[1:]
     parts = [str(part) for part in location if part != "str" and "[" not in str(part)]
@@ -82,7 +83,7 @@ def _pointer(location: Sequence[Any]) -> str:
 
 
 def as_service_error(error: Exception) -> ServiceError:
-    """Turn any exception into a refusal; an unexpected one is logged and becomes a 500."""
+    """Convert any exception to a refusal; an unexpected one is logged and becomes a 500."""
     match error:
         case ServiceError():
             return error
@@ -104,7 +105,7 @@ def as_service_error(error: Exception) -> ServiceError:
 
 
 def problem(error: Exception) -> tuple[int, Headers, bytes]:
-    """Turn any exception into the status, headers and body of a problem document."""
+    """Convert any exception to the status, headers and body of a problem document."""
     refusal = as_service_error(error)
     document: dict[str, Any] = {
         "type": f"/problems/{refusal.code}",

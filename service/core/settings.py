@@ -1,6 +1,7 @@
-"""The settings of the service, which are read once from the environment.
+"""The settings of the service, which are read once from environment variables.
 
-Each field's description is its documentation. Nothing else in the service reads the environment.
+The description of each field is its documentation. No other module of the service reads the
+environment.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "WARPTOK_"
-TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # No settings: only the tests read them.
+TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # Not settings: only the tests use them.
 MIB = 1024 * 1024
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+/?|null", re.IGNORECASE)
 GPUS = re.compile(r"all|[1-9][0-9]{0,2}|(0|[1-9][0-9]{0,2})(,(0|[1-9][0-9]{0,2}))+", re.ASCII)
 
 
 class UnknownSetting(ValueError):
-    """An environment variable has our prefix and is no setting of ours."""
+    """An environment variable begins with WARPTOK_ but is not a setting."""
 
 
 class Settings(BaseSettings):
-    """All settings, frozen; each is the environment variable WARPTOK_ and its name in capitals."""
+    """Immutable settings; each is the environment variable WARPTOK_ and its name in capitals."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
@@ -503,7 +504,7 @@ class Settings(BaseSettings):
 
     @property
     def has_ports(self) -> bool:
-        """Whether it listens on TCP ports."""
+        """Whether the service listens on TCP ports."""
         return self.host != "none"
 
     @property
@@ -513,15 +514,15 @@ class Settings(BaseSettings):
 
     @property
     def first_gpu(self) -> int:
-        """The number of the first GPU that `gpus` names."""
+        """The number of the first GPU in the setting `gpus`."""
         return int(self.gpus.partition(",")[0]) if "," in self.gpus else 0
 
 
 def read_settings(**overrides: object) -> Settings:
-    """Read the settings from the environment; overrides win over it.
+    """Read the settings from the environment; `overrides` take precedence.
 
     Raises:
-        UnknownSetting: a variable with our prefix is no setting.
+        UnknownSetting: a variable with the prefix WARPTOK_ is not a setting.
         pydantic.ValidationError: a value is invalid.
     """
     if unknown := describe_unknown():
@@ -530,7 +531,7 @@ def read_settings(**overrides: object) -> Settings:
 
 
 def with_defaults(settings: Settings, defaults: Mapping[str, object]) -> Settings:
-    """Return the settings with other defaults for those that nobody has set."""
+    """Return the settings with other defaults for those that were not set explicitly."""
     unset = {
         name: value for name, value in defaults.items() if name not in settings.model_fields_set
     }
@@ -538,7 +539,7 @@ def with_defaults(settings: Settings, defaults: Mapping[str, object]) -> Setting
 
 
 def describe_unknown() -> dict[str, str]:
-    """Return a message for each variable with our prefix that is no setting, by its name."""
+    """Return a message for each variable with the prefix WARPTOK_ that is not a setting."""
     names = [PREFIX + name.upper() for name in Settings.model_fields]
     unknown = {}
     for name in sorted(os.environ.keys() - TEST_VARIABLES):

@@ -16,7 +16,7 @@ def package_version() -> str:
 
 
 def library_versions(names: Iterable[str]) -> list[str]:
-    """Return the versions of Python and the libraries; "" for one that is not installed."""
+    """Return the versions of Python and the named libraries; "" if not installed."""
     versions = [platform.python_version()]
     for name in names:
         try:

@@ -8,13 +8,13 @@ from functools import lru_cache
 
 from service.core.settings import PREFIX, Settings
 
-IPV6_BITS = 64  # One client usually has all addresses with the same first bits.
-LOGGED_BITS = {4: 24, 6: 48}  # Of a truncated address: the network of a site, with many people.
+IPV6_BITS = 64  # One client usually owns all addresses with the same first bits.
+LOGGED_BITS = {4: 24, 6: 48}  # Truncated addresses: the network of a site, which many share.
 FORWARDED_FOR = b"x-forwarded-for"
 
 
 class TrustedProxies:
-    """The addresses of the setting `trusted_proxies`.
+    """The proxies of the setting `trusted_proxies`, whose X-Forwarded-For is believed.
 
     Args:
         settings: the settings of the service.
@@ -41,12 +41,12 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
     def find_client(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
-        """Return the address of a request's client.
+        """Return the IP address of the client that sent a request.
 
         Args:
             peer: the address at the other end of the connection.
-            headers: the headers of the request; if the peer is a trusted proxy, the client is the
-                last address in X-Forwarded-For that is no trusted proxy.
+            headers: the headers of the request. If the peer is a trusted proxy, the client is the
+                last address in X-Forwarded-For that is not a trusted proxy.
         """
         if peer not in self:
             return peer
@@ -56,7 +56,7 @@ class TrustedProxies:
 
 
 def strip_port(host: str) -> str:
-    """Strip the port of 192.0.2.1:80, and port and brackets of [2001:db8::1]:80."""
+    """Remove the port of 192.0.2.1:80, or the brackets and the port of [2001:db8::1]:80."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0] if host.count(":") == 1 else host
@@ -64,11 +64,11 @@ def strip_port(host: str) -> str:
 
 @lru_cache(1024)
 def format_address(host: str, rule: str) -> str:
-    """Format an address for logs and spans; "" if it is left out or is no address.
+    """Format an address for logs and spans; return "" if it is to be omitted or is invalid.
 
     Args:
         host: the address.
-        rule: the setting `client_addresses`.
+        rule: the value of the setting `client_addresses`.
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -82,13 +82,13 @@ def format_address(host: str, rule: str) -> str:
 
 
 def split_names(setting: str) -> list[str]:
-    """Split a setting of names with commas; "none" has none."""
+    """Split a setting at its commas into names; "none" becomes an empty list."""
     names = [name.strip() for name in setting.split(",")]
     return [name for name in names if name and name != "none"]
 
 
 def group_address(host: str) -> str:
-    """Return the address, or of IPv6 the network, for which connections are counted together."""
+    """Return the key that connections are counted by: an IPv4 address or an IPv6 network."""
     if ":" not in host:
         return host
     try:

@@ -1,6 +1,6 @@
-"""Makes and reads named API keys with scopes and rates, in a file that is a JSON list.
+"""Creates and reads named API keys with scopes and rates, which a JSON file lists.
 
-The file holds the SHA-256 of each key; the key itself is not stored.
+The file contains the SHA-256 of each key, never the key itself.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PREFIX = "wt-"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One client's key.
+    """The key of one client.
 
     Attributes:
         name: the name of the key in logs and metrics.
         digest: the SHA-256 of the key.
-        scopes: the calls that it allows.
-        rates: its limits in a second.
+        scopes: the scopes that the key grants.
+        rates: the limits on requests and bytes per second.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Key:
 def new_key(
     name: str, scopes: tuple[Scope, ...], rates: Rates = UNLIMITED
 ) -> tuple[str, dict[str, Any]]:
-    """Make a new secret key, and its entry for the file of keys."""
+    """Create a secret key; return it and its entry for the file of keys."""
     key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
     limited = {rate: value for rate in RATES if (value := getattr(rates, rate)) is not None}
@@ -51,10 +51,10 @@ def new_key(
 
 
 def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNLIMITED) -> str:
-    """Add a new key to a file of keys, make the file if needed, and return the secret.
+    """Add a new key to a file of keys, which is created if needed; return the secret key.
 
     Raises:
-        ValueError: the file is damaged, or has a key of this name.
+        ValueError: the file is damaged, or contains a key of this name.
     """
     entries: list[dict[str, Any]] = []
     if path.exists():
@@ -67,10 +67,10 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNL
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Read the keys of a file: a JSON list of {"name", "sha256", "scopes"} and optional rates.
+    """Read a file of keys: a JSON list of {"name", "sha256", "scopes"} and optional rates.
 
     Raises:
-        ValueError: the file cannot be read or is damaged; the message has the place.
+        ValueError: the file cannot be read or is damaged; the message contains the place.
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""Reads the certificate with which the service speaks TLS, and reads it again when it changes.
+"""Reads the TLS certificate of the service, and reloads it when its files change.
 
-Both HTTP and gRPC use the certificate that was read last for each new connection; open ones keep
-theirs. Knows neither of them.
+HTTP and gRPC use the certificate that was read last for each new connection; open connections keep
+theirs. This module depends on neither protocol.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate as it was read from its files.
+    """A certificate and its private key, as read from their files.
 
     Attributes:
-        context: speaks TLS with it; made for HTTP.
-        chain: the certificate, and those that sign it, in PEM.
-        key: its private key, in PEM.
+        context: the SSL context for HTTP that uses the certificate.
+        chain: the certificate and those that sign it, in PEM.
+        key: the private key, in PEM.
         client_ca: the authorities that sign the certificates of clients, in PEM; None: clients
-            need none.
+            need no certificate.
     """
 
     context: ssl.SSLContext
@@ -35,7 +35,7 @@ class Certificate:
 
 
 class _Fault(Exception):
-    """A fault of a certificate or key file."""
+    """A certificate or key file is invalid."""
 
 
 def _check(is_right: bool, fault: str) -> None:
@@ -44,18 +44,19 @@ def _check(is_right: bool, fault: str) -> None:
 
 
 class Certificates:
-    """The certificate of one service.
+    """The certificate of a service, which is reloaded from its files.
 
     Args:
-        certificate: the file of the certificate.
-        key: the file of its private key.
-        client_ca: the file of the authorities of clients; None: clients need no certificate.
+        certificate: the path of the certificate.
+        key: the path of its private key.
+        client_ca: the path of the authorities that sign the certificates of clients; None: clients
+            need no certificate.
 
     Attributes:
         current: the certificate that was read last.
 
     Raises:
-        ValueError: a file cannot be read, or the key is not that of the certificate.
+        ValueError: a file cannot be read, or the key does not belong to the certificate.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -67,10 +68,10 @@ class Certificates:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Certificates | None:
-        """Read the certificate that the settings name; None: they name none.
+        """Read the certificate of the settings; return None if they name none.
 
         Raises:
-            ValueError: a file cannot be read, or the key is not that of the certificate.
+            ValueError: a file cannot be read, or the key does not belong to the certificate.
         """
         certificate = settings.tls_certificate
         if certificate is None:
@@ -89,14 +90,14 @@ class Certificates:
             key = path.read_bytes()
             _check(b"PRIVATE KEY-----" in key, "has no private key in PEM")
             _check(b"ENCRYPTED" not in key, "the key has a password")
-            # An empty password, so that nobody is asked for one at a terminal.
+            # An empty password, so that OpenSSL does not ask for one at a terminal.
             context.load_cert_chain(self._certificate, self._key, lambda: "")
             if self._client_ca is not None:
                 setting, path = "TLS_CLIENT_CA", self._client_ca
                 client_ca = path.read_bytes()
                 context.load_verify_locations(path)
                 context.verify_mode = ssl.CERT_REQUIRED
-        except OSError as error:  # An SSLError is one.
+        except OSError as error:  # Includes SSLError.
             reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise ValueError(f"{PREFIX}{setting}: {path}: {reason or error}") from error
         except _Fault as fault:
@@ -104,12 +105,12 @@ class Certificates:
         return Certificate(context, chain, key, client_ca)
 
     def refresh(self) -> None:
-        """Read the files again if they have changed; damaged ones change nothing."""
+        """Reload the files if they have changed; if they are damaged, the old certificate stays."""
         if self._read_modified() != self._changed:
             self.reload()
 
     def reload(self) -> None:
-        """Read the files again; damaged ones change nothing."""
+        """Reload the files; if they are damaged, the old certificate stays."""
         self._changed = self._read_modified()
         try:
             self.current = self._read()
@@ -119,7 +120,7 @@ class Certificates:
             logger.info("the certificate was read again")
 
     def _read_modified(self) -> list[tuple[int, int]]:
-        """Return when each file was modified, and its inode; a link's are its target's."""
+        """Return the modification time and the inode of each file; links are followed."""
         paths = [self._certificate, self._key, self._client_ca]
         modified = []
         for path in paths:

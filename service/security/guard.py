@@ -6,9 +6,9 @@
                       └► is it within its rates? ─ no ─► 429
                            └► yes
 
-Without a file of keys a service on a loopback address allows every call; on any other address
-vocabularies cannot be managed or trained until there are keys. Keys are compared in constant time.
-Knows neither HTTP nor gRPC.
+Without a file of keys, a service on a loopback address allows every call. On any other address,
+managing and training vocabularies is forbidden until keys are configured. Keys are compared in
+constant time. This module depends on neither HTTP nor gRPC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GUARDED_EVERYWHERE: tuple[Scope, ...] = ("manage", "train")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a listening address; "none" is a Unix socket's."""
+    """Return whether only local clients can reach a listening address; "none": a Unix socket."""
     if host in ("localhost", "none"):
         return True
     try:
@@ -39,12 +39,12 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Checks every request of one service.
+    """Checks the key of every request to one service.
 
     Args:
         path: the file of keys; None: no keys are needed.
         host: the address that the service listens on.
-        allows_management: whether any request may manage vocabularies and train.
+        allows_management: whether requests without a key may manage vocabularies and train.
 
     Attributes:
         limits: the rate limits of each key.
@@ -75,15 +75,19 @@ class Guard:
 
     @property
     def has_keys(self) -> bool:
-        """True if requests need a key."""
+        """Whether requests need a key."""
         return self._path is not None
 
     def check(self, presented: str | None, scope: Scope) -> str:
-        """Check a request, and return the name of its key, "" if none is needed.
+        """Check the key of a request, and return the key's name; "" if no key is needed.
+
+        Args:
+            presented: the key that the request contains.
+            scope: the scope that the call needs.
 
         Raises:
             Unauthorized: the request has no valid key.
-            Forbidden: the key has not this scope, or the call needs keys that are not set up.
+            Forbidden: the key lacks the scope, or the call needs keys and none are configured.
         """
         if scope in GUARDED_EVERYWHERE and not self._allows_management:
             raise Forbidden("this service changes nothing (management)")
@@ -95,7 +99,7 @@ class Guard:
             raise Unauthorized("send a key as Authorization: Bearer or as X-API-Key")
         digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
         found: Key | None = None
-        for key in self._keys:  # Compare with all, so that the time tells nothing.
+        for key in self._keys:  # Compare with all keys, so that the time reveals nothing.
             if hmac.compare_digest(key.digest, digest):
                 found = key
         if found is None:
@@ -108,7 +112,7 @@ class Guard:
         self.limits.set({key.name: key.rates for key in self._keys})
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; a damaged file changes nothing."""
+        """Reload the file of keys if it has changed; if it is damaged, the old keys stay."""
         if self._path is None or (modified := self._read_modified()) == self._changed:
             return
         self._changed = modified

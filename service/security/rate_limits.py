@@ -1,8 +1,9 @@
-"""Limits each client's requests and bytes in a second by token buckets.
+"""Limits the requests and bytes per second of each client by token buckets.
 
-A bucket holds the tokens of one second of its rate. A request is admitted while the bucket of bytes
-is not empty, and then its whole weight is taken out, even if that is more than the bucket holds: a
-large request passes, and the next one waits until the bucket has recovered.
+A bucket holds at most the tokens of one second of its rate. A request is admitted while the bucket
+of bytes is not empty. Then the whole weight of the request is subtracted, even if it exceeds the
+level of the bucket: a large request is admitted, and the next one waits until the bucket has
+recovered.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from service.core.errors import RateLimited
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The limits of one client; None: no limit.
+    """The limits of one client; None means no limit.
 
     Attributes:
-        requests_per_s: requests in a second, of any size.
-        bytes_per_s: their weight in a second: the bytes of texts, 4 for an id, 16 for a row.
+        requests_per_s: the maximum number of requests per second, of any size.
+        bytes_per_s: their maximum weight per second: the bytes of texts, 4 for each id, 16 for
+            each row.
     """
 
     requests_per_s: float | None = None
@@ -33,7 +35,7 @@ UNLIMITED = Rates()
 
 @dataclass(slots=True)
 class _Bucket:
-    """A token bucket that holds at most `rate` tokens, at least 1; its level may be negative."""
+    """A token bucket with a capacity of `rate` tokens, at least 1; its level may be negative."""
 
     rate: float
     clock: Callable[[], float]
@@ -45,7 +47,7 @@ class _Bucket:
         self.updated = self.clock()
 
     def wait_s(self, level: float) -> float:
-        """Compute the seconds until the bucket has this level; 0 if it has."""
+        """Return the seconds until the bucket reaches a level; 0 if it has reached it."""
         now = self.clock()
         self.level = min(max(1.0, self.rate), self.level + self.rate * (now - self.updated))
         self.updated = now
@@ -53,14 +55,15 @@ class _Bucket:
 
 
 Usage = dict[str, tuple[int, int]]
-"""The numbers of requests and of bytes that a process has admitted, by client."""
+"""The numbers of requests and bytes that a process has admitted, by client."""
 
 
 class Limits:
-    """The buckets of all clients in one process; a client without rates is never refused.
+    """The token buckets of all clients in one process; a client without rates is never refused.
 
-    The processes of a service exchange the amounts that they have admitted, and each subtracts the
-    others' amounts from its own buckets, so that a client's rates hold for all processes together.
+    The processes of a service exchange the amounts that they have admitted, and each process
+    subtracts the amounts of the others from its own buckets. So the rates of a client hold for all
+    processes together.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
@@ -89,7 +92,7 @@ class Limits:
         return kept
 
     def admit(self, client: str) -> None:
-        """Admit a request of a client.
+        """Admit and count a request of a client.
 
         Raises:
             RateLimited: the client has made too many requests or sent too many bytes; the request
@@ -111,7 +114,7 @@ class Limits:
             raise _make_refusal("bytes_per_s", bucket.rate, wait_s)
 
     def charge(self, client: str, num_bytes: int) -> None:
-        """Take the weight of a request out of its client's bucket."""
+        """Subtract the weight of a request from its client's bucket of bytes."""
         bucket = self._bytes.get(client)
         if bucket is not None:
             bucket.level -= num_bytes
@@ -122,12 +125,12 @@ class Limits:
         self._usage[client] = all_requests + requests, all_bytes + num_bytes
 
     def take_usage(self) -> Usage:
-        """Return the admitted amounts since the last call, for the other processes."""
+        """Return and reset the amounts that this process has admitted, to send to the others."""
         usage, self._usage = self._usage, {}
         return usage
 
     def charge_usage(self, usage: Usage) -> None:
-        """Subtract the amounts that another process has admitted from the buckets of this one."""
+        """Subtract the amounts that another process has admitted from this process's buckets."""
         for client, (requests, num_bytes) in usage.items():
             if (bucket := self._requests.get(client)) is not None:
                 bucket.level -= requests

@@ -1,10 +1,11 @@
 """Checks the version, the framing, the Host and the Origin of a request.
 
-A web page can send requests to any address that its visitor's machine reaches, and with a name of
-its own that resolves to 127.0.0.1 it can also read the answers. So a service without keys
-answers only requests for its own names, and pages of other origins change nothing.
+A web page can send requests to any address that its visitor's machine can reach. If the page is
+served from a host name that resolves to 127.0.0.1 (DNS rebinding), it can also read the answers.
+Therefore a service without keys answers only requests for its own host names, and pages of other
+origins cannot change anything.
 
-Knows no connection: the callers pass the parsed heads.
+This module does not depend on a connection: the callers pass parsed heads.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ HOST = re.compile(
 AUTHORITY = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 TRANSFER_ENCODING = b"transfer-encoding"
 READING = ("GET", "HEAD", "OPTIONS")
-MAX_KNOWN = 256  # Of the allowed values of Host, which need not be parsed again.
+MAX_KNOWN = 256  # Size of the cache of allowed Host values, which are not parsed again.
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class HeadRules:
-    """The rules for the heads of requests to one service.
+    """The rules that the heads of a service's requests must obey.
 
     Args:
         settings: the settings of the service.
@@ -57,12 +58,12 @@ class HeadRules:
         self._known: set[bytes] = set()
 
     def find_fault(self, version: str, url: bytes, headers: Headers) -> ServiceError | None:
-        """Find why a request must not be answered; None: it may be.
+        """Return why a request must be refused; None if it may be answered.
 
         Args:
-            version: the version of HTTP, such as "1.1".
-            url: the target of the request.
-            headers: the fields of the head; their names are in lower case.
+            version: the HTTP version, such as "1.1".
+            url: the request target.
+            headers: the header fields; their names are in lower case.
         """
         fields = dict(headers)
         is_plain = version == "1.1" and len(fields) == len(headers) and url.startswith(b"/")
@@ -100,7 +101,7 @@ class HeadRules:
             if len(self._known) < MAX_KNOWN:
                 self._known.add(host)
             return None
-        if url.partition(b"?")[0].decode("latin-1") in HEALTH:  # Probes use addresses.
+        if url.partition(b"?")[0].decode("latin-1") in HEALTH:  # Probes send an IP address.
             return None
         return HostRefused("the service does not answer for this name (allowed_hosts)", "Host")
 
@@ -110,10 +111,10 @@ class HeadRules:
         return self._allows_loopback and (is_loopback(name) or name.endswith(".localhost"))
 
     def check_origin(self, method: str, needed_scope: Scope | None, headers: Headers) -> None:
-        """Check the Origin of a request that changes vocabularies or training jobs.
+        """Check the Origin of a request that may change vocabularies or training jobs.
 
         Raises:
-            OriginRefused: a web page of another origin makes the request.
+            OriginRefused: a web page of another origin sends the request.
         """
         if needed_scope not in GUARDED_EVERYWHERE or method in READING or self._allows_any_origin:
             return

@@ -1,6 +1,6 @@
 """Lists the scope that each HTTP path and each gRPC method needs.
 
-A path that is not listed here needs a key, so that a forgotten path is not open.
+A path that is missing from the list needs a key, so that a forgotten path is not public.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from service.core.call import Scope
 HEALTH = frozenset({"/livez", "/readyz", "/health", "/ping", "/v2/health/live", "/v2/health/ready"})
 """Paths of health checks."""
 PROBES = HEALTH | {"/metrics"}
-"""Paths that are answered when there is room for no other request."""
+"""Paths that are answered even if there are too many connections."""
 OPEN = PROBES | {"/", "/version", "/docs", "/redoc", "/openapi.json"}
 OPEN_PREFIX = "/static-offline-docs/"  # Scripts of the documentation page.
 MANAGE = re.compile(
@@ -35,7 +35,7 @@ DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
 
 
 def find_path_scope(method: str, path: str) -> Scope | None:
-    """Find the scope that a request over HTTP needs; None: no scope."""
+    """Return the scope that an HTTP request needs; None if it needs none."""
     if path in OPEN or path.startswith(OPEN_PREFIX):
         return None
     if TRAIN.fullmatch(path):
@@ -49,7 +49,10 @@ def find_path_scope(method: str, path: str) -> Scope | None:
 
 
 def find_method_scope(path: str) -> Scope | None:
-    """Find the scope that a gRPC call needs; None: no scope. Inference checks its own, too."""
+    """Return the scope that a gRPC call needs; None if it needs none.
+
+    The inference calls check further scopes themselves.
+    """
     if OPEN_METHODS.fullmatch(path):
         return None
     if MANAGE_METHODS.fullmatch(path):
@@ -60,7 +63,7 @@ def find_method_scope(path: str) -> Scope | None:
 
 
 def find_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Find the key of a request in either header; names are in lower case."""
+    """Return the API key in either header of a request; header names are in lower case."""
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return value[7:].strip().decode("latin-1")

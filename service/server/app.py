@@ -1,4 +1,4 @@
-"""Puts a service together: the engine, the state of its features, and the routes."""
+"""Assembles a service: the engine, the state of its features, and the routes."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from service.engines.hybrid.residency import OpenedGpu
 
 OpenGpus = Callable[[Settings], "OpenedGpu"]
-"""Opens the GPUs that the settings name, or raises DeviceUnavailable."""
+"""Opens the GPUs of the setting `gpus`, or raises DeviceUnavailable."""
 logger = logging.getLogger(__name__)
-# The routes of routers' small requests come first: each one before them takes 2 µs.
+# Routes of small requests come first: each route that is tried before costs 2 µs.
 ROUTES = (
     render,
     tokenize,
@@ -94,10 +94,10 @@ class Application:
     Attributes:
         service: the state that all operations share.
         oip: the state of the Open Inference Protocol.
-        templates: renders chats.
+        templates: the pool of processes that render chat templates.
         training: the training jobs.
-        fastapi: all routes.
-        asgi: the fast path, which calls the routes if needed; a server runs it.
+        fastapi: the FastAPI application with all routes.
+        asgi: the ASGI application that a server runs: the fast path in front of `fastapi`.
     """
 
     service: Service
@@ -112,7 +112,7 @@ class Application:
         await self.asgi(scope, receive, send)
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Return the context in which requests are answered."""
+        """Return the context manager within which the application answers requests."""
         service, training = self.service, self.training
         parts = service.get_engine_parts()
         names = parts.registry.names_to_preload()
@@ -132,18 +132,19 @@ def make_engine(
     open_gpus: OpenGpus | None = None,
     on_lost: Callable[[], None] = lambda: None,
 ) -> Engine:
-    """Make the best engine of this machine that the settings allow.
+    """Create the best engine that this machine has and the settings allow.
 
     A GPU is opened in the background; until it is open, the CPU computes all batches.
 
     Args:
         settings: the settings of the service.
-        open_gpus: opens the GPUs that the settings name; None: only the first is used.
-        on_lost: called once, from any thread, if this process should end because it lost the GPU.
+        open_gpus: opens the GPUs of the setting `gpus`; None: only the first GPU is used.
+        on_lost: a function to call once, from any thread, if this process should end because it
+            lost the GPU.
 
     Raises:
-        ValueError: the settings demand a GPU, and there is none that can be used, or they name more
-            GPUs than there are.
+        ValueError: the settings require a GPU but none can be used, or they name more GPUs than
+            there are.
     """
     from service.engines.cpu.engine import CpuEngine
 
@@ -175,12 +176,12 @@ def make_engine(
 def create_app(
     settings: Settings, engine: Engine | None = None, place_ids: PlaceIds | None = None
 ) -> Application:
-    """Make an application with its own engine, vocabularies, queue and metrics.
+    """Create an application with its own engine, vocabularies, queue and metrics.
 
     Args:
         settings: the settings of the service.
-        engine: computes the ids; None: it is made by the settings.
-        place_ids: copies ids into memory that front ends read; None: they may lie anywhere.
+        engine: computes the ids; None: `make_engine` creates one.
+        place_ids: copies ids into memory that front ends read; None: ids are not copied.
     """
     engine = engine or make_engine(settings)
     metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
@@ -205,7 +206,7 @@ def create_app(
 
 
 def make_template_pool(settings: Settings, metrics: Metrics) -> TemplatePool:
-    """Make the pool that renders chats."""
+    """Create the pool of processes that render chat templates."""
     num_cores = usable_cores() // max(1, settings.frontends)
     num_processes = settings.template_processes or min(max(2, num_cores), 4)
     timeout_s = settings.chat_template_timeout_ms / 1000
@@ -221,7 +222,7 @@ def make_service(
     metrics: Metrics,
     guard: Guard,
 ) -> Service:
-    """Make the state that all operations share, and set the gauges of the metrics."""
+    """Create the state that all operations share, and register the gauges of the metrics."""
     observer = RequestObserver(
         metrics,
         make_tracer(settings),
@@ -249,14 +250,14 @@ def make_fastapi(
     training: TrainingJobs | None,
     lifespan: Lifespan[FastAPI],
 ) -> FastAPI:
-    """Make the FastAPI application with all routes, and give it the state of each feature.
+    """Create the FastAPI application with all routes, and store the state of each feature in it.
 
     Args:
         service: the state that all operations share.
         oip: the state of the Open Inference Protocol.
-        templates: renders chats.
-        training: the training jobs; None: another process of the service has them.
-        lifespan: makes the context in which requests are answered.
+        templates: the pool of processes that render chat templates.
+        training: the training jobs; None: another process of the service runs them.
+        lifespan: returns the context manager within which requests are answered.
     """
     # The documentation pages come with their scripts: the machine may have no network.
     app = FastAPIOffline(
@@ -290,13 +291,13 @@ def make_fastapi(
 
 
 async def note_gone_client(request: Request, _: Exception) -> Response:
-    """Note that the client has disconnected; nobody receives the response."""
+    """Record that the client has disconnected; the returned response reaches nobody."""
     get_call(request.scope).is_gone = True
     return Response(status_code=CLIENT_CLOSED)
 
 
 async def refuse(request: Request, error: Exception) -> Response:
-    """Answer with a refusal in the format of the path."""
-    if isinstance(error, BrokenStream):  # It was logged, and its answer had begun.
+    """Return the refusal of an exception, in the error format of the request's path."""
+    if isinstance(error, BrokenStream):  # The error was logged, after the answer had begun.
         return Response(status_code=500)
     return make_error_response(request.scope["path"], error)

@@ -1,4 +1,4 @@
-"""Starts and stops the background tasks of a service: loading, metrics, keys, memory."""
+"""Starts and stops the background tasks of a service, such as loading vocabularies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIVE_BACK_PERIOD_S = 15.0
 IDLE_PERIOD_S = 0.1
 MAX_BUSY_S = 60.0
 NUM_LOADERS = 2
-YOUNG = 1  # The generation of the garbage collector up to which collecting takes little time.
+YOUNG = 1  # The oldest generation of the garbage collector that is collected quickly.
 GC_THRESHOLDS = (50_000, 50, 50)
 Close = Callable[[], Awaitable[None]]
 
@@ -29,12 +29,12 @@ Close = Callable[[], Awaitable[None]]
 async def running(
     service: Service, tasks: Sequence[Coroutine[Any, Any, None]], closing: Sequence[Close]
 ) -> AsyncIterator[None]:
-    """Answer requests within the block, and drain at its end.
+    """Run the service's background tasks within the block; drain the service at its end.
 
     Args:
         service: the service.
-        tasks: run in the background beside the service's own tasks.
-        closing: called, one after another, once the queue is drained.
+        tasks: further tasks to run in the background.
+        closing: functions to call, one after another, after the queue is drained.
     """
     service.batcher.start()
     background = [*tasks, watch_loop_and_files(service), trim_memory(service)]
@@ -53,18 +53,18 @@ async def running(
 
 
 async def close_tracer(service: Service) -> None:
-    """Send the last spans in a thread, as the collector may be slow."""
+    """Send the last spans in a thread, as the collector may answer slowly."""
     tracer = service.observer.tracer
     if tracer is not None:
         await asyncio.to_thread(tracer.close)
 
 
 async def preload(service: Service, names: list[str]) -> None:
-    """Load vocabularies at the start; one that fails is logged, and the others are still loaded.
+    """Load vocabularies at the start; log one that cannot be loaded, and load the others.
 
-    The default vocabulary is loaded first and alone, so that it answers soonest. Then NUM_LOADERS
-    are loaded at once: while a library builds one, which lets other threads run, the next is read
-    and compared in Python.
+    The default vocabulary is loaded first and alone, so that it is ready soonest. Then NUM_LOADERS
+    vocabularies are loaded at the same time: while a library builds one without holding the
+    interpreter lock, Python reads and compares the next.
     """
     begin = perf_counter()
     waiting = sorted(names, key=lambda name: name != service.settings.default_vocabulary)
@@ -82,7 +82,7 @@ async def preload(service: Service, names: list[str]) -> None:
         while waiting:
             await load_next()
 
-    # Loading makes hardly any garbage, and collecting took a fifth of the time.
+    # Loading creates hardly any garbage, but collecting took a fifth of the time.
     gc.disable()
     try:
         if waiting:
@@ -107,7 +107,7 @@ def freeze_garbage_collector() -> None:
 
 
 async def watch_loop_and_files(service: Service) -> None:
-    """Measure the lag of the event loop, read changed keys and certificates, until cancelled."""
+    """Measure the event loop's lag, and reload changed keys and certificates, until cancelled."""
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
@@ -119,13 +119,12 @@ async def watch_loop_and_files(service: Service) -> None:
 
 
 async def trim_memory(service: Service) -> None:
-    """Return free memory to the system after requests, when the queue is empty, until cancelled.
+    """Return free memory to the system whenever the queue is empty after requests, until cancelled.
 
-    Where the queue is never empty, as on a machine that is too slow for its load, it does so as
-    well, every MAX_BUSY_S.
+    If the queue is never empty, as on an overloaded machine, memory is returned every MAX_BUSY_S.
 
-    Objects that refer to each other may hold a text of 100 MB and its ids, and the collector hardly
-    ever runs by itself. Those of the last requests are all in its young generations.
+    Objects in reference cycles may hold a text of 100 MB and its ids, and the garbage collector
+    hardly ever runs by itself. The objects of the last requests are all in its young generations.
     """
     before = service.metrics.counts()["warptok_work_accepted_total"]
     while True:

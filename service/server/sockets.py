@@ -1,4 +1,4 @@
-"""Binds the listening sockets of HTTP, and keeps new connections from them before they close."""
+"""Binds the listening sockets of HTTP, and stops new connections before the sockets close."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 from service.core.settings import PREFIX, Settings
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 
-ACCEPT_S = 0.05  # The seconds for handshakes that have begun when a port is about to close.
-HANDSHAKE_S = 1.0  # The most seconds for handshakes that take longer, of clients that are far away.
-MAX_ACCEPT_S = 0.5  # The most seconds for waiting connections where new ones cannot be kept away.
+ACCEPT_S = 0.05  # Seconds to wait for unfinished handshakes before a port closes.
+HANDSHAKE_S = 1.0  # Maximum for handshakes that take longer, as with distant clients.
+MAX_ACCEPT_S = 0.5  # Maximum wait if new connections cannot be dropped.
 POLL_S = 0.005
-HANDSHAKE_POLL_S = 0.02  # Reading the table of a system with many connections takes milliseconds.
+HANDSHAKE_POLL_S = 0.02  # Reading these tables takes milliseconds if there are many connections.
 TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-SYN_RECEIVED = b"03"  # The state in these tables of a handshake that the client has not ended.
-SO_ATTACH_FILTER = 26  # The socket module has no name for it.
-TCP_NOTSENT_LOWAT = 25  # As well.
-MAX_UNSENT_BYTES = 131_072  # Of a connection, in the kernel; the transport keeps the rest.
+SYN_RECEIVED = b"03"  # The state of an unfinished handshake in these tables.
+SO_ATTACH_FILTER = 26  # Not defined by the socket module.
+TCP_NOTSENT_LOWAT = 25  # Not defined there either.
+MAX_UNSENT_BYTES = 131_072  # The kernel's send buffer of a connection.
 # A classic BPF program (code, jump if true, jump if false, operand): drop segments with SYN.
 DROP_SYN = (
     (0x30, 0, 0, 13),  # Load the flags of the TCP header.
@@ -38,10 +38,10 @@ DROP_SYN = (
 
 
 class _Address(NamedTuple):
-    """An address to listen on, as getaddrinfo gives it.
+    """An address to listen on, from getaddrinfo.
 
     Attributes:
-        socket_address: the host, the port, and for IPv6 more.
+        socket_address: the host, the port, and for IPv6 the flow and the scope.
     """
 
     family: int
@@ -56,10 +56,10 @@ class _Address(NamedTuple):
 
 
 def bind_sockets(settings: Settings) -> list[socket.socket]:
-    """Bind a socket for each address of the host; they do not listen yet.
+    """Bind a socket for each address of the setting `host`; the sockets do not listen yet.
 
     Raises:
-        ValueError: the address does not belong to this machine, or is in use.
+        ValueError: an address does not belong to this machine, or is in use.
     """
     bound: list[socket.socket] = []
     port = settings.port
@@ -71,14 +71,14 @@ def bind_sockets(settings: Settings) -> list[socket.socket]:
 
 
 def bind_shared_sockets(settings: Settings, backlog: int, is_first: bool) -> list[socket.socket]:
-    """Bind a listening socket for each address, which shares its port with other front ends.
+    """Bind listening sockets for the setting `host`, whose port all front ends share.
 
     Raises:
-        ValueError: the address does not belong to this machine, or is in use.
+        ValueError: an address does not belong to this machine, or is in use.
     """
     bound = []
     for address in _find_addresses(settings):
-        if is_first:  # Check that no other service uses the port: it would be shared with it, too.
+        if is_first:  # Check that no other service uses the port, which would then be shared.
             _bind(settings, address).close()
         each = _bind(settings, address, socket.SO_REUSEPORT)
         each.listen(backlog)
@@ -87,7 +87,10 @@ def bind_shared_sockets(settings: Settings, backlog: int, is_first: bool) -> lis
 
 
 def bind_unix_socket(settings: Settings) -> socket.socket | None:
-    """Bind the setting `unix_socket`, which does not listen yet; return None if it is unset.
+    """Bind the Unix socket of the setting `unix_socket`, which does not listen yet.
+
+    Returns:
+        The socket; None if the setting is not set.
 
     Raises:
         ValueError: the path cannot be used, or another program listens there.
@@ -107,7 +110,7 @@ def bind_unix_socket(settings: Settings) -> socket.socket | None:
 
 
 def remove_unix_path(settings: Settings) -> None:
-    """Remove the file of the setting `unix_socket`, so that no new connection is made."""
+    """Remove the file of the setting `unix_socket`, so that no new client can connect."""
     if settings.unix_socket is not None:
         settings.unix_socket.unlink(missing_ok=True)
 
@@ -148,17 +151,17 @@ def _bind(settings: Settings, address: _Address, *options: int) -> socket.socket
 async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> None:
     """Wait until the loop has accepted all waiting connections, so that a port can close.
 
-    When a port closes, the system resets the connections that nobody has accepted, and with them
-    the requests on them. So new ones are kept away before. Their clients try again a second later,
-    when the port is closed and refuses them.
+    When a port closes, the kernel resets all connections that are not accepted yet, which loses
+    their requests. Therefore the segments of new connections are dropped first. Their clients
+    try again a second later, when the port is closed and refuses them.
 
-    uvloop accepts one connection in each iteration of the loop, and on a busy machine iterations
-    take long. So this waits for as long as connections do. It also waits for handshakes that have
-    begun: their clients may already send requests, which the system would reset as well.
+    uvloop accepts one connection in each iteration of the loop, and iterations take long on a busy
+    machine, so this function waits as long as connections are waiting. It also waits for handshakes
+    that have begun: their clients may already send requests, which the kernel would reset as well.
 
     Args:
         sockets: the listening sockets.
-        timeout_s: the most seconds to wait.
+        timeout_s: the maximum number of seconds to wait.
     """
     poll = select.poll()
     max_s = max(timeout_s, MAX_ACCEPT_S)
@@ -170,7 +173,7 @@ async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> 
     begin = monotonic()
     while monotonic() < begin + ACCEPT_S:
         await asyncio.sleep(POLL_S)
-    # The handshakes first: one that ends between the two checks waits to be accepted then.
+    # Handshakes first: one that ends between the checks is then a waiting connection.
     while monotonic() < begin + min(max_s, HANDSHAKE_S) and _has_handshakes(ports):
         await asyncio.sleep(HANDSHAKE_POLL_S)
     while poll.poll(0) and monotonic() < begin + max_s:
@@ -178,7 +181,7 @@ async def accept_waiting(sockets: Sequence[socket.socket], timeout_s: float) -> 
 
 
 def _has_handshakes(ports: Collection[int]) -> bool:
-    """Return whether a client has begun a handshake with a port and not ended it; Linux knows."""
+    """Return whether a TCP handshake with a port is unfinished, according to Linux's tables."""
     local_ports = b"|".join(b"%04X" % port for port in ports)
     row = re.compile(rb":(?:%b) [0-9A-F]+:[0-9A-F]{4} %b " % (local_ports, SYN_RECEIVED))
     for table in TCP_TABLES:
@@ -189,7 +192,7 @@ def _has_handshakes(ports: Collection[int]) -> bool:
 
 
 def _drop_new_connections(listening: socket.socket) -> bool:
-    """Drop the segments that would begin a new connection; return whether the system can."""
+    """Drop the segments that begin a connection; return whether the system supports this."""
     instructions = b"".join(struct.pack("HBBI", *each) for each in DROP_SYN)
     memory = ctypes.create_string_buffer(instructions)
     program = struct.pack("HP", len(DROP_SYN), ctypes.addressof(memory))

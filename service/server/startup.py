@@ -1,4 +1,4 @@
-"""Constants and messages for the start of every process; imports little."""
+"""Constants and messages for the start of every process; this module imports little."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from service.core.settings import Settings
 from service.core.version import package_version
 
 BACKLOG = 2048
-USAGE_ERROR = 2  # The exit code if a setting, or a file that it names, is wrong.
-DEVICE_LOST = 75  # The exit code if the GPU is lost to the process: EX_TEMPFAIL, start it again.
+USAGE_ERROR = 2  # The exit code if a setting, or a file that it names, is invalid.
+DEVICE_LOST = 75  # The exit code after the loss of the GPU: EX_TEMPFAIL, restart.
 
 
 def find_lame_duck_s(settings: Settings, number: int) -> float:
-    """Return the seconds after a signal in which new requests are still answered.
+    """Return for how many seconds after a signal new requests are still answered.
 
-    SIGINT is Ctrl-C in a terminal: no balancer has to notice, and a person waits.
+    The result is 0 for SIGINT (Ctrl-C): a user in a terminal waits, without a load balancer.
     """
     return 0.0 if number == signal.SIGINT else settings.lame_duck_s
 
@@ -23,7 +23,7 @@ def find_lame_duck_s(settings: Settings, number: int) -> float:
 def print_address(
     settings: Settings, port: int | None, grpc_port: int | None, metrics_port: int | None
 ) -> None:
-    """Print the addresses of the service."""
+    """Print the addresses on which the service listens."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     scheme = "https" if settings.tls_certificate else "http"
     addresses = []

@@ -7,7 +7,8 @@ uvicorn serves HTTP; this module configures it, starts gRPC and metrics, and dra
               answered, and HTTP answers  HTTP connections close;   accepted ones are
               close their connections     the rest is answered      finished
 
-From the ports' close to the end it takes `drain_timeout_s` at most. Ctrl-C skips the first part.
+The time from the close of the ports to the end is at most `drain_timeout_s`. Ctrl-C skips
+`lame_duck_s`.
 """
 
 from __future__ import annotations
@@ -66,15 +67,15 @@ logger = logging.getLogger(__name__)
 def serve(settings: Settings, open_gpus: OpenGpus) -> int:
     """Answer requests in this process until SIGTERM, Ctrl-C, or the loss of the GPU.
 
-    Returns:
-        The exit code: DEVICE_LOST if the process has to be started again to use the GPU.
-
     Args:
         settings: the settings of the service.
-        open_gpus: opens the GPUs that the settings name.
+        open_gpus: opens the GPUs of the setting `gpus`.
+
+    Returns:
+        The exit code: DEVICE_LOST if the process must be restarted to use the GPU.
 
     Raises:
-        ValueError: a setting is wrong.
+        ValueError: a setting is invalid.
     """
     end_normally_on_signals()
     keep_large_blocks()
@@ -100,7 +101,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 async def start_grpc(oip: OipState) -> GrpcServer:
-    """Start gRPC beside HTTP, and import its libraries.
+    """Start the gRPC server beside HTTP; the gRPC libraries are imported only here.
 
     Raises:
         OSError: the port cannot be used; the error has been logged.
@@ -119,14 +120,15 @@ async def start_grpc(oip: OipState) -> GrpcServer:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which also prints its address, and drains the queue beside its connections.
+    """A uvicorn server that also prints its addresses, runs gRPC, and drains the queue at its end.
 
     Args:
-        app: answers HTTP.
+        app: the ASGI application that answers HTTP.
         settings: the settings of the service.
-        main: the whole application; None: another process of the service has its features.
-        unix_socket: the bound Unix socket on which it answers as well; None: there is none.
-        device_lost: set when the process has lost its GPU, and should end; None: it has none.
+        main: the whole application; None: another process of the service runs it.
+        unix_socket: the bound Unix socket to listen on as well; None if there is none.
+        device_lost: an event that is set when this process has lost its GPU and should end; None
+            if the process has no GPU.
     """
 
     def __init__(
@@ -197,7 +199,7 @@ class Server(uvicorn.Server):
         return should_exit and monotonic() >= self.listen_until
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, start gRPC and metrics, and print the address."""
+        """Listen, start gRPC and the metrics, and print the addresses."""
         await self.listen(sockets or [])
         if self.started:
             await self._start_others()
@@ -207,7 +209,7 @@ class Server(uvicorn.Server):
             print_address(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
 
     async def listen(self, sockets: list[socket.socket]) -> None:
-        """Answer HTTP on these sockets and the Unix socket; read a certificate again on SIGHUP."""
+        """Answer HTTP on these sockets and the Unix socket; on SIGHUP reload the certificate."""
         certificates = self.app.service.certificates
         if certificates is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
@@ -238,7 +240,7 @@ class Server(uvicorn.Server):
             raise SystemExit(USAGE_ERROR) from None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the ports, and answer accepted requests within the drain time."""
+        """Close the ports, and answer the accepted requests within the drain timeout."""
         service = self.app.service
         service.draining = True
         if self.main is not None:  # Otherwise the supervisor has the file.
@@ -261,7 +263,7 @@ class Server(uvicorn.Server):
         logger.info("stopped: %d accepted; %s", accepted, outcomes or "none finished")
 
     async def _drain(self) -> None:
-        """Let clients go, then close the queue, and wait until it and gRPC are done."""
+        """Let clients disconnect, close the queue, and wait until it and gRPC are drained."""
         grace_s = self.settings.drain_timeout_s
         begin = monotonic()
         if self.grpc is not None:
