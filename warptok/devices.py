@@ -1,8 +1,8 @@
-"""Opens the engine of a device, once in a process: of the CPU alone, or of a GPU beside it.
+"""Opens one engine for each device in a process: for the CPU alone, or for a GPU with the CPU.
 
-"cpu" computes on the CPU. "auto" sends batches from a measured size on to the first GPU, and works
-without one. "cuda" and "cuda:1" send all batches to that GPU; the CPU computes the rows that the
-kernels do not support, as in the service, and `EncodedBatch.engine` says so.
+"cpu" computes on the CPU. "auto" sends batches above a measured size to the first GPU, and uses the
+CPU alone if there is no GPU. "cuda" and "cuda:1" send all batches to that GPU; as in the service,
+the CPU computes rows that the kernels do not support, and `EncodedBatch.engine` reports it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vocabularies.model.vocabulary import Vocabulary
 
 MEMORY_SHARE = 0.5
-"""The share of a GPU's free memory that an engine may use, as the service's default."""
+"""The share of a GPU's free memory that an engine may use, equal to the service's default."""
 CUDA = re.compile(r"cuda(?::(\d{1,3}))?")
 OPENING = threading.Lock()
 
@@ -42,10 +42,10 @@ class Place:
 
     Attributes:
         device: "cpu", "cuda:0", "cuda:1", ...
-        engine: computes the ids.
-        gpu: the same engine, where it has a GPU; None: it has none.
-        cpu: the same engine, where it is the CPU alone.
-        is_required: whether vocabularies that the GPU does not support are refused.
+        engine: the engine that computes the ids.
+        gpu: the same engine if it has a GPU; else None.
+        cpu: the same engine if it has the CPU alone; else None.
+        is_required: whether a vocabulary that the GPU does not support is refused.
     """
 
     device: str
@@ -55,11 +55,12 @@ class Place:
     is_required: bool = False
 
     def load(self, vocabulary: Vocabulary) -> Residency:
-        """Load a vocabulary, and compare it with its reference.
+        """Load a vocabulary into the engine, and compare its ids with the reference's.
 
         Raises:
-            VocabularyError: no encoder can compute it.
-            DeviceUnavailable: the GPU was named, and its kernels do not compute it.
+            VocabularyError: no encoder can compute the vocabulary.
+            DeviceUnavailable: the device names a GPU, and its kernels cannot compute the
+                vocabulary.
         """
         residency = self.engine.load(vocabulary)
         if self.is_required and residency.engine != "gpu":
@@ -68,7 +69,7 @@ class Place:
         return residency
 
     def gpu_engine(self) -> GpuEngine:
-        """Return the engine of the GPU alone, which writes to its memory.
+        """Return the part of the engine that encodes into the GPU's memory.
 
         Raises:
             DeviceUnavailable: there is no GPU.
@@ -94,14 +95,14 @@ class Place:
 
 
 def open_place(device: str, num_threads: int = 0) -> Place:
-    """Open the engine of a device; slow at the first call for a GPU, whose kernels are compiled.
+    """Open the engine of a device; the first call for a GPU is slow, as it compiles kernels.
 
     Args:
         device: as for `warptok.load`.
-        num_threads: the most threads that encode where there is no GPU; 0: one a usable core.
+        num_threads: the most threads that encode if there is no GPU; 0: one per usable core.
 
     Raises:
-        InvalidRequest: there is no such word.
+        InvalidRequest: `device` is not a known word.
         DeviceUnavailable: the GPU cannot be used; the message says why.
     """
     match = CUDA.fullmatch(device) if isinstance(device, str) else None
@@ -116,7 +117,7 @@ def open_place(device: str, num_threads: int = 0) -> Place:
 
 @cache
 def open_cpu(num_threads: int) -> Place:
-    """Open the engine of the CPU; of 0 threads it has one a usable core."""
+    """Open the engine of the CPU with some threads; 0: one thread per usable core."""
     from service.engines.cpu.engine import CpuEngine
 
     engine = CpuEngine(num_threads=num_threads)
@@ -148,7 +149,7 @@ def _open_cuda(number: int) -> Place:
 
 
 def _open_hybrid(number: int, crossover_bytes: int | None) -> HybridEngine:
-    """Open a GPU beside the CPU; None: measure the size from which on batches go to the GPU."""
+    """Open an engine of a GPU and the CPU; with None it measures the smallest batch for the GPU."""
     from service.engines.hybrid.engine import HybridEngine
 
     return HybridEngine(open_cpu(0).engine, lambda: _open_gpu(number), crossover_bytes)
@@ -167,8 +168,8 @@ def encode_to_device(
     """Encode a batch into the memory of a GPU.
 
     Raises:
-        DeviceUnavailable: the kernels do not compute the vocabulary or a text, or the memory of
-            the GPU is too small.
+        DeviceUnavailable: the kernels cannot compute the vocabulary or a text, or the GPU's memory
+            is too small.
         InvalidRequest: a text is refused.
     """
     from gpu.errors import NotCovered, OutOfMemory
@@ -193,10 +194,10 @@ def windows_to_device(
     layout: WindowLayout,
     channel: NDArray[np.float32] | None,
 ) -> DeviceWindows:
-    """Cut the windows of a batch in the memory of a GPU; see `gpu.windows.encode_windows`.
+    """Compute the windows of a batch in the memory of a GPU; see `gpu.windows.encode_windows`.
 
     Raises:
-        DeviceUnavailable: the kernels do not cut these windows, or the memory of the GPU is too
+        DeviceUnavailable: the kernels cannot compute these windows, or the GPU's memory is too
             small.
     """
     from gpu.errors import NotCovered, OutOfMemory

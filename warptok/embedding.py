@@ -1,6 +1,6 @@
-"""Embeddings of sequences without their tokenizer: what the DNATok paper has, by its names.
+"""Embeds sequences without calling their tokenizer, with the names of the DNATok paper.
 
-`EmbeddingLayer` needs torch, which is imported when the layer is used first.
+`EmbeddingLayer` needs torch, which is imported when the layer is first used.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ __all__ = ["EmbeddingLayer", "discover"]
 def discover(
     source: Any, *, engine: Engine | None = None, token_len: int | Literal["max"] | None = None
 ) -> Discovery:
-    """Find out which ids a tokenizer gives, so that they can be looked up without it.
+    """Learn which ids a tokenizer returns, so that they can be looked up without the tokenizer.
 
     Args:
-        source: a `warptok.Tokenizer`, or what `gpu.embedding.tokenizer_discovery.discover` takes: a
-            model, an embedder, or a tokenizer of another library.
-        engine: encodes what has no rule; None: the engine of a `warptok.Tokenizer`, and of another
-            tokenizer itself.
-        token_len: the number of ids to pad every row to; "max": the most that the embedder takes.
+        source: a `warptok.Tokenizer`, or any source that
+            `gpu.embedding.tokenizer_discovery.discover` accepts: a model, an embedder, or a
+            tokenizer of another library.
+        engine: encodes the sequences for which no rule was found; None: the engine of the
+            `warptok.Tokenizer`, or the other library's tokenizer itself.
+        token_len: the number of ids to which every row is padded; "max": the largest number that
+            the embedder accepts.
 
     Raises:
-        TypeError: the source is none of these, or token_len is no integer.
+        TypeError: the source is none of these, or token_len is not an integer.
         ValueError: token_len is below 1, or the embedder has no maximum.
     """
     if isinstance(source, Tokenizer):

@@ -1,19 +1,19 @@
-"""The errors of warptok, of this process and of a service alike.
+"""The errors of warptok, raised by tokenizers of this process and by clients of a service.
 
     WarptokError
     ├── InvalidRequest (ValueError)      an argument, a body or a vocabulary file is wrong
     │   ├── RowRefused                   one text, or one row of ids, cannot be encoded or decoded
-    │   └── TooLarge                     something is above a limit of the service
+    │   └── TooLarge                     something exceeds a limit of the service
     ├── UnknownVocabulary (LookupError)  no vocabulary has this name
-    ├── DigestDiffers                    the vocabulary is another one than `if_digest` demands
+    ├── DigestDiffers                    the vocabulary's digest is not `if_digest`
     ├── NotAllowed (PermissionError)     the key is missing, unknown or lacks the scope
     ├── NotInstalled (ImportError)       a package is missing; the message says what to install
-    ├── DeviceUnavailable (RuntimeError) the GPU cannot be used, or not for this
-    ├── Unavailable (ConnectionError)    the service is not reached, is busy, starts or stops
+    ├── DeviceUnavailable (RuntimeError) the GPU cannot be used, or not for this vocabulary
+    ├── Unavailable (ConnectionError)    the service is not reached, busy, starting or stopping
     ├── DeadlinePassed (TimeoutError)    the answer took longer than the client or service allows
-    └── ServiceFailed (RuntimeError)     a fault of the service
+    └── ServiceFailed (RuntimeError)     the service failed
 
-`code` is the word of docs/errors.md, the same in this process as in a service's answer.
+`code` is a word of docs/errors.md; it is the same in this process and in a service's answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vocabularies.batch.batch import RowError
 
 
 class Fault(NamedTuple):
-    """One of several faults of a request, and its place in it."""
+    """One of several faults of a request, and its place in the request."""
 
     where: str
     message: str
@@ -38,11 +38,11 @@ class WarptokError(Exception):
     Attributes:
         code: a word for programs, such as ``unknown_vocabulary``.
         message: a sentence for people.
-        where: the place in the request, such as ``/texts/3``; "" if it has none.
-        findings: all faults, where there are several.
-        status: the HTTP status of a service's answer; None in this process.
-        request_id: the id under which the service's log has the request; "" in this process.
-        retry_after_s: the seconds after which the request may be sent again; None: not said.
+        where: the place in the request, such as ``/texts/3``; "" if no place is known.
+        findings: all faults, if there are several.
+        status: the HTTP status of the service's answer; None for an error of this process.
+        request_id: the id of the request in the service's log; "" for an error of this process.
+        retry_after_s: the seconds after which the request may be retried; None: unknown.
     """
 
     code = "internal"
@@ -83,7 +83,7 @@ class RowRefused(InvalidRequest):
     """One text, or one row of ids, cannot be encoded or decoded.
 
     Attributes:
-        row: its number in the batch.
+        row: the number of the row in the batch.
     """
 
     def __init__(self, message: str, *, row: int = 0, **fields: Any) -> None:
@@ -92,19 +92,19 @@ class RowRefused(InvalidRequest):
 
     @classmethod
     def of(cls, row: int, error: RowError) -> RowRefused:
-        """Make the error of a refused row."""
+        """Make the error for a refused row."""
         place = f"row {row}, {error.where}" if error.where else f"row {row}"
         return cls(error.message, row=row, code=error.code, where=place)
 
 
 class TooLarge(InvalidRequest):
-    """Something is above a limit of the service, which the message names."""
+    """A request exceeds a limit of the service; the message names the limit."""
 
     code = "too_large"
 
 
 class UnknownVocabulary(WarptokError, LookupError):
-    """No vocabulary has this name; near names are suggested."""
+    """No vocabulary has this name; the message suggests similar names."""
 
     code = "unknown_vocabulary"
 
@@ -116,7 +116,7 @@ class DigestDiffers(WarptokError):
 
 
 class NotAllowed(WarptokError, PermissionError):
-    """The key is missing, unknown or lacks the scope, or the service allows this to nobody."""
+    """The API key is missing, unknown or lacks the scope, or nobody may make this call."""
 
     code = "forbidden"
 
@@ -134,7 +134,7 @@ class DeviceUnavailable(WarptokError, RuntimeError):
 
 
 class Unavailable(WarptokError, ConnectionError):
-    """The service is not reached, is busy, starts or stops; the same call may be made again."""
+    """The service cannot be reached, is busy, starting or stopping; the call may be retried."""
 
     code = "unavailable"
 
@@ -146,7 +146,7 @@ class DeadlinePassed(WarptokError, TimeoutError):
 
 
 class ServiceFailed(WarptokError, RuntimeError):
-    """A fault of the service; its log has the cause under `request_id`."""
+    """The service failed; its log has the cause under `request_id`."""
 
 
 BY_CODE: Mapping[str, type[WarptokError]] = MappingProxyType(
@@ -159,7 +159,7 @@ BY_CODE: Mapping[str, type[WarptokError]] = MappingProxyType(
         "deadline_passed": DeadlinePassed,
     }
 )
-"""The errors of codes; those of other codes follow from the status."""
+"""The error class of each code; for other codes the status decides."""
 BY_STATUS: Mapping[int, type[WarptokError]] = MappingProxyType(
     {
         401: NotAllowed,
@@ -172,16 +172,16 @@ BY_STATUS: Mapping[int, type[WarptokError]] = MappingProxyType(
         504: DeadlinePassed,
     }
 )
-"""The errors of statuses; another status of 4xx is an InvalidRequest, of 5xx a ServiceFailed."""
+"""The error class of each status; other 4xx are InvalidRequest, and other 5xx ServiceFailed."""
 
 
 def error_class(code: str, status: int, *, is_row: bool = False) -> type[WarptokError]:
-    """Choose the class of an answer's error by its code, or by its status.
+    """Choose the error class for an answer by its code, or by its status if the code is unknown.
 
     Args:
-        code: the code of docs/errors.md, or one of a newer service.
+        code: a code of docs/errors.md, or an unknown one from a newer service.
         status: the HTTP status.
-        is_row: whether the code is one of a row, by its place in the answer.
+        is_row: whether the answer reports the code for one row.
     """
     if is_row:
         return RowRefused

@@ -1,9 +1,9 @@
-"""Calls a warptok tokenizer like Hugging Face's `AutoTokenizer`, with the same answers.
+"""Calls a warptok tokenizer like Hugging Face's `AutoTokenizer`, with the same results.
 
     tok(texts, padding=True, truncation=True, max_length=128, return_tensors="pt")
 
-The options that training and inference use are here, with Hugging Face's defaults. Others are
-refused, and the message names the call of warptok that does the same.
+The options for training and inference are supported, with Hugging Face's defaults. Other options
+are refused; the message names the call of warptok to use instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "special": "call tok.encode_batch(texts, special=...)",
     }
 )
-"""What to do instead of options that are not here."""
+"""What to use instead of each unsupported option."""
 
 
 class BatchEncoder(Protocol):
@@ -66,7 +66,7 @@ class BatchEncoder(Protocol):
 
 
 class BatchEncoding(dict[str, Any]):
-    """A model's arguments by name, which are attributes, too: `model(**tok(texts, ...))`."""
+    """A model's arguments as a dict whose keys are also attributes: `model(**tok(texts, ...))`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -75,7 +75,7 @@ class BatchEncoding(dict[str, Any]):
             raise AttributeError(name) from None
 
     def to(self, device: Any) -> BatchEncoding:
-        """Return a copy whose torch tensors are on a device."""
+        """Return a copy with all torch tensors moved to a device."""
         moved = {name: v.to(device) if hasattr(v, "to") else v for name, v in self.items()}
         return BatchEncoding(moved)
 
@@ -98,32 +98,34 @@ def encode_as_huggingface(
     return_length: bool = False,
     **others: Any,
 ) -> BatchEncoding:
-    """Encode a text, or several, as the call of Hugging Face's fast tokenizers.
+    """Encode one or several texts like Hugging Face's fast tokenizers when they are called.
 
     Args:
         tok: the tokenizer.
-        text: one str, which gives flat lists, or several texts as for `Tokenizer.encode_batch`.
+        text: one str, for which the results are flat lists, or several texts as for
+            `Tokenizer.encode_batch`.
         text_pair: refused.
         add_special_tokens: put begin and end tokens around each text.
         padding: True or "longest"; "max_length"; False or "do_not_pad".
-        truncation: True, "longest_first" or "only_first"; False; None: where `max_length` is given
-            without padding, as Hugging Face.
-        max_length: most ids of a text; None: `tok.model_max_length`.
-        pad_to_multiple_of: the padded length is a multiple of this.
+        truncation: True, "longest_first" or "only_first"; False; None: truncate if `max_length` is
+            given without padding, as Hugging Face does.
+        max_length: the most ids of a text; None: `tok.model_max_length`.
+        pad_to_multiple_of: round the padded length up to a multiple of this.
         padding_side: "right" or "left"; None: `tok.padding_side`.
         return_tensors: "pt" for torch, "np" for NumPy, int64; None for lists.
-        return_attention_mask: whether `attention_mask` is there.
-        return_token_type_ids: whether `token_type_ids`, all 0, are there.
-        return_offsets_mapping: whether `offset_mapping` is there, in code points.
-        return_length: whether `length` is there.
+        return_attention_mask: whether the result has `attention_mask`.
+        return_token_type_ids: whether the result has `token_type_ids`, which are all 0.
+        return_offsets_mapping: whether the result has `offset_mapping`, in code points.
+        return_length: whether the result has `length`.
         others: refused.
 
     Returns:
         `input_ids`, `attention_mask` and the other requested fields.
 
     Raises:
-        TypeError: there is no such option; the message says what to call.
-        InvalidRequest: a value is wrong, or rows of several lengths cannot be a tensor.
+        TypeError: an option is not supported; the message names the call to use instead.
+        InvalidRequest: a value is wrong, or the rows have different lengths and cannot form a
+            tensor.
         RowRefused: a text cannot be encoded.
     """
     _refuse(others if text_pair is None else {"text_pair": text_pair, **others})
@@ -184,7 +186,7 @@ def _word(name: str, value: Any, words: Mapping[object, Any]) -> Any:
 
 
 def _find_length(tok: BatchEncoder, max_length: int | None, *, is_needed: bool) -> int | None:
-    """Return the most ids of a text; None: no length is needed."""
+    """Return the most ids of a text; None: neither padding nor truncation needs a length."""
     length = tok.model_max_length if max_length is None else max_length
     if not is_needed:
         return None
@@ -196,7 +198,7 @@ def _find_length(tok: BatchEncoder, max_length: int | None, *, is_needed: bool) 
 
 
 def _ragged(batch: EncodedBatch) -> dict[str, Any]:
-    """Return the fields of rows of several lengths, each a list of arrays."""
+    """Return the fields of unpadded rows, each as a list of arrays."""
     rows = list(batch)
     fields: dict[str, Any] = {
         "input_ids": rows,
@@ -210,7 +212,7 @@ def _ragged(batch: EncodedBatch) -> dict[str, Any]:
 def _padded(
     batch: EncodedBatch, min_length: int, multiple: int | None, side: Side
 ) -> dict[str, Any]:
-    """Return the fields of rows that are padded to one length, each a matrix."""
+    """Return the fields of rows padded to one length, each as a matrix."""
     if multiple is not None:
         check_counts(pad_to_multiple_of=(multiple, 1))
         longest = max(min_length, int(batch.num_tokens.max(initial=0)))
@@ -223,10 +225,10 @@ def _padded(
 
 
 def _tensor(rows: Any, kind: Tensors) -> Any:
-    """Make a tensor or an array int64 of equal rows.
+    """Make an int64 tensor or array of rows of equal length.
 
     Raises:
-        InvalidRequest: the rows have several lengths.
+        InvalidRequest: the rows have different lengths.
     """
     if len({np.shape(row) for row in rows}) > 1:
         message = "rows of several lengths are no tensor; use padding=True, or return_tensors=None"

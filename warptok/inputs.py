@@ -42,13 +42,14 @@ def make_batch(texts: Any, offsets: Any = None, *, surrogates: str = "refuse") -
 
     Args:
         texts: any of the forms above.
-        offsets: integers[B + 1], where each text begins in `texts`, which are bytes or uint8[N]
-            then; None: the texts are another form.
+        offsets: integers[B + 1], where each text begins in `texts`, which must be bytes or
+            uint8[N]; None: `texts` has one of the other forms.
         surrogates: "refuse", or "replace" to put U+FFFD in the place of half a surrogate pair.
 
     Raises:
         TypeError: texts have another form; the message names the right one.
-        InvalidRequest: a text is null or has half a surrogate pair, or offsets do not fit.
+        InvalidRequest: a text is null or has half a surrogate pair, or the offsets do not match the
+            bytes.
     """
     try:
         if offsets is not None:
@@ -89,7 +90,7 @@ def _make(texts: Any, surrogates: str) -> Batch:
 
 
 def _of_list(texts: Sequence[Any], surrogates: str) -> Batch:
-    """Make a batch of strings, or of bytes, bytearrays or memoryviews."""
+    """Make a batch from a list of strings, or of bytes, bytearrays or memoryviews."""
     kinds = set(map(type, texts))
     if kinds <= {str}:
         if surrogates == "replace":
@@ -114,7 +115,7 @@ def _refuse_half_pairs(texts: Sequence[str]) -> None:
 
 
 def _is_missing(text: object) -> bool:
-    """Whether a row of a column is None, NaN or pandas' NA."""
+    """Return whether a row of a column is None, NaN or pandas' NA."""
     return (
         text is None
         or type(text).__name__ in ("NAType", "NaTType")
@@ -123,7 +124,7 @@ def _is_missing(text: object) -> bool:
 
 
 def _of_column(column: Any, surrogates: str) -> Batch:
-    """Make a batch of a Series of pandas or polars."""
+    """Make a batch from a Series of pandas or polars."""
     if hasattr(column, "columns"):
         raise TypeError(ONE_COLUMN)
     if find_spec("pyarrow") is not None:
@@ -135,7 +136,7 @@ def _of_column(column: Any, surrogates: str) -> Batch:
 
 
 def _of_arrow(array: Any) -> Batch:
-    """Make a batch of an Arrow array, chunked or not, whose bytes are not copied."""
+    """Make a batch from an Arrow array, chunked or not, without copying its bytes."""
     if hasattr(array, "columns"):
         raise TypeError(ONE_COLUMN)
     kind = str(array.type)
@@ -145,7 +146,7 @@ def _of_arrow(array: Any) -> Batch:
 
 
 def _of_tensor(tensor: Any) -> Batch:
-    """Make a batch of a matrix uint8[B, L]."""
+    """Make a batch from a matrix uint8[B, L]."""
     if tensor.ndim != 2:
         message = f"a tensor of {tensor.ndim} dimensions: give offsets=, or a matrix uint8[B, L]"
         raise TypeError(message)
@@ -161,7 +162,7 @@ def _of_numpy(array: np.ndarray[Any, Any], surrogates: str) -> Batch:
 
 
 def _as_values(values: Any) -> Any:
-    """Return the joined bytes of texts as something with a buffer."""
+    """Return the joined bytes of texts as an object with the buffer protocol."""
     if isinstance(values, str):
         raise TypeError("offsets= count bytes: give text.encode(), or a list of texts without them")
     return _to_host(values)
@@ -173,7 +174,7 @@ def _to_host(array: Any) -> Any:
 
 
 def refuse_invalid_utf8(batch: Batch) -> None:
-    """Raise RowRefused if a text is not UTF-8, for kernels that do not check it."""
+    """Raise RowRefused if a text is not UTF-8; used before kernels that do not check it."""
     if not batch.has_texts and not (batch.data < ASCII).all():
         _, errors = batch.texts()
         raise_refused(errors)
@@ -186,21 +187,22 @@ def read_batches(
     max_bytes: int = 4 << 20,
     max_records: int = 65_536,
 ) -> Iterator[NamedBatch]:
-    """Read files of texts or sequences, packed by gzip or not, in batches with their names.
+    """Read files of texts or sequences, plain or gzip, in batches with the names of the texts.
 
     Args:
         paths: one path, or several.
-        reading: "auto": FASTA and FASTQ by their first byte, another file is one text; "lines": a
-            text for each line; "whole": a text for each file; "sequences": as "auto", and lines.
+        reading: "auto": FASTA and FASTQ, recognized by the first byte, and any other file as one
+            text; "lines": a text for each line; "whole": a text for each file; "sequences": FASTA,
+            FASTQ, and any other file as lines.
         max_bytes: the most bytes of a batch; a longer text is a batch of its own.
         max_records: the most texts of a batch.
 
     Returns:
-        (names, texts) of each batch; `encode_batch(texts)` takes the texts.
+        (names, texts) of each batch; `encode_batch` accepts `texts`.
 
     Raises:
         OSError: a file cannot be read.
-        InvalidRequest: a file is damaged, or an argument is wrong; the message has the place.
+        InvalidRequest: a file is damaged, or an argument is wrong; the message names the place.
     """
     from service.seqio.reader import read_batches as read
 
@@ -221,10 +223,10 @@ def replace_half_pairs(text: str) -> str:
 
 
 def one_text(call: str, text: Any, options: Mapping[str, Any]) -> Batch:
-    """Make the batch of one text.
+    """Make a batch of one text.
 
     Raises:
-        TypeError: it is neither str nor bytes.
+        TypeError: the text is neither str nor bytes.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         plural = {"encode": "encode_batch", "count": "count_batch"}.get(call)
@@ -234,10 +236,10 @@ def one_text(call: str, text: Any, options: Mapping[str, Any]) -> Batch:
 
 
 def as_text(text: Any, unit: Unit, options: Mapping[str, Any]) -> str:
-    """Return a text as the string in which places are counted; "" for bytes with the unit "bytes".
+    """Return a text as the string in which offsets are counted; "" for bytes with the unit "bytes".
 
     Raises:
-        InvalidRequest: bytes that are not UTF-8 have no places in this unit.
+        InvalidRequest: the text is bytes that are not UTF-8, which have no offsets in this unit.
     """
     if isinstance(text, str):
         return replace_half_pairs(text) if options.get("surrogates") == "replace" else text
@@ -254,7 +256,7 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
     """Return one row of ids as int64[T].
 
     Raises:
-        InvalidRequest: they are no whole numbers, or several rows.
+        InvalidRequest: the ids are not whole numbers, or form several rows.
     """
     if type(ids).__module__.startswith("torch"):
         ids = ids.detach().cpu().numpy()
@@ -269,10 +271,10 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
 
 
 def as_id_rows(rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows of ids as int64[T], and int64[B + 1], where each begins.
+    """Return rows of ids as int64[T], and offsets int64[B + 1], where each row begins.
 
     Raises:
-        InvalidRequest: ids are no whole numbers.
+        InvalidRequest: the ids are not whole numbers.
     """
     if isinstance(rows, EncodedBatch):
         return rows.ids.astype(np.int64, copy=False), rows.offsets
@@ -286,7 +288,7 @@ def as_channel(channel: ArrayLike | None, num_bases: int) -> NDArray[np.float32]
     """Return the values of a channel as float32[L].
 
     Raises:
-        InvalidRequest: there is not one finite value for each base.
+        InvalidRequest: the channel does not have one finite value for each base.
     """
     if channel is None:
         return None

@@ -1,11 +1,10 @@
-"""Finds the vocabulary of `warptok.load` by a name, a path, or a tokenizer object.
+"""Finds the vocabulary for `warptok.load` from a name, a path or a tokenizer object.
 
     "gpt2"                                   built in
     tokenizer.json, a folder of a model      read as the service reads an upload
     a tokenizer of transformers              its `backend_tokenizer`, with its padding and length
-    tokenizers.Tokenizer                     what its `to_str()` says
-    tiktoken.Encoding                        its ranks, pattern and special tokens
-    the vocabulary of a training             itself
+    tokenizers.Tokenizer                     what its `to_str()` returns tiktoken.Encoding
+    its ranks, pattern and special tokens the vocabulary of a training             used as it is
 
 Objects are recognized by their attributes: none of these libraries is imported.
 """
@@ -28,20 +27,20 @@ from warptok.errors import DigestDiffers, Fault, InvalidRequest, UnknownVocabula
 from warptok.tokenizer import Defaults, Tokenizer
 
 MAX_LENGTH = 1 << 31
-"""Lengths above it mean that there is none, as transformers' 10**30."""
+"""A larger model length means that the model has no limit, such as transformers' 10**30."""
 SOURCES = (
     "a built-in name, the path of a file or folder, or a tokenizer of transformers, tokenizers or "
     "tiktoken"
 )
 PROBES = ("a {} b", "a{}b")
-"""Texts with an added token, of which the ids are compared with an object's own."""
+"""Texts around an added token; their ids are compared with those of the source object."""
 MAX_PROBES = 64
 STACKLEVEL = 6  # Warnings name the line that calls `load`.
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A vocabulary, and the other settings of its source."""
+    """A vocabulary, and the other settings found in its source."""
 
     vocabulary: Vocabulary
     defaults: Defaults
@@ -56,27 +55,29 @@ def load(
     decoder: Literal["file", "inverse"] = "file",
     if_digest: str | None = None,
 ) -> Tokenizer:
-    """Load a tokenizer: its vocabulary on the engine of a device, compared with its reference.
+    """Load a vocabulary on a device, verify its ids against the reference, and return a tokenizer.
 
     Args:
         source: a built-in name, such as "gpt2" or "dnabert2"; the path of a vocabulary file or of a
             model's folder; a fast tokenizer of transformers, a `tokenizers.Tokenizer` or a
             `tiktoken.Encoding`; or `training.vocabulary` of `warptok.training.train`.
-        device: "auto": the first GPU for batches from a measured size on, and the CPU; "cpu";
-            "cuda" or "cuda:1": that GPU for all batches.
-        pretokenizer: how text is split, such as "cl100k", for files that do not say it.
-        special_tokens: content -> id, for files that do not say which tokens are special.
-        decoder: how ids become text: as the source says, which is what the library tokenizers does
-            by default, or "inverse": to what was encoded.
-        if_digest: refuse another vocabulary than the one with this digest.
+        device: "auto": the first GPU for batches above a measured size, and the CPU for smaller
+            ones; "cpu": the CPU; "cuda" or "cuda:1": that GPU for all batches.
+        pretokenizer: the rule that splits text, such as "cl100k", for files that do not contain it.
+        special_tokens: content -> id, for files that do not mark special tokens.
+        decoder: how ids become text; "file": as the source defines, which is the default of the
+            library tokenizers; "inverse": restore the text that was encoded.
+        if_digest: the digest that the vocabulary must have; None: any.
 
     Raises:
-        UnknownVocabulary: there is no such name and no such path; near names are suggested.
-        InvalidRequest: the vocabulary is wrong, with the place of every fault in `findings`, or an
-            argument is.
+        UnknownVocabulary: there is no such name and no such path; the message suggests similar
+            names.
+        InvalidRequest: an argument is wrong, or the vocabulary is invalid; then `findings` lists
+            every fault with its place.
         DigestDiffers: the vocabulary has another digest.
-        DeviceUnavailable: the GPU that `device` names cannot be used, or not for this vocabulary.
-        TypeError: the source is something else.
+        DeviceUnavailable: the GPU that `device` names cannot be used, or its kernels cannot compute
+            this vocabulary.
+        TypeError: the source has none of these types.
         OSError: a file cannot be read.
 
     Example: warptok.load("gpt2").encode("Hello, world!") == [15496, 11, 995, 0]
@@ -92,7 +93,7 @@ def load_on(
     if_digest: str | None,
     decoder: Literal["file", "inverse"] = "file",
 ) -> Tokenizer:
-    """Load a tokenizer on an engine that is open; see `load`."""
+    """Load a tokenizer on an open engine; see `load`."""
     try:
         found = _find(source, pretokenizer, special_tokens)
         if decoder == "inverse":
@@ -111,13 +112,14 @@ def load_on(
 
 
 def _compare_added_tokens(tok: Tokenizer, backend: Any) -> None:
-    """Compare the ids of added tokens with those of the object itself.
+    """Compare the ids of texts with added tokens with the ids that the source object returns.
 
-    With tokenizers below 0.23 an object whose normalizer was set after its tokens were added finds
-    them elsewhere than its own tokenizer.json says, which is what is read.
+    warptok reads the object's tokenizer.json. With tokenizers below 0.23, an object whose
+    normalizer was set after its tokens were added matches these tokens differently than its
+    tokenizer.json.
 
     Raises:
-        InvalidRequest: the object gives other ids.
+        InvalidRequest: the object returns other ids.
     """
     if backend.truncation is not None or backend.padding is not None:
         return  # The last call left them there; they change the object's ids.
@@ -198,7 +200,7 @@ def _find_named(
 def _read_folder(
     folder: Path, pretokenizer: str | None, special_tokens: Mapping[str, int] | None
 ) -> Found:
-    """Read the folder of a model, with the length and the sides in its configuration."""
+    """Read a model's folder, including the maximum length and the padding and truncation sides."""
     from service.registry.model_folder import LENGTH, read_folder
     from vocabularies.formats.folders import NoTokenizer
 
@@ -229,8 +231,8 @@ def _read_folder(
 def _read_huggingface(source: Any, backend: Any) -> Found:
     """Read a tokenizer of transformers, or a `tokenizers.Tokenizer`.
 
-    The padding and truncation of a `tokenizers.Tokenizer` are not followed, with a warning; those
-    of transformers are the settings of its last call.
+    Padding and truncation of a `tokenizers.Tokenizer` are ignored with a warning; those of
+    transformers are ignored silently, as they are left over from its last call.
     """
     from vocabularies.formats import describe_ignored, read_vocabulary
 
@@ -260,7 +262,7 @@ def _read_tiktoken(encoding: Any) -> Found:
     """Read a `tiktoken.Encoding`.
 
     Raises:
-        VocabularyError: its pattern is not known.
+        VocabularyError: the pattern of the encoding is not known.
     """
     from vocabularies.formats.tiktoken.ranks import make_rank_vocabulary
     from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
@@ -276,11 +278,11 @@ def _read_tiktoken(encoding: Any) -> Found:
 
 
 def _as_length(length: Any) -> int | None:
-    """Return a model's length in ids; None: there is none."""
+    """Return a model's maximum length in ids; None: the model has no limit."""
     return length if isinstance(length, int) and 0 < length < MAX_LENGTH else None
 
 
 def _warn(name: str, notes: tuple[str, ...]) -> None:
-    """Warn of settings of a source that are ignored."""
+    """Warn about settings of a source that are ignored."""
     for note in notes:
         warnings.warn(f"{name}: {note}", UserWarning, stacklevel=STACKLEVEL)

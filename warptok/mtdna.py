@@ -1,6 +1,6 @@
-"""The tokenizer of the mtDNA model, its data set and the parts of its embedding, by their names.
+"""The tokenizer, the data set and the embedding modules of the mtDNA model, with its names.
 
-The data set and the modules need torch, which is imported when one of them is used first.
+The data set and the modules need torch, which is imported when one of them is first used.
 """
 
 from __future__ import annotations

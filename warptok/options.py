@@ -1,7 +1,7 @@
-"""The options of encode and count calls, with the names of the service's options.
+"""Defines the options of encode and count calls, with the same names as in the service.
 
-They are checked before anything runs. No option is ignored: an unknown one is refused, and the
-message names the call that does the same.
+Options are checked before a call computes anything. An unknown option is refused, and the message
+names the call to use instead.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ ID_TYPES: Mapping[str, type[np.integer[Any]]] = MappingProxyType(
 
 
 class TextOptions(TypedDict, total=False):
-    """The options of one text; docs/api.md has them for the service, with the same meaning.
+    """The options of one text, with the same meaning as the service's options in docs/api.md.
 
     Attributes:
-        add_special_tokens: put the vocabulary's begin and end tokens around the ids (True).
-        special: the text of a special token inside the input is its id ("match"), ordinary text
-            ("plain"), or refused ("refuse").
-        max_length: most ids, begin and end tokens included; None: no limit.
-        truncation_side: the side that is cut ("right").
-        reverse_complement: DNA: encode the other strand (False).
-        circular: k-mers: the sequence wraps; None: as the vocabulary says.
-        uppercase: make a to z upper case first, as of soft-masked genomes (False).
-        invalid_utf8: bytes that are not UTF-8 are refused ("refuse"), or have the ids that tiktoken
-            gives bytes ("bytes").
-        surrogates: half a surrogate pair in a string is refused ("refuse"), or U+FFFD ("replace").
+        add_special_tokens: put the vocabulary's begin and end tokens around the ids (default True).
+        special: how the text of a special token in the input is handled: it becomes the token's id
+            ("match", the default), is encoded as ordinary text ("plain"), or is refused ("refuse").
+        max_length: the most ids, begin and end tokens included; None: no limit.
+        truncation_side: the side from which ids are cut, "left" or "right" (default).
+        reverse_complement: encode the reverse complement of DNA (default False).
+        circular: treat the sequence as a circle, for k-mers; None: the vocabulary's setting.
+        uppercase: convert a to z to upper case first, as for soft-masked genomes (default False).
+        invalid_utf8: how bytes that are not UTF-8 are handled: they are refused ("refuse", the
+            default), or encoded to the ids that tiktoken returns for bytes ("bytes").
+        surrogates: how half a surrogate pair in a string is handled: it is refused ("refuse", the
+            default), or replaced by U+FFFD ("replace").
     """
 
     add_special_tokens: bool
@@ -61,7 +62,7 @@ class TextOptions(TypedDict, total=False):
 
 
 class BatchOptions(TypedDict, total=False):
-    """The options of several texts: as `TextOptions`, each one value or one value for each text."""
+    """The options of several texts: values as in `TextOptions`, or lists of one value per text."""
 
     add_special_tokens: bool | Sequence[bool]
     special: Special | Sequence[Special]
@@ -98,7 +99,7 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         "crop_letters": "encode_batch(texts, augmentation=warptok.Augmentation(crop_letters=...))",
     }
 )
-"""What to call instead, by the words of other libraries and of other calls."""
+"""What to call instead of an unknown option, by the option's name in other libraries or calls."""
 OTHER_METHODS: Mapping[str, str] = MappingProxyType(
     {
         "apply_chat_template": "a service, which renders chats: docs/dialects.md",
@@ -116,14 +117,14 @@ OTHER_METHODS: Mapping[str, str] = MappingProxyType(
         "tokenize_batch": "encode_batch(texts)",
     }
 )
-"""What to call instead of other libraries' methods."""
+"""What to call instead of each method of other libraries."""
 
 
 def refuse_unknown(call: str, given: Mapping[str, object]) -> None:
     """Refuse options that a call does not have.
 
     Raises:
-        TypeError: there is one; the message says what to call instead.
+        TypeError: an option is unknown; the message names the call to use instead.
     """
     for name in given:
         if name in INSTEAD:
@@ -140,11 +141,11 @@ def check_options(call: str, given: Mapping[str, Any], num_rows: int | None = No
     Args:
         call: the name of the method, for errors.
         given: the options.
-        num_rows: the number of rows, where options may be lists; None: there is one text.
+        num_rows: the number of texts, for which options may be lists; None: one text.
 
     Raises:
         TypeError: a name is unknown.
-        InvalidRequest: a value is wrong, or a list has not one value for each row.
+        InvalidRequest: a value is wrong, or the length of a list is not the number of texts.
     """
     refuse_unknown(call, {name: value for name, value in given.items() if name not in NAMES})
     for name, value in given.items():
@@ -164,12 +165,12 @@ def check_options(call: str, given: Mapping[str, Any], num_rows: int | None = No
 
 
 def is_list(value: object) -> bool:
-    """Whether an option has a value for each row."""
+    """Return whether an option has a list with a value for each row."""
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _check_type(name: str, value: object) -> None:
-    """Check the type of one value; `EncodeOptions` checks its words and numbers."""
+    """Check the type of one value; `EncodeOptions` checks the value itself."""
     if name in BOOLEANS and not (isinstance(value, bool) or (name == "circular" and value is None)):
         raise InvalidRequest(f"{name} is {value!r}, neither True nor False", where=name)
     is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -180,13 +181,13 @@ def _check_type(name: str, value: object) -> None:
 def make_options(
     call: str, given: Mapping[str, Any], num_rows: int | None = None, *, spans: bool = False
 ) -> EncodeOptions | list[EncodeOptions]:
-    """Make the engine's options: one value, or one for each row if an option is a list.
+    """Make the engine's options: one object, or one for each row if an option is a list.
 
     Args:
         call: the name of the method, for errors.
         given: the options.
-        num_rows: the number of rows, where options may be lists; None: there is one text.
-        spans: whether the place of each id is needed.
+        num_rows: the number of texts, for which options may be lists; None: one text.
+        spans: whether the begin and end of each id are computed.
 
     Raises:
         TypeError, InvalidRequest: as `check_options`.
@@ -211,15 +212,16 @@ def _of_row(fields: Mapping[str, Any]) -> EncodeOptions:
 
 
 def make_augmentation(value: object, unit: Unit | None = None) -> Augmentation | None:
-    """Make the random changes to sequences; None: there are none.
+    """Make the object that describes random changes to sequences; None: no changes.
 
     Args:
         value: an Augmentation, its fields by name, or None.
-        unit: the unit of the places of ids, which changed sequences do not have.
+        unit: the requested unit of offsets, which must be None, as changed sequences have no
+            offsets.
 
     Raises:
-        TypeError: it is something else, or a name is unknown.
-        InvalidRequest: a value is out of range, or places are requested.
+        TypeError: the value has another type, or a field's name is unknown.
+        InvalidRequest: a value is out of range, or offsets are requested.
     """
     if value is None:
         return None
@@ -237,7 +239,7 @@ def make_augmentation(value: object, unit: Unit | None = None) -> Augmentation |
 
 
 def augment_rows(batch: Batch, augmentation: Augmentation | None) -> Batch:
-    """Return a batch with its rows changed; the batch itself where there are no changes.
+    """Return a batch with changed rows, or the batch itself if no changes are requested.
 
     Raises:
         InvalidRequest: a row has letters beyond ASCII.
@@ -251,10 +253,10 @@ def augment_rows(batch: Batch, augmentation: Augmentation | None) -> Batch:
 
 
 def choose(name: str, value: Any, choices: Sequence[Value]) -> Value:
-    """Return a value that is one of several.
+    """Return a value if it is one of the allowed ones.
 
     Raises:
-        InvalidRequest: it is another one.
+        InvalidRequest: the value is not allowed.
     """
     if value not in choices:
         listed = ", ".join(map(repr, choices))
@@ -263,13 +265,13 @@ def choose(name: str, value: Any, choices: Sequence[Value]) -> Value:
 
 
 def check_counts(**counts: tuple[int, int]) -> None:
-    """Check that options are whole numbers, each at least as large as its minimum.
+    """Check that options are whole numbers, and none is below its minimum.
 
     Args:
         counts: the value and the minimum of each option.
 
     Raises:
-        InvalidRequest: one is not.
+        InvalidRequest: an option is not a whole number, or is below its minimum.
     """
     for name, (value, least) in counts.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:

@@ -1,7 +1,8 @@
-"""The results of calls: ids of several texts, ragged or padded, on the host or on the GPU.
+"""Defines the results of calls: ids of several texts, ragged or padded, on the host or a GPU.
 
-Ragged rows are a flat array with offsets: row i is `ids[offsets[i]:offsets[i + 1]]`. Arrays are
-NumPy's, which know DLPack, and become Arrow's and torch's without a copy where the types are equal.
+Ragged rows are a flat array with offsets: row i is `ids[offsets[i]:offsets[i + 1]]`. All arrays are
+NumPy arrays, which support DLPack and convert to Arrow and torch without a copy if the types are
+equal.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ EXTRAS = {
     "grpc": "grpc",
     "grpc_status": "grpc",
 }
-"""The extra that installs a library."""
+"""The extra of warptok that installs each library."""
 
 
 def import_library(name: str, needed_by: str) -> Any:
-    """Import a library that warptok does not need otherwise.
+    """Import an optional library.
 
     Raises:
-        NotInstalled: it is not installed; the message says how to install it.
+        NotInstalled: the library is not installed; the message says how to install it.
     """
     try:
         return import_module(name)
@@ -52,8 +53,8 @@ class Truncated(NamedTuple):
     """The truncation of a row.
 
     Attributes:
-        num_tokens: the ids before the cut, begin and end tokens included.
-        kept: the begin and the end of the kept range among the text's own ids.
+        num_tokens: the number of ids before truncation, begin and end tokens included.
+        kept: the begin and the end of the kept range, counted without begin and end tokens.
     """
 
     num_tokens: int
@@ -61,7 +62,7 @@ class Truncated(NamedTuple):
 
 
 class RaggedTensors(NamedTuple):
-    """Ragged rows as tensors: ids [T], and int64[B + 1], where each row begins."""
+    """Ragged rows as tensors: ids [T], and offsets int64[B + 1], where each row begins."""
 
     ids: Any
     offsets: Any
@@ -69,27 +70,27 @@ class RaggedTensors(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedBatch:
-    """The ids of B texts, T in all; every array belongs to the caller.
+    """The T ids of B texts. The caller owns every array.
 
-    `len(batch)` is B, `batch[row]` and a loop give the ids of a row (a view).
+    `len(batch)` is B; `batch[row]` and iteration return the ids of a row as a view.
 
     Attributes:
-        ids: int32[T], or the `dtype` of the call; the rows one after another.
+        ids: int32[T], or the `dtype` of the call: the ids of all rows, joined.
         offsets: int64[B + 1], where each row begins.
-        engine: the engine that computed them: "gpu", "cpu" or "reference"; "" where a service
-            does not say it.
-        digest: the vocabulary's digest; "" where a service does not say it.
-        offset_mapping: int64[T, 2], begin and end of each id in its text, in the unit of
-            `return_offsets`; (0, 0) for begin and end tokens. None if not requested.
+        engine: the engine that computed them: "gpu", "cpu" or "reference"; "" if the service does
+            not report it.
+        digest: the vocabulary's digest; "" if the service does not report it.
+        offset_mapping: int64[T, 2], the begin and end of each id in its text, in the unit given by
+            `return_offsets`; (0, 0) for begin and end tokens; None if not requested.
         tokens: each id's token as a string, row by row; None if not requested.
-        truncated: the truncation of each row that was cut, by its number. None where a
-            service does not say it.
-        errors: the refused rows, which have no ids, with `errors="keep"`; else there are none.
+        truncated: the truncation of each truncated row, by row number. None if the service does not
+            report it.
+        errors: the refused rows, which have no ids; always empty without `errors="keep"`.
         pad_id: the id to pad with; None: the vocabulary has none.
-        padding_side: the side that is padded; None where a service does not say it.
-        kernel_time: the seconds that the engine computed them, copies to and from a GPU included;
-            of a service, those of the batches in which the texts were. None where a service does
-            not say it: over HTTP.
+        padding_side: the side that is padded; None if the service does not report it.
+        kernel_time: the seconds that the engine took, including copies to and from a GPU; for a
+            service, the seconds of all batches that contained the texts. None over HTTP, where the
+            service does not report it.
     """
 
     ids: Ids
@@ -126,7 +127,7 @@ class EncodedBatch:
         return np.diff(self.offsets)
 
     def to_list(self) -> list[list[int]]:
-        """Return the rows as lists of Python's integers."""
+        """Return the rows as lists of Python integers."""
         return [row.tolist() for row in self]
 
     def to_arrow(self) -> Any:
@@ -158,11 +159,11 @@ class EncodedBatch:
         padding_side: Side | None = None,
         pad_id: int | None = None,
     ) -> PaddedBatch:
-        """Pad the rows to the length L of the longest, or to `min_length` if that is more.
+        """Pad all rows to the length of the longest one, and to `min_length` at least.
 
         Args:
-            min_length: the least length of a padded row, in ids.
-            padding_side: "right" or "left"; None: the vocabulary's own.
+            min_length: the smallest length of a padded row, in ids.
+            padding_side: "right" or "left"; None: the vocabulary's side.
             pad_id: the id to pad with; None: the vocabulary's padding token.
 
         Raises:
@@ -198,14 +199,14 @@ class EncodedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PaddedBatch:
-    """The ids of B texts, padded to L.
+    """The ids of B texts, padded to the same length L.
 
     Attributes:
         ids: int32[B, L].
-        attention_mask: int8[B, L], 0 over padding.
+        attention_mask: int8[B, L], 0 for padding and 1 for ids.
         offset_mapping: int64[B, L, 2], as in `EncodedBatch`; (0, 0) for padding.
-        engine, digest, tokens, truncated, errors, kernel_time: as in `EncodedBatch`; tokens are not
-            padded.
+        engine, digest, tokens, truncated, errors, kernel_time: as in `EncodedBatch`; `tokens` has
+            no entries for padding.
     """
 
     ids: NDArray[np.int32]
@@ -233,7 +234,7 @@ class PaddedBatch:
         return counts
 
     def to_list(self) -> list[list[int]]:
-        """Return the rows as lists of Python's integers."""
+        """Return the rows as lists of Python integers."""
         rows: list[list[int]] = self.ids.tolist()
         return rows
 
@@ -269,7 +270,7 @@ class DeviceBatch:
 
     Attributes:
         ids: int32[T], or the `dtype` of the call, as an array that `torch.from_dlpack` and
-            `cupy.asarray` take without a copy; `ids.to_host()` is its copy.
+            `cupy.asarray` accept without a copy; `ids.to_host()` copies it to the host.
         offsets: int64[B + 1] in host memory, where each row begins.
         digest: the vocabulary's digest.
     """
@@ -292,8 +293,9 @@ class TextChunks:
     Attributes:
         ids: int32[T], the ids of all chunks, begin and end tokens included.
         offsets: int64[C + 1], where the ids of each chunk begin.
-        offset_mapping: int64[C, 2], begin and end of each chunk in the text, in `offset_unit`.
-        starts: int64[C], the number of the first token of each chunk.
+        offset_mapping: int64[C, 2], the begin and end of each chunk in the text, in units of
+            `offset_unit`.
+        starts: int64[C], the index of each chunk's first token among the text's tokens.
         texts: the text of each chunk; None if not requested.
         num_tokens: the number of the text's tokens.
         engine: the engine that computed them: "gpu", "cpu" or "reference".
@@ -319,14 +321,14 @@ class TextChunks:
 
 
 def raise_refused(errors: Mapping[int, RowError]) -> None:
-    """Raise RowRefused for the first refused row, if there is one."""
+    """Raise RowRefused for the first refused row, if there is any."""
     if errors:
         row = min(errors)
         raise RowRefused.of(row, errors[row])
 
 
 def find_truncated(encoded: Encoded) -> dict[int, Truncated]:
-    """Describe the rows whose ids were truncated."""
+    """Return the truncation of each truncated row, by row number."""
     if encoded.num_tokens is None or encoded.kept is None:
         return {}
     cut = np.flatnonzero(encoded.num_tokens != np.diff(encoded.offsets)).tolist()
@@ -338,10 +340,10 @@ def find_truncated(encoded: Encoded) -> dict[int, Truncated]:
 
 
 def map_offsets(encoded: Encoded, batch: Batch, unit: Unit) -> NDArray[np.int64]:
-    """Return the place of each id in its text in a unit, int64[T, 2].
+    """Convert the begin and end of each id in its text to a unit, int64[T, 2].
 
     Raises:
-        InvalidRequest: a text that is not UTF-8 has no places in this unit.
+        InvalidRequest: a text is not UTF-8, so it has no offsets in this unit.
     """
     assert encoded.spans is not None
     texts, invalid = batch.texts() if unit != "bytes" else ((), {})

@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary by name and by id, with the names of Hugging Face's attributes."""
+"""Looks up the tokens of a vocabulary, with the same names of attributes as Hugging Face."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class TokenNames:
-    """A vocabulary's tokens.
+    """The tokens of a vocabulary.
 
     Tokens are spelled as in the vocabulary's file: GPT-2's " world" is "Ġworld".
 
     Args:
         vocabulary: the vocabulary.
-        roles: ids by role, such as {"pad": 0}, beside those of the vocabulary.
+        roles: ids by role, such as {"pad": 0}, in addition to those of the vocabulary.
     """
 
     def __init__(self, vocabulary: Vocabulary, roles: Mapping[str, int]) -> None:
@@ -33,18 +33,18 @@ class TokenNames:
         return len(self._vocabulary)
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse a name that is not there; say what to call instead of other libraries' methods."""
+        """Raise AttributeError, which names the call to use instead of another library's method."""
         hint = f"; call {OTHER_METHODS[name]}" if name in OTHER_METHODS else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids, added tokens included: the rows that an embedding needs."""
+        """The number of ids, including added tokens; an embedding needs this many rows."""
         return len(self)
 
     @property
     def pad_token_id(self) -> int | None:
-        """The id to pad with; None: the vocabulary has none, and it may be set."""
+        """The id to pad with; None if the vocabulary has none. It may be set."""
         return self._roles.get("pad")
 
     @pad_token_id.setter
@@ -57,32 +57,32 @@ class TokenNames:
 
     @property
     def unk_token_id(self) -> int | None:
-        """The id of text without a token; None: the vocabulary has none."""
+        """The id of the unknown token, for text without a token; None if there is none."""
         return self._roles.get("unk")
 
     @property
     def bos_token_id(self) -> int | None:
-        """The id at the begin of a text; None: the vocabulary has none."""
+        """The id of the token that begins a text; None if the vocabulary has none."""
         return self._roles.get("bos")
 
     @property
     def eos_token_id(self) -> int | None:
-        """The id at the end of a text; None: the vocabulary has none."""
+        """The id of the token that ends a text; None if the vocabulary has none."""
         return self._roles.get("eos")
 
     @property
     def cls_token_id(self) -> int | None:
-        """The id of [CLS]; None: the vocabulary has none."""
+        """The id of [CLS]; None if the vocabulary has none."""
         return self._roles.get("cls")
 
     @property
     def sep_token_id(self) -> int | None:
-        """The id of [SEP]; None: the vocabulary has none."""
+        """The id of [SEP]; None if the vocabulary has none."""
         return self._roles.get("sep")
 
     @property
     def mask_token_id(self) -> int | None:
-        """The id of [MASK]; None: the vocabulary has none."""
+        """The id of [MASK]; None if the vocabulary has none."""
         return self._roles.get("mask")
 
     @property
@@ -107,7 +107,7 @@ class TokenNames:
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int | None]: ...
 
     def convert_tokens_to_ids(self, tokens: str | list[str]) -> int | list[int | None] | None:
-        """Return the id of a token, or of each; `unk_token_id` for one that there is not."""
+        """Return the id of a token, or of each token of a list; `unk_token_id` if unknown."""
         if isinstance(tokens, str):
             return self._ids.get(tokens, self.unk_token_id)
         return [self._ids.get(token, self.unk_token_id) for token in tokens]
@@ -118,7 +118,7 @@ class TokenNames:
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]: ...
 
     def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> str | list[str]:
-        """Return the spelling of an id, or of each.
+        """Return the token of an id, or the tokens of a list of ids, as the vocabulary spells them.
 
         Raises:
             InvalidRequest: an id is not in the vocabulary.

@@ -1,7 +1,6 @@
-"""A tokenizer in this process: one vocabulary on the engine of a device.
+"""Defines the tokenizer of this process: one vocabulary on the engine of a device.
 
-Calls have the names, options and defaults of the service's. Every call may be made by several
-threads at once.
+Calls have the same names, options and defaults as in the service. All calls are thread-safe.
 """
 
 from __future__ import annotations
@@ -82,13 +81,14 @@ JUNCTIONS: tuple[Junction | None, ...] = (None, "append", "prepend")
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The settings of Hugging Face's tokenizer, or of a model's folder, beside the vocabulary.
+    """The settings of a Hugging Face tokenizer or a model's folder that are not in the vocabulary.
 
     Attributes:
         name: the tokenizer's name.
-        model_max_length: the model's length in ids, for `truncation=True`; None: not said.
-        padding_side, truncation_side: the sides of Hugging Face's call; None: the vocabulary's own.
-        roles: ids by role, such as {"pad": 0}, beside those of the vocabulary.
+        model_max_length: the model's maximum length in ids, for `truncation=True`; None: unknown.
+        padding_side, truncation_side: the sides that Hugging Face's call pads and truncates; None:
+            the vocabulary's sides.
+        roles: ids by role, such as {"pad": 0}, in addition to those of the vocabulary.
     """
 
     name: str
@@ -102,11 +102,11 @@ class Tokenizer(TokenNames):
     """A vocabulary on the engine of a device; `warptok.load` makes it.
 
     Attributes:
-        name: the built-in name, the file's or folder's path, or the name of the object.
+        name: the built-in name, the path of the file or folder, or the name of the source object.
         device: "cpu", or the GPU that gets large batches, such as "cuda:0".
-        padding_side, truncation_side: the sides of the call `tok(texts, ...)`.
-        model_max_length: the model's length in ids, for `tok(texts, truncation=True)`; None: there
-            is none.
+        padding_side, truncation_side: the sides that the call `tok(texts, ...)` pads and truncates.
+        model_max_length: the model's maximum length in ids, for `tok(texts, truncation=True)`;
+            None: no limit is known.
     """
 
     def __init__(self, vocabulary: Vocabulary, place: Place, defaults: Defaults) -> None:
@@ -128,24 +128,24 @@ class Tokenizer(TokenNames):
 
     @property
     def digest(self) -> str:
-        """``sha256:`` and the hash of all that decides ids, as the service's answers have it."""
+        """``sha256:`` and the hash of all data that determines ids, as in the service's answers."""
         return self._vocabulary.digest
 
     def __call__(self, text: Any, text_pair: Any = None, **options: Any) -> BatchEncoding:
-        """Encode as the call of Hugging Face's `AutoTokenizer`; see `encode_as_huggingface`."""
+        """Encode like Hugging Face's `AutoTokenizer` when called; see `encode_as_huggingface`."""
         return encode_as_huggingface(self, text, text_pair, **options)
 
     def encode(self, text: str | bytes, **options: Unpack[TextOptions]) -> list[int]:
         """Return the ids of one text.
 
-        `encode_batch([text]).ids` is the same as an array, for long texts.
+        For long texts, `encode_batch([text]).ids` returns the same ids as an array.
 
         Args:
-            text: the text; bytes are UTF-8.
+            text: a string, or UTF-8 bytes.
             options: see `TextOptions`.
 
         Raises:
-            TypeError: the text is neither str nor bytes, or there is no such option.
+            TypeError: the text is neither str nor bytes, or an option is unknown.
             InvalidRequest: the value of an option is wrong.
             RowRefused: the text cannot be encoded.
         """
@@ -156,7 +156,7 @@ class Tokenizer(TokenNames):
         return self._encode_one("encode", text, options).ids.tolist()  # type: ignore[no-any-return]
 
     def count(self, text: str | bytes, **options: Unpack[TextOptions]) -> int:
-        """Count the ids of one text, which are not kept; as `encode`."""
+        """Return the number of ids of one text; arguments and errors are those of `encode`."""
         made = make_options("count", options)
         batch = one_text("count", text, options).with_options(made)
         counted = self._engine.count(self._vocabulary, batch)
@@ -166,9 +166,9 @@ class Tokenizer(TokenNames):
     def offsets(
         self, text: str | bytes, unit: Unit = "codepoints", **options: Unpack[TextOptions]
     ) -> NDArray[np.int64]:
-        """Return the begin and the end in the text of each id that `encode` gives, int64[T, 2].
+        """Return the begin and end in the text of each id that `encode` returns, int64[T, 2].
 
-        Begin and end tokens have (0, 0). The id of a part of a character spans all of it.
+        Begin and end tokens have (0, 0). An id of part of a character spans the whole character.
 
         Args:
             text: the text.
@@ -240,25 +240,28 @@ class Tokenizer(TokenNames):
                 column of pandas or polars, a NumPy array, a matrix uint8[B, L], a batch of
                 `read_batches`, or joined bytes with `offsets`.
             offsets: integers[B + 1], where each text begins in the joined bytes.
-            padding: None: ragged rows, an `EncodedBatch`; "longest", or a least number of ids: a
-                matrix with an attention mask, a `PaddedBatch`.
-            padding_side: "right" or "left"; None: the tokenizer's own.
+            padding: None: ragged rows, an `EncodedBatch`; "longest": a `PaddedBatch`, a matrix with
+                an attention mask; a number: the same, with this many columns at least.
+            padding_side: "right" or "left"; None: the tokenizer's `padding_side`.
             pad_id: the id to pad with; None: `pad_token_id`.
             augmentation: random crops and letters of sequences: `Augmentation(seed=...)`, or its
-                fields by name; None: there are none.
-            return_offsets: the unit in which `offset_mapping` has the place of each id in its text.
-            return_tokens: whether `tokens` has each id's token as a string.
-            token_form: "text": " the", and "<0xE2>" for a byte that is no UTF-8 by itself; "file":
-                as a tokenizer.json has them, such as "Ġthe", and `convert_ids_to_tokens`.
-            dtype: "int32", or "uint16" or "uint8" where all ids fit; not with padding.
-            errors: "raise": a refused text raises; "keep": it has no ids and stands in `errors`.
-            options: see `BatchOptions`; each may have one value for each text.
+                fields by name; None: no changes.
+            return_offsets: the unit of `offset_mapping`, the begin and end of each id in its text;
+                None: do not compute it.
+            return_tokens: whether `tokens` contains the token of each id as a string.
+            token_form: "text": " the", and "<0xE2>" for a byte that is not UTF-8 by itself; "file":
+                as in tokenizer.json and `convert_ids_to_tokens`, such as "Ġthe".
+            dtype: "int32", or "uint16" or "uint8" if all ids of the vocabulary fit; only without
+                padding.
+            errors: "raise": raise RowRefused for a refused text; "keep": return no ids for it, and
+                list it in `errors`.
+            options: see `BatchOptions`; each may be a list with one value per text.
 
         Raises:
-            TypeError: texts have another form, or there is no such option.
+            TypeError: texts have another form, or an option is unknown.
             InvalidRequest: a value is wrong, a text is null, or the vocabulary has no padding
                 token and `pad_id` is None.
-            RowRefused: a text cannot be encoded, with its number.
+            RowRefused: a text cannot be encoded; the error contains its number.
         """
         choose("errors", errors, REFUSED)
         choose("token_form", token_form, TOKEN_FORMS)
@@ -291,7 +294,7 @@ class Tokenizer(TokenNames):
         offsets: ArrayLike | None = None,
         **options: Unpack[BatchOptions],
     ) -> NDArray[np.int64]:
-        """Count the ids of several texts, which are not kept: int64[B].
+        """Return the number of ids of each text, int64[B].
 
         Args:
             texts: as for `encode_batch`.
@@ -322,20 +325,20 @@ class Tokenizer(TokenNames):
         )
 
     def decode_bytes(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> bytes:
-        """Return the bytes that one row of ids stands for; as `decode`."""
+        """Return the bytes that one row of ids represents; see `decode`."""
         row = as_ids(ids)
         decoded = self._decode(row, np.array([0, len(row)]), skip_special_tokens)
         return decoded.data.tobytes()
 
     def decode_batch(self, rows: Any, *, skip_special_tokens: bool = False) -> list[str]:
-        """Return the texts of several rows of ids; as `decode`.
+        """Return the texts of several rows of ids, each as `decode` returns it.
 
         Args:
             rows: an `EncodedBatch`, a list of rows, or a matrix [B, L].
             skip_special_tokens: whether special tokens are left out.
 
         Raises:
-            RowRefused: an id is not in the vocabulary; it has the number of the row.
+            RowRefused: an id is not in the vocabulary; the error contains the number of the row.
         """
         ids, offsets = as_id_rows(rows)
         decoded = self._decode(ids, offsets, skip_special_tokens)
@@ -357,15 +360,16 @@ class Tokenizer(TokenNames):
 
         Args:
             text: the text.
-            chunk_size: most ids of a chunk.
-            chunk_overlap: tokens that two neighbours share.
+            chunk_size: the most ids of a chunk.
+            chunk_overlap: the number of tokens that neighbouring chunks share.
             add_special_tokens: put the begin and end tokens around each chunk.
             special: as in `TextOptions`.
-            offset_unit: the unit of `offset_mapping`, the place of each chunk in the text.
-            return_texts: whether `texts` has the text of each chunk.
+            offset_unit: the unit of `offset_mapping`, the begin and end of each chunk in the text.
+            return_texts: whether `texts` contains the text of each chunk.
 
         Raises:
-            InvalidRequest: no token fits a chunk, or neighbours would share all of them.
+            InvalidRequest: `chunk_size` leaves no room for a token, or neighbouring chunks would
+                share all tokens.
             RowRefused: the text cannot be encoded.
         """
         choose("offset_unit", offset_unit, UNITS)
@@ -409,25 +413,25 @@ class Tokenizer(TokenNames):
         reverse_complement: bool = False,
         uppercase: bool = False,
     ) -> Windows:
-        """Cut one sequence into overlapping windows of tokens, the input of models of genomes.
+        """Cut one sequence into overlapping windows of tokens, as input for genome models.
 
         Args:
             sequence: the sequence, such as a mitochondrial genome.
-            window: tokens of a window.
-            stride: tokens from the begin of one window to the begin of the next.
-            circular: the sequence wraps; None: as the vocabulary says.
-            junction: where the k-mers over the junction of a circle stand: "append", behind the
-                others, or "prepend"; None: as the vocabulary says.
-            channel: one finite value for each base, such as heteroplasmy from 0 to 1, which is
-                windowed like the ids; None: there is none.
+            window: the number of tokens in a window.
+            stride: the number of tokens from the begin of one window to the begin of the next.
+            circular: treat the sequence as a circle; None: the vocabulary's setting.
+            junction: where to put the k-mers across the junction of a circle: "append", after the
+                others, or "prepend", before them; None: the vocabulary's setting.
+            channel: one finite value for each base, such as heteroplasmy from 0 to 1, which is cut
+                into windows like the ids; None: no channel.
             add_cls: put the vocabulary's [CLS] before each window.
-            reverse_complement: of the other strand.
-            uppercase: make a to z upper case first.
+            reverse_complement: encode the reverse complement of the sequence.
+            uppercase: convert a to z to upper case first.
 
         Returns:
             W windows of C columns: `input_ids` int32[W, C], `attention_mask` int8[W, C],
             `position_ids` int64[W, C] (bases), `channel` float32[W, C] and `starts` int64[W];
-            `fields("het_values")` are a model's arguments.
+            `fields("het_values")` returns them as a model's arguments.
 
         Raises:
             InvalidRequest: a value is wrong, or the vocabulary has no padding token or no [CLS].
@@ -455,20 +459,21 @@ class Tokenizer(TokenNames):
         add_special_tokens: bool = True,
         augmentation: Augmentation | Mapping[str, Any] | None = None,
     ) -> DeviceBatch:
-        """Encode several texts into the memory of the GPU; the ids do not visit the host.
+        """Encode several texts into the memory of the GPU; the ids are not copied to the host.
 
-        `torch.from_dlpack(batch.ids)` is a tensor without a copy. Special tokens in texts are
-        matched. Padding and begin and end tokens are for `encode_batch(...).to_torch("cuda:0")`.
+        `torch.from_dlpack(batch.ids)` makes a tensor without a copy. Special tokens in texts are
+        matched. For padding, or for begin and end tokens, use
+        `encode_batch(...).to_torch("cuda:0")`.
 
         Args:
             texts: as for `encode_batch`.
             offsets: as for `encode_batch`.
             dtype: as for `encode_batch`.
-            add_special_tokens: must be False where the vocabulary has begin or end tokens.
+            add_special_tokens: must be False if the vocabulary has begin or end tokens.
             augmentation: as for `encode_batch`; the changes are made on the host.
 
         Raises:
-            DeviceUnavailable: the tokenizer has no GPU, or its kernels do not compute a text.
+            DeviceUnavailable: the tokenizer has no GPU, or its kernels cannot compute a text.
             InvalidRequest: a value is wrong.
             RowRefused: a text is not UTF-8.
         """
@@ -495,25 +500,26 @@ class Tokenizer(TokenNames):
         reverse_complement: bool = False,
         uppercase: bool = False,
     ) -> DeviceWindows:
-        """Cut the windows of several sequences of characters or k-mers in the memory of the GPU.
+        """Compute windows of several sequences of characters or k-mers in the memory of the GPU.
 
         Args:
-            sequences: as texts for `encode_batch`.
+            sequences: as `texts` of `encode_batch`.
             offsets: as for `encode_batch`.
             window: as for `windows`.
             stride: as for `windows`.
             circular: as for `windows`.
-            channel: N values, one for each byte of all sequences.
+            channel: one value for each byte of all sequences, joined; None: no channel.
             add_cls: as for `windows`.
             reverse_complement: as for `windows`.
             uppercase: as for `windows`.
 
         Returns:
-            The arrays of `windows` on the GPU, and `rows` int64[B + 1] on the host, the first
-            window of each sequence.
+            The arrays of `windows` on the GPU, and `rows` int64[B + 1] on the host, the index of
+            the first window of each sequence.
 
         Raises:
-            DeviceUnavailable: the tokenizer has no GPU, or its kernels do not cut these windows.
+            DeviceUnavailable: the tokenizer has no GPU, or its kernels cannot compute these
+                windows.
             InvalidRequest: a value is wrong.
             RowRefused: a sequence cannot be encoded.
         """
@@ -547,10 +553,11 @@ class Tokenizer(TokenNames):
         augmentation: Augmentation | Mapping[str, Any] | None,
         unit: Unit | None = None,
     ) -> Batch:
-        """Return the batch with its rows augmented.
+        """Return the batch with augmented rows.
 
         Raises:
-            TypeError, InvalidRequest: as `make_augmentation`, or the vocabulary is of text.
+            TypeError, InvalidRequest: as `make_augmentation`, or the vocabulary is for text and not
+                for sequences.
         """
         changes = make_augmentation(augmentation, unit)
         if changes is not None and not self._vocabulary.supports_reverse_complement:
@@ -580,7 +587,7 @@ class Tokenizer(TokenNames):
         dtype: IdType,
         kernel_time: float,
     ) -> EncodedBatch:
-        """Make the answer of an engine's ids."""
+        """Make an `EncodedBatch` from an engine's output."""
         show = self._vocabulary.show_token
         places = encoded.offsets.tolist()
         tokens = None

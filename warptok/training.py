@@ -1,4 +1,4 @@
-"""Learning a vocabulary from texts or sequences: BPE, and BPE that keeps motifs whole."""
+"""Trains vocabularies on texts or sequences: BPE, and BPE that keeps motifs whole."""
 
 from vocabularies.motifs.bank import MotifBank as MotifBank
 from vocabularies.sequences.corpus import Corpus as Corpus

@@ -1,7 +1,7 @@
-"""Clients of a running service, with the methods of a `Tokenizer`.
+"""Clients of a running service, with the same methods as `Tokenizer`.
 
-`service_calls` makes the requests of each call and reads their answers, and sends nothing; `client`
-and `async_client` send them by httpx, and repeat them as `transport` decides. `grpc_calls` makes
-the same calls over gRPC, which `grpc_client` and `async_grpc_client` send; `grpc_errors` reads
-their errors.
+`service_calls` builds the HTTP requests of each call and parses the answers; it sends nothing.
+`client` and `async_client` send the requests through httpx and retry them by the policy in
+`transport`. `grpc_calls` does the same for gRPC, and `grpc_client` and `async_grpc_client` send its
+messages; `grpc_errors` converts gRPC errors.
 """

@@ -1,8 +1,8 @@
-"""Makes the messages of each call of a service by gRPC, and reads the answers; sends nothing.
+"""Builds the gRPC messages of each call and parses the answers; it sends nothing.
 
-Each call is a generator that yields requests, gets the message that answers each, and returns the
-result; so `GrpcClient` and `AsyncGrpcClient` make the same calls. Arguments are checked as by
-`Tokenizer`, before anything is sent.
+Each call is a generator that yields requests, receives the answer to each, and returns the result,
+so that `GrpcClient` and `AsyncGrpcClient` share it. Arguments are checked before the first request,
+as in `Tokenizer`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class GrpcRequest(NamedTuple):
     """One request.
 
     Attributes:
-        name: the method, such as "Encode".
-        message: the message.
+        name: the name of the method, such as "Encode".
+        message: the message to send.
         answer: the class of the message that answers it.
     """
 
@@ -85,13 +85,13 @@ GrpcCall = Generator[GrpcRequest, Any, Result]
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What an answer to texts has beside ids.
+    """The optional parts of an answer beside the ids.
 
     Attributes:
         dtype: the type of its ids.
-        unit: the unit of places in the texts; None: it has none.
-        has_tokens: whether it has each id's token as a string.
-        changes: the random changes to the texts; None: there are none.
+        unit: the unit of the offsets of ids; None: the answer has no offsets.
+        has_tokens: whether the answer has the token of each id as a string.
+        changes: the random changes to the texts; None: the texts are unchanged.
         token_form: how the strings of tokens are written.
     """
 
@@ -104,7 +104,7 @@ class AnswerForm:
 
 @dataclass(slots=True)
 class _Rows:
-    """The answers to the parts of a batch, by the numbers of its rows."""
+    """The answers to the parts of a batch, by row number."""
 
     ids: list[NDArray[Any]]
     spans: list[NDArray[np.int64]]
@@ -120,8 +120,8 @@ class GrpcCalls:
     """The calls on one vocabulary of a service.
 
     Args:
-        vocabulary: its name.
-        if_digest: refuse another vocabulary than the one with this digest.
+        vocabulary: the name of the vocabulary.
+        if_digest: the digest that the vocabulary must have, or calls fail; None: any.
     """
 
     def __init__(self, vocabulary: str, if_digest: str | None = None) -> None:
@@ -144,7 +144,7 @@ class GrpcCalls:
     def offsets(
         self, text: Any, unit: Unit, options: Mapping[str, Any]
     ) -> GrpcCall[NDArray[np.int64]]:
-        """Return the place of each id in one text, int64[T, 2]."""
+        """Return the begin and end of each id in one text, int64[T, 2]."""
         choose("unit", unit, UNITS)
         answer = yield from self._encode_one("offsets", text, options, spans=True)
         spans = np.frombuffer(answer.spans, np.int64).reshape(-1, 2).copy()
@@ -348,7 +348,7 @@ class GrpcCalls:
         return (yield GrpcRequest("Encode", message, self._pb.EncodeResponse))
 
     def _encode_rows(self, batch: Batch, form: AnswerForm) -> GrpcCall[_Rows]:
-        """Encode a batch, whose rows may have options of their own, in parts."""
+        """Encode a batch in parts; rows may have different options."""
         num_rows = len(batch)
         no_ids, no_spans = np.zeros(0, ID_TYPES[form.dtype]), np.zeros((0, 2), np.int64)
         rows = _Rows([no_ids] * num_rows, [no_spans] * num_rows, [[]] * num_rows)
@@ -364,7 +364,7 @@ class GrpcCalls:
         return rows
 
     def _count(self, batch: Batch) -> GrpcCall[NDArray[np.int64]]:
-        """Count the ids of a batch, whose rows may have options of their own."""
+        """Count the ids of a batch; rows may have different options."""
         counts = np.zeros(len(batch), np.int64)
         for numbers, part, options in _parts(batch):
             message = self._write_batch(part, options, AnswerForm(), 0)
@@ -376,7 +376,7 @@ class GrpcCalls:
     def _write_batch(
         self, batch: Batch, options: EncodeOptions, form: AnswerForm, begin: int
     ) -> Any:
-        """Write the request of a batch with one set of options, whose first row has a number."""
+        """Build the request of rows with the same options; the first one is row `begin`."""
         written = self.write_options(options, form)
         if form.changes is not None:
             fields = augmentation_fields(form.changes, begin)
@@ -389,7 +389,7 @@ class GrpcCalls:
         )
 
     def write_options(self, options: EncodeOptions, form: AnswerForm) -> Any:
-        """Write options, as the message has them."""
+        """Write options as fields of the message."""
         return self._pb.Options(
             add_special_tokens=options.add_special_tokens,
             special=options.special,
@@ -409,13 +409,13 @@ class GrpcCalls:
 
 
 def _as_int32(ids: NDArray[np.int64]) -> bytes:
-    """Return ids as the messages have them; those beyond int32, which the service refuses, too."""
+    """Return ids as int32 bytes; clip larger ids to a value that the service refuses as well."""
     limits = np.iinfo(np.int32)
     return ids.clip(limits.min, limits.max).astype(np.int32).tobytes()
 
 
 def _parts(batch: Batch) -> Iterator[tuple[Sequence[int], Batch, EncodeOptions]]:
-    """Yield the parts of a batch, each with the numbers of its rows and the options of all."""
+    """Yield parts of a batch: the numbers, the texts and the common options of a part's rows."""
     for options, numbers in batch.groups():
         selected = batch.select(numbers, options)
         for begin, end in part_rows(selected.offsets, PART_BYTES):
@@ -423,7 +423,7 @@ def _parts(batch: Batch) -> Iterator[tuple[Sequence[int], Batch, EncodeOptions]]
 
 
 def _add(rows: _Rows, answer: Any, numbers: Sequence[int], form: AnswerForm) -> None:
-    """Add the answer to the rows of some numbers."""
+    """Add the answer to the rows with these numbers."""
     ids = np.frombuffer(answer.ids, ID_TYPES[form.dtype])
     spans = np.frombuffer(answer.spans, np.int64).reshape(-1, 2)
     tokens = list(answer.tokens)
@@ -441,7 +441,7 @@ def _add(rows: _Rows, answer: Any, numbers: Sequence[int], form: AnswerForm) -> 
 
 
 def _join(rows: _Rows, batch: Batch, form: AnswerForm) -> EncodedBatch:
-    """Make the answer of the ids of all rows."""
+    """Make one answer from the ids of all rows."""
     sizes = np.fromiter(map(len, rows.ids), np.int64, len(rows.ids))
     offsets = offsets_from_lengths(sizes)
     ids = np.concatenate([np.zeros(0, ID_TYPES[form.dtype]), *rows.ids])
@@ -464,7 +464,7 @@ def _join(rows: _Rows, batch: Batch, form: AnswerForm) -> EncodedBatch:
 
 
 def _read_errors(answer: Any, numbers: Sequence[int]) -> dict[int, RowError]:
-    """Read the refused rows of an answer to the rows of some numbers."""
+    """Read the refused rows of the answer to the rows with these numbers."""
     return {
         numbers[each.row]: RowError(each.code, each.message, each.where) for each in answer.errors
     }

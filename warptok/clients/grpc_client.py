@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 
 
 class GrpcClient:
-    """A running service with the methods of a `Tokenizer`, over gRPC.
+    """A client of a service over gRPC, with the same methods as `Tokenizer`.
 
     Args:
-        target: the address of its port for gRPC, such as "127.0.0.1:8001".
-        vocabulary: the name of the vocabulary that all calls use.
-        api_key: the key; None: the service needs none.
-        if_digest: refuse another vocabulary than the one with this digest.
-        timeout_s: the longest time of one request; the service, too, stops after it.
-        retries: how often a request is sent again where the service is busy, starts or stops, or
-            the connection breaks. Every call may be: a text has the same ids each time.
-        channel: a grpc.Channel with settings of its own, such as certificates, which the caller
-            closes; None: one without TLS is made.
+        target: the address of the service's gRPC port, such as "127.0.0.1:8001".
+        vocabulary: the name of the vocabulary for all calls.
+        api_key: the API key; None: send no key.
+        if_digest: the digest that the vocabulary must have, or the call fails; None: any.
+        timeout_s: the timeout of one request; the service stops computing at the same time.
+        retries: how many times a request is retried if the service is busy, starting or stopping,
+            or if the connection breaks. Every call is safe to retry, as it changes nothing.
+        channel: a grpc.Channel to use, for example with certificates; the caller closes it. None:
+            the client creates one without TLS.
 
     Raises:
         NotInstalled: grpcio is not installed.
 
     Calls raise the errors of `warptok.errors`, with the codes of docs/errors.md. Several threads
-    may use one client. Padding needs `pad_id` and `padding_side`.
+    may use one client. Calls with `padding` must also pass `pad_id` and `padding_side`.
     """
 
     def __init__(
@@ -93,22 +93,22 @@ class GrpcClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, unless the caller gave the channel."""
+        """Close the connection, unless the caller passed the channel."""
         if self._owns_channel:
             self._channel.close()
 
     def encode(self, text: str | bytes, **options: Unpack[TextOptions]) -> list[int]:
-        """Return the ids of one text; as `Tokenizer.encode`."""
+        """Return the ids of one text; see `Tokenizer.encode`."""
         return self._run(self._calls.encode(text, options))
 
     def count(self, text: str | bytes, **options: Unpack[TextOptions]) -> int:
-        """Count the ids of one text; as `Tokenizer.count`."""
+        """Count the ids of one text; see `Tokenizer.count`."""
         return self._run(self._calls.count(text, options))
 
     def offsets(
         self, text: str | bytes, unit: Unit = "codepoints", **options: Unpack[TextOptions]
     ) -> NDArray[np.int64]:
-        """Return the place of each id in one text, int64[T, 2]; as `Tokenizer.offsets`."""
+        """Return the begin and end of each id in one text, int64[T, 2]; see `Tokenizer.offsets`."""
         return self._run(self._calls.offsets(text, unit, options))
 
     @overload
@@ -161,10 +161,10 @@ class GrpcClient:
         errors: Refused = "raise",
         **options: Unpack[BatchOptions],
     ) -> EncodedBatch | PaddedBatch:
-        """Return the ids of several texts; as `Tokenizer.encode_batch`.
+        """Return the ids of several texts; see `Tokenizer.encode_batch`.
 
-        Large batches are several requests, one after another, as are texts with options of their
-        own.
+        A large batch, or a batch whose texts have different options, is split into requests that
+        are sent one after another.
         """
         return self._run(
             self._calls.encode_batch(
@@ -186,19 +186,19 @@ class GrpcClient:
     def count_batch(
         self, texts: Any, *, offsets: ArrayLike | None = None, **options: Unpack[BatchOptions]
     ) -> NDArray[np.int64]:
-        """Count the ids of several texts, int64[B]; as `Tokenizer.count_batch`."""
+        """Count the ids of several texts, int64[B]; see `Tokenizer.count_batch`."""
         return self._run(self._calls.count_batch(texts, offsets, options))
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
-        """Return the text of one row of ids; as `Tokenizer.decode`."""
+        """Return the text of one row of ids; see `Tokenizer.decode`."""
         return self._run(self._calls.decode(ids, skip_special_tokens))
 
     def decode_bytes(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> bytes:
-        """Return the bytes of one row of ids; as `Tokenizer.decode_bytes`."""
+        """Return the bytes of one row of ids; see `Tokenizer.decode_bytes`."""
         return self._run(self._calls.decode_bytes(ids, skip_special_tokens))
 
     def decode_batch(self, rows: Any, *, skip_special_tokens: bool = False) -> list[str]:
-        """Return the texts of several rows of ids; as `Tokenizer.decode_batch`."""
+        """Return the texts of several rows of ids; see `Tokenizer.decode_batch`."""
         return self._run(self._calls.decode_batch(rows, skip_special_tokens))
 
     def chunks(
@@ -212,7 +212,7 @@ class GrpcClient:
         offset_unit: Unit = "codepoints",
         return_texts: bool = False,
     ) -> TextChunks:
-        """Cut one text into chunks; as `Tokenizer.chunks`."""
+        """Cut one text into chunks; see `Tokenizer.chunks`."""
         return self._run(
             self._calls.chunks(
                 text,
@@ -238,7 +238,7 @@ class GrpcClient:
         reverse_complement: bool = False,
         uppercase: bool = False,
     ) -> Windows:
-        """Cut one sequence into windows; as `Tokenizer.windows`."""
+        """Cut one sequence into windows; see `Tokenizer.windows`."""
         return self._run(
             self._calls.windows(
                 sequence,
@@ -258,11 +258,11 @@ class GrpcClient:
         return self._run(self._calls.vocabularies())
 
     def info(self) -> dict[str, Any]:
-        """Describe the service, as `GET /v1/info` answers."""
+        """Describe the service, in the form of `GET /v1/info`."""
         return self._run(self._calls.info())
 
     def _run(self, call: GrpcCall[Result]) -> Result:
-        """Send the requests of a call until it returns."""
+        """Send each request that a call yields, and return the result of the call."""
         try:
             request = next(call)
             while True:
@@ -272,10 +272,10 @@ class GrpcClient:
             return result
 
     def _send(self, request: GrpcRequest) -> Any:
-        """Send a request; send it again after an error that may pass.
+        """Send a request; retry it after a transient error, as the retry policy allows.
 
         Raises:
-            WarptokError: it is refused, or the service is not reached.
+            WarptokError: the service refuses the request or cannot be reached.
         """
         send = self._channel.unary_unary(
             SERVICE + request.name,

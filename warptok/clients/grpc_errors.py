@@ -1,4 +1,4 @@
-"""Turns the status of a gRPC call that failed into the error of its code."""
+"""Converts the status of a failed gRPC call into an error of `warptok.errors`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATUSES: Mapping[str, int] = MappingProxyType(
         "DEADLINE_EXCEEDED": 504,
     }
 )
-"""The HTTP status of a refusal that does not say its own."""
+"""The HTTP status for a gRPC status whose details do not name one."""
 BY_THE_LIBRARY: Mapping[str, type[WarptokError]] = MappingProxyType(
     {
         "UNAVAILABLE": Unavailable,
@@ -40,13 +40,13 @@ BY_THE_LIBRARY: Mapping[str, type[WarptokError]] = MappingProxyType(
         "RESOURCE_EXHAUSTED": TooLarge,
     }
 )
-"""The errors of statuses without details, which the library makes and not the service."""
+"""The errors for statuses without details, which the gRPC library sets and not the service."""
 
 
 def make_error(failure: Any, target: str) -> WarptokError:
-    """Make the error of a grpc.RpcError.
+    """Convert a grpc.RpcError into an error of `warptok.errors`.
 
-    Without the service's details, the connection or the library failed.
+    If the status lacks the service's details, the connection or the gRPC library failed.
     """
     from google.rpc import error_details_pb2 as details
     from grpc_status import rpc_status
@@ -78,7 +78,7 @@ def make_error(failure: Any, target: str) -> WarptokError:
 
 
 def _unpack(status: Any, details: Any) -> dict[str, Any]:
-    """Unpack the details of a status, by the names of their messages."""
+    """Unpack the details of a status into messages by their type name."""
     found = {}
     for packed in status.details:
         name = packed.TypeName().rpartition(".")[2]

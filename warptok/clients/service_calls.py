@@ -1,8 +1,8 @@
-"""Makes the requests of each call of a service, and reads the answers; sends nothing.
+"""Builds the HTTP requests of each call and parses the answers; it sends nothing.
 
-Each call is a generator that yields requests, gets the answer to each, and returns the result; so
-`Client` and `AsyncClient` make the same calls. Arguments are checked as by `Tokenizer`, before
-anything is sent.
+Each call is a generator that yields requests, receives the answer to each, and returns the result,
+so that `Client` and `AsyncClient` share it. Arguments are checked before the first request, as in
+`Tokenizer`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ PROBE, PROBE_LENGTH = "ACGTACGTACGTACGT", 64
 
 @dataclass(frozen=True, slots=True)
 class PaddingRule:
-    """The id and the side with which rows are padded."""
+    """The id that pads rows, and the side that is padded."""
 
     pad_id: int
     side: Side
@@ -76,8 +76,8 @@ class ServiceCalls:
     """The calls on one vocabulary of a service.
 
     Args:
-        vocabulary: its name.
-        if_digest: refuse another vocabulary than the one with this digest.
+        vocabulary: the name of the vocabulary.
+        if_digest: the digest that the vocabulary must have, or calls fail; None: any.
     """
 
     def __init__(self, vocabulary: str, if_digest: str | None = None) -> None:
@@ -101,7 +101,7 @@ class ServiceCalls:
         return int((yield from self._count(batch, options))[0])
 
     def offsets(self, text: Any, unit: Unit, options: Mapping[str, Any]) -> Call[NDArray[np.int64]]:
-        """Return the place of each id in one text, int64[T, 2]."""
+        """Return the begin and end of each id in one text, int64[T, 2]."""
         choose("unit", unit, UNITS)
         make_options("offsets", options)
         body = one_text("offsets", text, options).row_bytes(0)
@@ -123,7 +123,7 @@ class ServiceCalls:
         errors: Refused,
         options: Mapping[str, Any],
     ) -> Call[EncodedBatch | PaddedBatch]:
-        """Return the ids of several texts; use Arrow if its call has these options."""
+        """Return the ids of several texts; use Arrow if the bulk route supports these options."""
         choose("errors", errors, REFUSED)
         choose("dtype", dtype, tuple(ID_TYPES))
         choose("token_form", token_form, TOKEN_FORMS)
@@ -278,7 +278,7 @@ class ServiceCalls:
     def _send_text(
         self, body: bytes, options: Mapping[str, Any], own: Mapping[str, str], accept: str
     ) -> Request:
-        """Make the request of one text as a plain body."""
+        """Build the request of one text, which is the body."""
         params = {**self._names, **write_query(options), **own}
         return Request(
             "POST", "/v1/encode", params, body, {"content-type": OCTETS, "accept": accept}
@@ -387,7 +387,7 @@ class ServiceCalls:
     def _json_parts(
         self, batch: Batch, options: Mapping[str, Any]
     ) -> Iterator[tuple[int, list[str], dict[str, Any]]]:
-        """Yield the parts of a batch: the first row, the texts, and the options of each.
+        """Yield the parts of a batch: the first row, the texts and the options of each part.
 
         Raises:
             RowRefused: a text is not UTF-8.
@@ -400,7 +400,7 @@ class ServiceCalls:
             yield begin, list(texts[begin:end]), own
 
     def _find_padding(self, pad_id: int | None) -> Call[PaddingRule]:
-        """Find the padding of the vocabulary, once, from the answer to a padded text."""
+        """Read the vocabulary's padding from the answer to a padded text, and remember it."""
         rule = self._padding.get(pad_id)
         if rule is None:
             body = {"texts": [PROBE], "add_special_tokens": False, "padding": PROBE_LENGTH}
@@ -419,13 +419,13 @@ WINDOW_TYPES: Mapping[str, type[np.integer[Any]]] = {
 
 
 def write_query(options: Mapping[str, Any]) -> dict[str, str]:
-    """Write options for the query string of a bulk call."""
+    """Write options as the query string of the bulk route."""
     check_options("encode_batch", options)
     return write_values({name: value for name, value in options.items() if name != "surrogates"})
 
 
 def write_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """Write values for the query string; those that are None are left out."""
+    """Write values as a query string without those that are None."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()
@@ -434,12 +434,12 @@ def write_values(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def augmentation_fields(changes: Augmentation, begin: int) -> dict[str, Any]:
-    """Return the fields of the changes to a part that begins at a row of the whole."""
+    """Return the augmentation fields of a request whose first text is row `begin` of the batch."""
     return {**asdict(changes), "first_row": changes.first_row + begin}
 
 
 def part_rows(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of parts of at most PART_ROWS rows and `most` items, or of one row."""
+    """Yield begin and end of parts of one row, or of at most PART_ROWS rows and `most` items."""
     begin, num_rows = 0, len(offsets) - 1
     while begin < num_rows:
         end = int(np.searchsorted(offsets, offsets[begin] + most, side="right")) - 1
@@ -451,13 +451,13 @@ def part_rows(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]
 def join_rows(
     rows: list[list[int]], dtype: type[np.integer[Any]]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Join rows of ids: ids [T], and int64[B + 1], where each begins."""
+    """Join rows of ids: return ids [T], and offsets int64[B + 1], where each row begins."""
     ids = np.fromiter((token_id for row in rows for token_id in row), dtype)
     return ids, offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
 
 
 def read_errors(answer: Mapping[str, Any], begin: int) -> dict[int, RowError]:
-    """Read the refused rows of an answer whose first row has the number `begin`."""
+    """Read the refused rows of an answer; its first row is row `begin` of the batch."""
     return {
         begin + fault["row"]: RowError(fault["code"], fault["message"])
         for fault in answer.get("errors", ())
@@ -477,7 +477,7 @@ def write_arrow(pa: Any, batch: Batch) -> bytes:
 
 
 def read_arrow(pa: Any, content: bytes) -> Iterator[tuple[Any, Mapping[bytes, bytes]]]:
-    """Read the record batches of an answer, and the metadata of each.
+    """Read the record batches of an Arrow answer, and the metadata of each.
 
     Raises:
         WarptokError: the answer ends with an error.

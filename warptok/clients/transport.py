@@ -1,8 +1,8 @@
-"""Requests of a client, answers of a service, their errors, and the policy of retries.
+"""Defines requests and answers over HTTP, their errors, and the retry policy.
 
-Knows no HTTP library: `client` sends the requests. All calls of the clients are idempotent: a text
-has the same ids however often it is sent. So each may be sent again, also where the connection
-broke after the service may have read it.
+This module depends on no HTTP library; `client` and `async_client` send the requests. All calls are
+idempotent, so a request may be retried even if the service may have read it before the connection
+broke.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Request:
         path: the path, such as "/v1/encode".
         params: the query string.
         content: the body.
-        headers: its content type, and the type of the answer.
+        headers: the content type of the body, and the type of the answer.
     """
 
     method: str
@@ -46,7 +46,7 @@ class Response:
 
     Attributes:
         status: the HTTP status.
-        headers: the headers, by their names in lower case.
+        headers: the headers by name in lower case.
         content: the body.
     """
 
@@ -61,22 +61,22 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Decides when a request is sent again, as for a service that is busy or not reached.
+    """Decides whether and when a failed request is retried.
 
     Attributes:
-        retries: the most times that a request is sent again.
-        max_wait_s: the longest wait before one; the error is raised where `Retry-After` is longer.
+        retries: the largest number of retries of a request.
+        max_wait_s: the longest wait before a retry; the error is raised if `Retry-After` is longer.
     """
 
     retries: int = 3
     max_wait_s: float = 30.0
 
     def wait_s(self, attempt: int, error: WarptokError) -> float | None:
-        """Return the seconds until the next attempt; None: the error is raised.
+        """Return the seconds until the next attempt; None: raise the error instead.
 
         Args:
             attempt: the number of the attempt that failed, from 0 on.
-            error: its error.
+            error: the error of that attempt.
         """
         if attempt >= self.retries or not isinstance(error, Unavailable):
             return None
@@ -89,7 +89,7 @@ class RetryPolicy:
 
 
 def make_error(response: Response) -> WarptokError:
-    """Make the error of an answer with a status of 400 or more."""
+    """Make the error for an answer whose status is 400 or more."""
     try:
         problem = response.json()
     except orjson.JSONDecodeError:
@@ -113,22 +113,22 @@ def make_error(response: Response) -> WarptokError:
 
 
 REQUEST_CODES = ("", "invalid_request", "template_failed", "vocabulary_invalid")
-"""The codes of 422 that are not of a row."""
+"""The codes with status 422 that concern a request and not one row."""
 
 
 def _read_seconds(value: str | None) -> float | None:
-    """Read a Retry-After in seconds; None: there is none, or it is a date."""
+    """Parse a Retry-After header in seconds; None: it is absent or a date."""
     return float(value) if value is not None and value.strip().isdigit() else None
 
 
 def request_headers(api_key: str | None, timeout_s: float) -> dict[str, str]:
-    """Return the headers of all requests of a client: its key, and its deadline."""
+    """Return the headers that all requests of a client share: its API key and its deadline."""
     headers = {"x-request-timeout-ms": str(max(1, int(timeout_s * 1000)))}
     return headers if api_key is None else {**headers, "authorization": f"Bearer {api_key}"}
 
 
 def lost_connection(httpx: Any, failure: Exception, url: str) -> WarptokError:
-    """Make the error of a request without an answer."""
+    """Make the error for a request that received no answer."""
     if isinstance(failure, httpx.TimeoutException) and not isinstance(
         failure, httpx.ConnectTimeout | httpx.PoolTimeout
     ):

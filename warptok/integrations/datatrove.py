@@ -1,10 +1,11 @@
-"""datatrove's `DocumentTokenizer`, with the ids computed by warptok: its files have the same bytes.
+"""A replacement of datatrove's `DocumentTokenizer` that computes ids with warptok.
 
     from warptok.integrations.datatrove import DocumentTokenizer
 
-datatrove loads the tokenizer, shuffles, and writes metadata; `DocumentTokenizerMerger` and its
-executors take this step as its own. A batch of documents is encoded by the threads of the process,
-or by a GPU, and is written as one array instead of one list of Python's integers a document.
+The files have the same bytes as datatrove's. datatrove loads the tokenizer, shuffles, and writes
+metadata; its executors and `DocumentTokenizerMerger` accept this step in place of the original. The
+threads of the process, or a GPU, encode a batch of documents, which is written as one array instead
+of a list of Python integers for each document.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ class DocumentTokenizer(OwnDocumentTokenizer):
     Args:
         arguments: those of datatrove's `DocumentTokenizer`, in its order.
         device: as for `warptok.load`: "auto", "cpu", "cuda" or "cuda:1".
-        num_threads: the threads that encode in each process without a GPU; 0: one a usable core.
-        options: its arguments by name.
+        num_threads: the threads that encode in each process without a GPU; 0: one per usable core.
+        options: keyword arguments of datatrove's `DocumentTokenizer`.
 
     Raises:
-        InvalidRequest: when it runs: the tokenizer pads or truncates, or warptok cannot read it.
+        InvalidRequest: raised by the run: the tokenizer pads or truncates, or warptok cannot read
+            it.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class DocumentTokenizer(OwnDocumentTokenizer):
         self.num_threads = num_threads
 
     def write_unshuffled(self, data: DocumentsPipeline, filename: str) -> TokenizedFile:
-        """Tokenize documents in batches, and write them to a file in their order."""
+        """Tokenize documents in batches, and write their ids to a file in order."""
         tokenizer = self._load()
         is_shuffled = self.shuffle_documents or self.shuffle_chunk_size
         file = TokenizedFile(
@@ -70,7 +72,7 @@ class DocumentTokenizer(OwnDocumentTokenizer):
         return file
 
     def _load(self) -> Tokenizer:
-        """Load the tokenizer that datatrove has loaded, with its end-of-text token."""
+        """Load the same tokenizer as datatrove, with its end-of-text token."""
         if self.tokenizer.padding is not None or self.tokenizer.truncation is not None:
             raise InvalidRequest(
                 f"{self.tokenizer_name_or_path} pads or truncates, and datatrove would write that; "
@@ -99,7 +101,7 @@ class DocumentTokenizer(OwnDocumentTokenizer):
     def _mask(
         self, documents: list[Any], encoded: EncodedBatch
     ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.bool_]]:
-        """Return ids and ends without the last parts that are not learned, and the mask."""
+        """Return ids and ends without the trailing parts that carry no loss, and the loss mask."""
         assert encoded.offset_mapping is not None
         masks = []
         is_kept = np.ones(len(encoded.ids), np.bool_)
@@ -114,11 +116,11 @@ class DocumentTokenizer(OwnDocumentTokenizer):
 
 
 class _Encoding(NamedTuple):
-    """What datatrove reads of an `Encoding` to make a mask.
+    """The part of an `Encoding` that datatrove reads to make a mask.
 
     Attributes:
         ids: the ids of a document.
-        places: int64[T, 2], the begin and the end of each in the text.
+        places: int64[T, 2], the begin and the end of each id in the text.
     """
 
     ids: NDArray[np.integer[Any]]
@@ -132,7 +134,7 @@ class _Encoding(NamedTuple):
 
 @cache
 def _load(tokenizer_json: str, device: str, num_threads: int) -> Tokenizer:
-    """Load a tokenizer once in a process, whose ranks run one after another."""
+    """Load a tokenizer once per process; the ranks that run there one after another share it."""
     from tokenizers import Tokenizer as HuggingFaceTokenizer
 
     source = HuggingFaceTokenizer.from_str(tokenizer_json)

@@ -1,10 +1,10 @@
-"""NeMo Curator's `MegatronTokenizerWriter`, with the ids computed by warptok: the same files.
+"""A replacement of NeMo Curator's `MegatronTokenizerWriter` that computes ids with warptok.
 
     from warptok.integrations.nemo_curator import MegatronTokenizerWriter
 
-Curator names the files, and reports the results of a task; only its tokenizer and the writing of
-ids are replaced. The stage runs on a GPU to itself, or with `device="cpu"` on as many threads as it
-reserves cores.
+The files are the same. Curator names them and reports the results of a task; only the tokenizer and
+the writing of ids are replaced. The stage reserves a whole GPU, or with `device="cpu"` some cores,
+and encodes with one thread per core.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from warptok.tokenizer import Tokenizer
 class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
     """Writes each DocumentBatch as .bin and .idx.
 
-    Its fields are those of Curator's `MegatronTokenizerWriter`, and:
+    It has the fields of Curator's `MegatronTokenizerWriter`, and these:
 
     Attributes:
-        device: "cuda": the stage has a GPU; "cpu": the reserved cores.
-        resources: what Curator reserves; None: a GPU, or a core with `device="cpu"`. Without a GPU
-            as many threads encode as it has cores, at least one.
+        device: "cuda": encode on the reserved GPU; "cpu": encode on the reserved cores.
+        resources: the resources that Curator reserves; None: a GPU, or one core with
+            `device="cpu"`. Without a GPU, one thread encodes per reserved core, and at least one.
         tokenization_batch_size: the documents that are encoded at once.
     """
 
@@ -53,11 +53,12 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
             self.resources = Resources(gpus=0.0 if self.device == "cpu" else 1.0)
 
     def setup(self, _worker_metadata: WorkerMetadata | None = None) -> None:
-        """Load the tokenizer of Hugging Face as Curator does, then ours from it.
+        """Load the Hugging Face tokenizer as Curator does, and make a warptok tokenizer from it.
 
         Raises:
-            TypeError, InvalidRequest: the tokenizer is not a fast one, or its rules are unknown.
-            DeviceUnavailable: there is no GPU, or its kernels do not compute the vocabulary.
+            TypeError, InvalidRequest: the tokenizer is not a fast one, or warptok does not know its
+                rules.
+            DeviceUnavailable: there is no GPU, or its kernels cannot compute the vocabulary.
         """
         super().setup(_worker_metadata)
         assert self.resources is not None
@@ -65,7 +66,7 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
         self.tokenizer: Any = _BatchTokenizer.of(self.tokenizer, self.device, num_threads)
 
     def ray_stage_spec(self) -> dict[str, Any]:
-        """Tell Ray that workers keep the tokenizer that `setup` has loaded."""
+        """Return Ray's options for a stage whose workers keep the state that `setup` has loaded."""
         return {**super().ray_stage_spec(), "is_actor_stage": True}
 
     def write_data(
@@ -76,7 +77,7 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
         tokens_batch: EncodedBatch,
         sequence_lengths: list[int],
     ) -> None:
-        """Write the ids of documents, each with the end-of-text token if `append_eod` says so.
+        """Write the ids of documents, with the end-of-text token after each if `append_eod` is set.
 
         Raises:
             InvalidRequest: an id does not fit the type that Curator chose by `vocab_size`.
@@ -95,23 +96,23 @@ class MegatronTokenizerWriter(OwnMegatronTokenizerWriter):
 
     @staticmethod
     def _sequence_pointers(sequence_lengths: Sequence[int], token_size: int) -> NDArray[np.int64]:
-        """Return where each document begins; Curator's own wraps around at 2 GiB with NumPy 2."""
+        """Return where each document begins; Curator's function overflows at 2 GiB with NumPy 2."""
         sizes = np.asarray(sequence_lengths, np.int64) * token_size
         return np.cumsum(sizes) - sizes
 
 
 class _Rows(NamedTuple):
-    """What Curator reads of a `BatchEncoding`."""
+    """The part of a `BatchEncoding` that Curator reads."""
 
     input_ids: EncodedBatch
 
 
 class _BatchTokenizer(NamedTuple):
-    """What Curator's `process` calls of a tokenizer.
+    """The part of a tokenizer that Curator's `process` uses.
 
     Attributes:
         tokenizer: computes the ids.
-        vocab_size: decides about the type of the ids in the files.
+        vocab_size: the number of ids, by which Curator chooses the type of ids in the files.
         eos_token_id: the end-of-text token; None: there is none.
     """
 

@@ -1,10 +1,10 @@
-"""warptok on a cluster of Ray: ids in Ray Data, shards out of it, and a service in Ray Serve.
+"""Runs warptok on a Ray cluster: encodes in Ray Data, writes shards, and serves with Ray Serve.
 
     dataset.map_batches(warptok.ray.TokenizeBatch, ...)        a column of texts to a column of ids
     dataset.write_datasink(warptok.ray.ShardDatasink(...))     ids to the shards of `warptok corpus`
     serve.run(warptok.ray.make_serve_application(...))         the HTTP service, a replica a GPU
 
-Needs `pip install 'warptok[ray]'`; docs/ray.md shows how to use it. Nothing else imports it.
+It needs `pip install 'warptok[ray]'`; docs/ray.md shows how to use it. No other module imports it.
 """
 
 from warptok.errors import NotInstalled

@@ -21,7 +21,7 @@ REFUSED = "refused"
 
 
 class TokenizeBatch:
-    """A class for `ray.data.Dataset.map_batches` that puts ids in the place of a column of texts.
+    """A class for `ray.data.Dataset.map_batches` that replaces a column of texts by their ids.
 
         dataset.map_batches(
             warptok.ray.TokenizeBatch,
@@ -32,18 +32,18 @@ class TokenizeBatch:
             compute=ray.data.ActorPoolStrategy(size=2),
         )
 
-    Each actor has one engine: of the GPU that Ray gives it, or of as many threads as it has cores.
+    Each actor has one engine, which uses the GPU that Ray assigns to it, or one thread per core.
 
     Args:
-        vocabulary: as the source of `warptok.load`.
+        vocabulary: a source as for `warptok.load`.
         column: the column of texts; its texts are strings or bytes.
-        output: the column of ids, a large_list, which comes last.
-        keeps_text: whether the column of texts stays.
-        device: as for `warptok.load`; "auto" is the CPU in an actor to which Ray gives no GPU.
+        output: the name of the column of ids, a large_list, which is added as the last column.
+        keeps_text: whether the column of texts stays in the table.
+        device: as for `warptok.load`; "auto" is the CPU in an actor to which Ray assigned no GPU.
         pretokenizer, special_tokens, if_digest: as for `warptok.load`.
         dtype: "int32", or "uint16" or "uint8" where all ids fit.
-        errors: "raise": a refused text ends the job; "keep": its ids are null, and the column
-            `refused` has the reason.
+        errors: "raise": a refused text fails the job; "keep": its ids are null, and the column
+            `refused` contains the reason.
         options: see `warptok.options.BatchOptions`.
 
     Raises:
@@ -80,11 +80,11 @@ class TokenizeBatch:
         self._options = options
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Return a table with ids.
+        """Encode a table of texts, and return it with the column of ids.
 
         Raises:
-            InvalidRequest: a text is null, an option is wrong, or the table has a column of ids or
-                reasons already.
+            InvalidRequest: a text is null, an option is wrong, or the table already has a column
+                with the name of the ids or the reasons.
             RowRefused: a text cannot be encoded.
         """
         encoded = self.tokenizer.encode_batch(
@@ -105,7 +105,7 @@ class TokenizeBatch:
 
 
 def _find_resources() -> tuple[int, float]:
-    """Return the cores, at least 1, and the GPUs of this actor; outside of Ray (0, 1): all."""
+    """Return the number of cores, at least 1, and of GPUs of this actor; (0, 1) outside of Ray."""
     if not ray.is_initialized():
         return 0, 1
     assigned = ray.get_runtime_context().get_assigned_resources()

@@ -1,4 +1,4 @@
-"""Writes the ids of a data set of Ray as shards, in the formats of `warptok corpus`."""
+"""Writes the ids in a Ray data set as shards, in the formats of `warptok corpus`."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ MANIFEST_OPTIONS = ("format", "prefix", "shard_tokens", "shuffle", "begin_id", "
 class ShardDatasink(Datasink):
     """Writes a column of ids as shards; for `ray.data.Dataset.write_datasink`.
 
-    Each write task makes shards of its own, `shard_00003_00000` and on for the fourth one, of the
-    rows of its blocks in their order. A task that Ray runs twice writes the same names, whole files
-    each time. Which rows a task has is Ray Data's choice; `warptok corpus --ray` is the job whose
-    bytes are the same on any cluster.
+    Each write task writes the rows of its blocks, in order, to its own shards; those of the fourth
+    task are `shard_00003_00000` and so on. A task that Ray repeats replaces its shards by whole
+    files of the same names. Ray Data decides which rows a task gets, so the files depend on the
+    cluster; those of `warptok corpus --ray` do not.
 
     Args:
         folder: the folder of the shards, which all nodes share.
-        vocabulary: as the source of `warptok.load`; it says how wide ids are, and its digest is in
-            the manifest.
+        vocabulary: a source as for `warptok.load`; it determines the width of ids, and the manifest
+            contains its digest.
         format: "megatron", "datatrove", "parquet", "arrow", "mds", "npy", "llm.c" or "raw".
-        column: the column of ids, lists of integers; rows that are null are left out.
-        mask_column: the column of loss masks, lists of as many 0 and 1; None: there is none.
-        begin_id, end_id: ids to put before and behind each row that is not empty; None: none.
-        prefix: the begin of the shards' names.
+        column: the column of ids, which are lists of integers; rows that are null are skipped.
+        mask_column: the column of loss masks, which are lists of 0 and 1 of the same length as the
+            ids; None: no masks.
+        begin_id, end_id: ids to add before and after each row that is not empty; None: add none.
+        prefix: the first part of the shards' names.
         shard_tokens: the most ids of a shard, unless one row has more; None: the format's default.
-        shuffle: the seed by which the rows of each shard are shuffled; None: they keep their order.
-        min_rows_per_write: the rows that a write task has at least; None: as Ray Data chooses.
-        has_digests: whether the manifest has the SHA-256 of each file.
+        shuffle: the seed with which the rows of each shard are shuffled; None: keep their order.
+        min_rows_per_write: the fewest rows of a write task; None: Ray Data chooses.
+        has_digests: whether the manifest contains the SHA-256 of each file.
 
     Raises:
-        InvalidRequest: the format is unknown, has no mask, or holds fewer ids in a shard; or an id
-            is not in the vocabulary.
+        InvalidRequest: the format is unknown, does not support masks, or limits shards to fewer
+            than `shard_tokens` ids; or `begin_id` or `end_id` is not in the vocabulary.
         UnknownVocabulary, OSError: as `warptok.load`.
     """
 
@@ -113,25 +114,25 @@ class ShardDatasink(Datasink):
 
     @property
     def min_rows_per_write(self) -> int | None:
-        """The rows that a write task has at least; None: as Ray Data chooses."""
+        """The fewest rows of a write task; None: Ray Data chooses."""
         return self._min_rows
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Make the folder.
 
         Raises:
-            FileExistsError: it has a manifest already.
+            FileExistsError: the folder already has a manifest.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / MANIFEST).exists():
             raise FileExistsError(f"{self.folder} has shards of another run: {MANIFEST}")
 
     def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[Shard]:
-        """Write the shards of a task, first in a folder of this attempt alone.
+        """Write the shards of a task to a temporary folder of this attempt; then move them.
 
         Raises:
-            InvalidRequest: an id is no integer or not in the vocabulary, or a mask has another
-                length, or other values than 0 and 1.
+            InvalidRequest: an id is not an integer or not in the vocabulary, or a mask has another
+                length than its ids or values other than 0 and 1.
             OSError: the disk is full, or fails.
         """
         attempt = self.folder / f".{uuid.uuid4().hex}.partial"
@@ -177,7 +178,7 @@ class ShardDatasink(Datasink):
         return rows
 
     def on_write_complete(self, write_result: WriteResult[list[Shard]]) -> None:
-        """Write the manifest, and the index of a format that has one for all shards."""
+        """Write the manifest, and the index if the format has one index for all shards."""
         shards = sorted(
             (shard for written in write_result.write_returns for shard in written),
             key=lambda shard: shard.name,
@@ -193,7 +194,7 @@ class ShardDatasink(Datasink):
         Store(self.folder).write(MANIFEST, content)
 
     def _describe(self, shards: list[Shard]) -> Mapping[str, Any]:
-        """Make the manifest: the keys of that of `warptok corpus` which a data set has."""
+        """Make the manifest: those keys of `warptok corpus`'s manifest that apply to a data set."""
         options = self._job.options()
         return {
             "format": self._job.format,

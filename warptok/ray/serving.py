@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from service.server.app import Application
 
 DEFAULTS: dict[str, object] = {"grpc": False, "frontends": 0, "management": False}
-"""Replicas answer HTTP alone, and an upload would reach one of them only."""
+"""Default settings of replicas: only HTTP, and no uploads, as only one replica would get each."""
 
 
 def make_serve_application(
@@ -20,14 +20,14 @@ def make_serve_application(
     deployment: dict[str, Any] | None = None,
     **settings: object,
 ) -> serve.Application:
-    """Make an application for `serve.run`: the HTTP routes, a replica for a GPU or some cores.
+    """Make an application for `serve.run` that serves HTTP; each replica has a GPU or some cores.
 
     Args:
         num_gpus: the GPUs of a replica, 0 or 1.
-        num_cpus: the cores of a replica, which is how many threads encode on the CPU.
+        num_cpus: the cores of a replica, and the number of threads that encode on the CPU.
         deployment: arguments of `serve.deployment`, such as `num_replicas` or `autoscaling_config`.
-        settings: settings of the service in lower case, such as `preload="gpt2"`; those of the
-            environment of the replica (`WARPTOK_PRELOAD`) come after them.
+        settings: settings of the service in lower case, such as `preload="gpt2"`; they win over the
+            environment variables of the replica (`WARPTOK_PRELOAD`).
 
     Example: serve.run(make_serve_application(num_gpus=1, deployment={"num_replicas": 8}))
     """
@@ -43,7 +43,7 @@ def make_serve_application(
 
 
 def _build(settings: dict[str, object]) -> Application:
-    """Make the service of a replica, in its process."""
+    """Make the service of a replica; runs in the replica's process."""
     from service.core.settings import read_settings
     from service.registry.model_folder import use_model
     from service.server.app import create_app
