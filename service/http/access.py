@@ -1,4 +1,4 @@
-"""Checks a request before its body is read: head, path, origin, key and the rate of the key."""
+"""Checks a request before its body is read: head, path, origin, API key and rate limits."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 REFUSAL_KEY = "warptok.refusal"
-"""The key of an ASGI scope under which the connection puts why it refuses the request."""
+"""The key of an ASGI scope under which the connection stores its reason to refuse the request."""
 CONTROL_CHARACTERS = frozenset(map(chr, range(32))) | {"\x7f"}
 
 
 def check_access(service: Service, scope: Scope) -> None:
-    """Check that a request's key has the scope of its path, and count it against the key's limits.
+    """Check a request's head and key, and count the request against the rates of the key.
 
     Args:
         service: the service.
         scope: the ASGI scope of the request.
 
     Raises:
-        ServiceError: the connection refuses the request, a web page of another origin makes it, or
-            the key is missing, unknown or lacks the scope, or makes too many requests.
+        ServiceError: the connection refuses the request, a web page of another origin sends it, or
+            its key is missing, is unknown, lacks the scope of the path, or exceeds its rates.
     """
     refusal: ServiceError | None = scope.get(REFUSAL_KEY)
     if refusal is not None:
         raise refusal
     path = scope["path"]
-    # Routes and scopes would not read such a path alike.
+    # Routes and scopes would interpret such a path differently.
     if not CONTROL_CHARACTERS.isdisjoint(path):
         raise InvalidRequest("has a control character", "path")
     needed_scope = find_path_scope(scope["method"], path)

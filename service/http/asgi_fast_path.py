@@ -6,8 +6,8 @@
                   │yes
                read body ─► operation ─► send
 
-FastAPI declares the same paths for openapi.json and answers their other bodies. docs/decisions
-has the time that this saves (ASGI fast path).
+FastAPI declares the same paths for openapi.json, and answers requests with other bodies. The record
+"ASGI fast path" in docs/decisions reports the time that this saves.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ DIRECT_CALLS: dict[str, Operation] = {
     "/v1/decode": DECODE,
     "/v1/decode/batch": DECODE_BATCH,
 }
-"""Calls that a connection answers itself, as their answers to small bodies are small."""
+"""Calls that a connection answers itself, because small bodies have small answers."""
 FAST_PATH_CALLS = DIRECT_CALLS | {"/v1/windows": WINDOWS, "/v1/chunks": CHUNKS}
 FOLDERS = ("/", OPEN_PREFIX)
-"""Paths whose slash at the end belongs to them."""
+"""Paths that end with a slash; it is removed from all other paths."""
 JSON_TYPE = (b"content-type", b"application/json")
-GRACE_S = 0.2  # For those that refuse late requests themselves.
-WHOLE_BYTES = 65_536  # An answer of up to this size is sent whole, with its length.
+GRACE_S = 0.2  # Extra time for code that refuses late requests itself.
+WHOLE_BYTES = 65_536  # The largest answer that is sent whole, with its length.
 
 
 class AsgiFastPath:
-    """Answers the calls of the fast path, and passes every other request to the application."""
+    """An ASGI application that answers the fast path's calls, and passes others to FastAPI."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
@@ -94,7 +94,7 @@ class AsgiFastPath:
         pace = scope[PACE_KEY] = BodyPace(service.settings, call)
         receive = _limit_wait(receive, pace)
         if scope["path"].endswith("/") and scope["path"] not in FOLDERS:
-            scope["path"] = scope["path"][:-1]  # Both forms are answered alike.
+            scope["path"] = scope["path"][:-1]  # Same answer without the slash.
         try:
             if call.timeout_ms is None:
                 route = await self._answer(scope, call, receive, send_and_note)
@@ -104,7 +104,7 @@ class AsgiFastPath:
             status = 500
             raise
         finally:
-            call.receive = None  # It refers to the call.
+            call.receive = None  # Break a cycle: it refers to the call.
             if call.refusal == BodyTimeout.code:
                 service.closed_connections.note("slow_body", call.address)
             # Requests of FastAPI's routes are counted by the route's template, not by the path.
@@ -112,12 +112,12 @@ class AsgiFastPath:
             service.observer.finish(call, template, status)
 
     async def _answer_in_time(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
-        """Answer a request as `_answer` does; refuse it if no answer has begun in its time.
+        """Answer a request as `_answer` does; refuse it if its deadline passes before that.
 
-        The body's reader and the batcher refuse late requests themselves, with a better reason;
-        this is for all other waits, such as that for a vocabulary to be loaded.
+        The reader of the body and the batcher refuse late requests themselves, with a more precise
+        reason; this deadline limits all other waits, such as that for a vocabulary to be loaded.
         """
-        with suppress(ServiceError):  # A wrong header is refused where it is read again.
+        with suppress(ServiceError):  # Refused when it is read again.
             read_timeout(call)
 
         async def send_and_stay(message: Any) -> None:
@@ -138,7 +138,7 @@ class AsgiFastPath:
             return "late"
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
-        """Answer a request, and return the name by which it is counted if FastAPI has no route."""
+        """Answer a request; return its path in the metrics, used if FastAPI has no route for it."""
         if self.cors is not None and REFUSAL_KEY not in scope:
             if await self.cors.answer_preflight(scope, receive, send):
                 return "preflight"
@@ -146,7 +146,7 @@ class AsgiFastPath:
         try:
             check_access(self.service, scope)
         except ServiceError as error:
-            error.__traceback__ = None  # It refers to the scope, which may refer to the error.
+            error.__traceback__ = None  # Break a cycle: scope, error.
             await make_error_response(scope["path"], error)(scope, receive, send)
             return "refused"
         operation = FAST_PATH_CALLS.get(scope["path"])
@@ -162,9 +162,9 @@ class AsgiFastPath:
         return cast(str, scope["path"])
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer; drop exceptions that it raises after a whole answer.
+        """Pass a request to FastAPI; suppress exceptions that it raises after a complete answer.
 
-        Such exceptions are in the log already.
+        Such exceptions have been logged.
         """
         is_whole = False
 
@@ -181,12 +181,12 @@ class AsgiFastPath:
 
 
 def _limit_wait(receive: Receive, pace: BodyPace) -> Receive:
-    """Wrap `receive` so that it raises BodyTimeout if the body comes too slowly."""
+    """Wrap `receive` so that it raises BodyTimeout if the body arrives too slowly."""
     is_whole = False
 
     async def receive_in_time() -> Message:
         nonlocal is_whole
-        if is_whole:  # Only a disconnect can still come, at any time.
+        if is_whole:  # After the body only a disconnect can follow, at any time.
             return await receive()
         begin = perf_counter()
         try:
@@ -209,8 +209,8 @@ async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_b
 
     Args:
         receive: the ASGI callable.
-        max_bytes: the most bytes of the body.
-        setting: the name of that limit, for the refusal.
+        max_bytes: the maximum size of the body.
+        setting: the name of the setting for this limit, for the refusal.
 
     Raises:
         TooLarge: the body is longer than `max_bytes`; the rest was not read.
@@ -242,7 +242,7 @@ async def respond(
     receive: Receive,
     send: Send,
 ) -> None:
-    """Read, answer and send one call; send a problem document if it is refused."""
+    """Read the body of one call, and send its answer, or a problem document if it is refused."""
     try:
         max_bytes = service.settings.max_body_bytes
         if call.content_length > max_bytes:
@@ -265,13 +265,13 @@ async def respond(
 
 
 async def send_problem(send: Send, call: Call, error: Exception) -> None:
-    """Send the problem document of an exception, and note its code in the call."""
+    """Send the problem document of an exception, and record its error code in the call."""
     refusal = as_service_error(error)
     call.refusal = refusal.code
     status, headers, document = problem(refusal)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": document})
-    # The traceback refers to the text, whose work item refers to the error: break this circle.
+    # Break a cycle: the traceback refers to the text, whose work item refers to the error.
     error.__traceback__ = None
 
 
@@ -280,11 +280,11 @@ async def send_pieces(send: Send, pieces: Iterable[bytes], is_large: bool = Fals
 
     Args:
         send: the ASGI callable.
-        pieces: the pieces of the answer, made while they are read.
-        is_large: let a thread make the pieces, as each may take long.
+        pieces: an iterator that computes the pieces of the answer.
+        is_large: compute the pieces in a thread, as each may take long.
 
     Returns:
-        The seconds in which the pieces were made.
+        The seconds that computing the pieces took.
     """
     iterator, seconds = iter(pieces), 0.0
 
@@ -314,7 +314,7 @@ async def send_pieces(send: Send, pieces: Iterable[bytes], is_large: bool = Fals
 
 
 def _gather(iterator: Iterator[bytes]) -> bytes:
-    """Join the next pieces until they have more than WHOLE_BYTES; return b"" at the end."""
+    """Join the next pieces until they exceed WHOLE_BYTES; return b"" at the end."""
     gathered: list[bytes] = []
     size = 0
     for piece in iterator:

@@ -1,4 +1,4 @@
-"""Sends the answers of streams while they are written, with a limit on the unsent bytes."""
+"""Sends streamed answers while they are computed, with a limit on the unsent bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from service.operations.stream_budget import StreamBudget
 if TYPE_CHECKING:
     from starlette.types import Send
 
-SEND_BYTES = 1 << 20  # Pieces of 64 KiB reach a third of its speed, an undivided answer half.
+SEND_BYTES = 1 << 20  # Pieces of 64 KiB are sent at a third of this speed, whole answers at half.
 
 
 class BoundedSender:
-    """Sends an answer of unknown length while it is written, and limits its unsent bytes.
+    """Sends an answer of unknown length while it is computed, with a limit on its unsent bytes.
 
     Args:
         send: the ASGI callable.
         media_type: the Content-Type of the answer.
-        budget: limits the unsent bytes of this and all other streams.
-        idle_s: the most seconds in which the client may read nothing.
+        budget: limits the unsent bytes of this stream and of all streams together.
+        idle_s: the maximum number of seconds in which the client reads nothing.
 
-    The head of the answer is sent with its first byte, so that an earlier error is still a refusal.
+    The head of the answer is sent with its first byte, so that an earlier error can still be a
+    refusal.
 
     Attributes:
         headers: further headers of the answer; may change until the first `put`.
@@ -42,7 +43,7 @@ class BoundedSender:
         self.headers: list[tuple[bytes, bytes]] = []
 
     async def put(self, *pieces: bytes | memoryview) -> None:
-        """Add pieces of the answer; wait while too many bytes are unsent."""
+        """Append pieces to the answer; wait while too many bytes are unsent."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._budget.can_add(self._num_bytes))
             for data in pieces:
@@ -56,14 +57,14 @@ class BoundedSender:
         self._budget.num_bytes += num_bytes
 
     async def drop(self) -> None:
-        """Drop the unsent bytes, which will not be sent any more."""
+        """Discard the unsent bytes."""
         async with self._changed:
             self._waiting.clear()
             self._count(-self._num_bytes)
             self._changed.notify_all()
 
     async def close(self) -> None:
-        """End the answer; no more pieces are added."""
+        """Mark the answer as complete; no pieces are added afterwards."""
         async with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -72,7 +73,7 @@ class BoundedSender:
         """Send the answer until it is closed and all of it is sent.
 
         Raises:
-            DeadlinePassed: the client has read nothing for too long.
+            DeadlinePassed: the client reads nothing for `idle_s` seconds.
         """
         has_begun = False
         while (piece := await self._next()) is not None:

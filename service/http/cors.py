@@ -1,9 +1,10 @@
-"""Lets web pages of other origins call the service and read its answers (CORS).
+"""Allows web pages of other origins to call the service and read its answers (CORS).
 
-A browser asks before it sends a request with JSON or a key (a preflight), and shows a page only
-answers that allow its origin. starlette's middleware has the rules; this module says which pages
-may send which requests. Pages that call without CORS are subject to security/request_heads.py, and
-so are these: one that may not change vocabularies gets no permission to try.
+Before a browser sends a request with JSON or a key for a page, it sends a preflight request. It
+shows the page only answers that allow the page's origin. starlette's middleware implements these
+rules; this module decides which pages may send which requests. The rules of
+security/request_heads.py apply to calls without CORS and to preflights: a page that may not change
+vocabularies gets no permission to try.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Cors:
     """The rules for web pages of other origins.
 
     Args:
-        app: the application, which is not called from here.
+        app: the application, which starlette's middleware requires but which is not called.
         settings: the settings of the service.
         heads: the rules for the heads of requests.
     """
@@ -50,13 +51,13 @@ class Cors:
         )
 
     def wrap(self, scope: Scope, send: Send) -> Send:
-        """Wrap `send` so that answers say whether the page of the request may read them."""
+        """Wrap `send` to add headers that say whether the page may read the answer."""
         return functools.partial(self._rules.send, send=send, request_headers=Headers(scope=scope))
 
     async def answer_preflight(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer the request if it is a preflight; return whether it is one.
 
-        It has no key, so that it must be answered before the key is checked.
+        A preflight contains no key, so it must be answered before the key is checked.
         """
         headers = Headers(scope=scope)
         method = headers.get("access-control-request-method")

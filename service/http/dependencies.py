@@ -1,4 +1,4 @@
-"""Gives FastAPI's routes the service of their application."""
+"""Provides FastAPI's routes with the service of their application."""
 
 from __future__ import annotations
 

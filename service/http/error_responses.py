@@ -1,4 +1,4 @@
-"""Makes refusals over HTTP: problem documents, or errors as the system of a path writes them."""
+"""Creates refusals over HTTP: problem documents, or errors in the format of another system."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_
 
 
 class Refusal(Response):
-    """The answer to a refused request; it notes its code in the request's call.
+    """The response to a refused request; records its code in the request's call.
 
     Args:
         code: the code of the refusal.
-        body: the content of the answer.
+        body: the content of the response.
         status: the HTTP status.
-        headers: the headers of the answer.
+        headers: the headers of the response.
     """
 
     def __init__(self, code: str, body: bytes, status: int, headers: dict[str, str]) -> None:
@@ -43,7 +43,7 @@ class Refusal(Response):
 
 
 def make_problem_response(error: Exception) -> Refusal:
-    """Make a refusal with the problem document of any exception."""
+    """Return the refusal for any exception, with a problem document."""
     refusal = as_service_error(error)
     status, headers, body = problem(refusal)
     decoded = {name.decode(): value.decode() for name, value in headers}
@@ -51,7 +51,7 @@ def make_problem_response(error: Exception) -> Refusal:
 
 
 def make_dialect_response(error: Exception, shape: Shape) -> Refusal:
-    """Make a refusal of any exception in the form that a system's clients read."""
+    """Return the refusal for any exception, in the format that a system's clients read."""
     refusal = as_service_error(error)
     message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
@@ -61,7 +61,7 @@ def make_dialect_response(error: Exception, shape: Shape) -> Refusal:
 
 
 def _status(refusal: ServiceError, shape: Shape) -> int:
-    """Return the status that the system itself would use; some have no 422."""
+    """Return the status that the system itself would use; some systems have no 422."""
     if refusal.status == 422 and shape in ("openai", "anthropic", "llama_cpp"):
         return 400
     return refusal.status
@@ -124,7 +124,7 @@ PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}
 
 
 def find_shape(path: str) -> Shape | None:
-    """Find the system whose form the refusals of a path have; None: problem documents."""
+    """Return the system whose error format a path uses; None: problem documents."""
     for prefix, shape in PREFIXES.items():
         if f"{path}/".startswith(prefix):
             return shape
@@ -132,6 +132,6 @@ def find_shape(path: str) -> Shape | None:
 
 
 def make_error_response(path: str, error: Exception) -> Refusal:
-    """Make the refusal of a request in the form of its path."""
+    """Return the refusal of a request in the error format of its path."""
     shape = find_shape(path)
     return make_problem_response(error) if shape is None else make_dialect_response(error, shape)

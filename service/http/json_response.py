@@ -1,4 +1,4 @@
-"""Makes JSON answers by orjson."""
+"""Creates JSON responses with orjson."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from fastapi import Response
 def make_json_response(
     value: Any, headers: dict[str, str] | None = None, status: int = 200
 ) -> Response:
-    """Make an answer with a value as JSON."""
+    """Return a response that contains a value as JSON."""
     return Response(orjson.dumps(value), status, headers, "application/json")

@@ -1,7 +1,7 @@
-"""Matches names of vocabularies, which may have slashes, in the paths of routes.
+"""Matches names of vocabularies, which may contain slashes, in the paths of routes.
 
-No word of the name behind a slash is a word of the API's paths, so that each path has one meaning:
-/v2/models/a/b/ready asks whether the model a/b is ready.
+No part of a name after a slash is a word of the API's paths, so that each path has only one
+meaning: /v2/models/a/b/ready asks whether the model a/b is ready.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.registry.names import PATH_WORDS
 
 
 class NameConvertor(PathConvertor):
-    """Matches a name of a vocabulary in a path, also one that no vocabulary can have."""
+    """Matches the name of a vocabulary in a path, valid or not."""
 
     regex: ClassVar[str] = rf"[^/]*(?:/(?!(?:{'|'.join(sorted(PATH_WORDS))})(?:/|$))[^/]*)*"
 

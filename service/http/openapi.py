@@ -1,7 +1,7 @@
-"""Adds refusals to openapi.json that the routes do not declare, as many routes have them.
+"""Adds refusals to openapi.json that many routes share, so that the routes need not declare them.
 
-Such refusals are those for keys, limits, the queue and the deadline. Each is described in the form
-that its path has (error_responses.py).
+These are the refusals for keys, limits, the queue and the deadline. Each is described in the error
+format of its path (error_responses.py).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from service.http.error_responses import find_shape
 from service.security.scopes import OPEN
 
 ALL_PATHS = (401, 403, 422)
-NAMED_VOCABULARY = (400, 404, 503)  # Of paths that name a vocabulary, and of other systems' paths.
+NAMED_VOCABULARY = (400, 404, 503)  # For paths with a vocabulary, or of other systems.
 WITH_BODY = (400, 408, 413, 415, 429, 503, 504)
 ERROR = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
 METHODS = ("get", "post", "put", "delete")
 
 
 class ProblemFinding(BaseModel):
-    """One of several faults."""
+    """One of several faults of a request."""
 
     where: str
     message: str
 
 
 class Problem(BaseModel):
-    """A refusal (RFC 9457)."""
+    """A refusal, as a problem document (RFC 9457)."""
 
     type: str = Field(description="A path that names the kind of refusal.")
     title: str
@@ -64,20 +64,20 @@ REFUSALS = {
 
 
 def make_problem_content() -> dict[str, Any]:
-    """Describe problem documents by their media type, without references to other schemas."""
+    """Return the schema of problem documents by media type, without references."""
     schema = Problem.model_json_schema()
     schema["properties"]["findings"]["items"] = schema.pop("$defs")["ProblemFinding"]
     return {"application/problem+json": {"schema": schema}}
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the refusals of a call with these statuses, as FastAPI's decorators take them."""
+    """Describe refusals with these statuses in the form that FastAPI's decorators expect."""
     content = make_problem_content()
     return {status: {"description": REFUSALS[status], "content": content} for status in statuses}
 
 
 def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    """Wrap the function that makes openapi.json, so that it adds the missing refusals."""
+    """Wrap the function that creates openapi.json, so that it adds the missing refusals."""
 
     def describe_with_refusals() -> dict[str, Any]:
         document = describe()
@@ -91,9 +91,9 @@ def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[s
 
 
 def serve_written(app: FastAPI) -> None:
-    """Make the route of openapi.json write the document once, in a thread.
+    """Make the route of openapi.json serialize the document once, in a thread.
 
-    It takes 0.1 s, in which the loop answers other requests.
+    This takes 0.1 s, in which the event loop answers other requests.
     """
     path = app.openapi_url
     assert path is not None
@@ -107,7 +107,7 @@ def serve_written(app: FastAPI) -> None:
         nonlocal writing
         if writing is None:
             writing = asyncio.create_task(asyncio.to_thread(write))
-        try:  # A client that leaves does not cancel it for the others.
+        try:  # A client that disconnects does not cancel it for others.
             document = await asyncio.shield(writing)
         except Exception:
             writing = None  # The next request tries again.

@@ -1,4 +1,4 @@
-"""Refuses unknown options in a query string, because they would have no effect."""
+"""Refuses unknown options in a query string, which would have no effect."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from service.core.errors import InvalidRequest
 
 
 def refuse_options(query: bytes, known: Collection[str], why: str) -> None:
-    """Refuse a query string with an option that is not known.
+    """Check that a query string contains only known options.
 
     Args:
         query: the query string.
-        known: the names of the options.
+        known: the names of the known options.
         why: the message of the refusal.
 
     Raises:
-        InvalidRequest: an option is not known.
+        InvalidRequest: an option is unknown.
     """
     if not query:
         return
@@ -38,4 +38,4 @@ def _refuse_undeclared(request: Request) -> None:
 
 
 DECLARED_ONLY = Depends(_refuse_undeclared)
-"""A dependency of a router whose routes refuse query options that they do not declare."""
+"""A router's dependency that refuses query options which a route does not declare."""

@@ -1,7 +1,8 @@
-"""Sends answers while they are made, as bytes in large pieces.
+"""Sends answers in large pieces while they are computed.
 
-If an error comes before the first byte, the answer is a problem document. Later it can only close
-the connection, which every HTTP client reports; Arrow streams end with the error instead.
+An error before the first byte becomes a problem document. A later error can only close the
+connection, which every HTTP client reports; Arrow streams end with a description of the error
+instead.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
-RETRY_S = 0.02  # The seconds after which a stream tries a full queue again.
+RETRY_S = 0.02  # How long a stream waits before it retries a full queue.
 OCTETS = (b"content-type", b"application/octet-stream")
 
 
@@ -40,14 +41,15 @@ class BrokenStream(Exception):
     """An answer has begun and cannot be finished; the server closes the connection.
 
     Attributes:
-        is_logged: the log has the reason, so that uvicorn's line and its traceback are left out.
+        is_logged: whether the reason is in the log, so that uvicorn's message and traceback are
+            omitted.
     """
 
     is_logged = True
 
 
 class StreamedResponse(Response):
-    """A response that reads its request itself; subclasses define `answer`.
+    """A response that reads its request itself; subclasses implement `answer`.
 
     Attributes:
         query_model: the model of the query string.
@@ -66,7 +68,7 @@ class StreamedResponse(Response):
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer or the refusal."""
+        """Read the request, and send the answer or the refusal."""
         has_begun = False
 
         async def send_and_note(message: Message) -> None:
@@ -82,20 +84,20 @@ class StreamedResponse(Response):
             if not has_begun:
                 await send_problem(send, self.call, error)
                 return
-            # The log gets only the code, as a message could contain input.
+            # Log only the code, as the message could contain input.
             code = self.call.refusal = as_service_error(error).code
             logger.warning("a stream was cut off: %s", code)
             raise BrokenStream(code) from None
 
 
 def check_length(announced: int, max_bytes: int, setting: str = "max_body_bytes") -> None:
-    """Raise TooLarge if the announced length of a body is above a limit."""
+    """Raise TooLarge if the announced length of a body exceeds a limit."""
     if announced > max_bytes:
         raise TooLarge(f"the body has {announced} bytes; {setting} is {max_bytes}")
 
 
 def slices(arrays: Iterable[NDArray[Any]], dtype: Any = None) -> Iterator[memoryview]:
-    """View arrays as bytes, SEND_BYTES a piece; copy only those that are converted to `dtype`."""
+    """View arrays as bytes in pieces of SEND_BYTES; copy only if converted to `dtype`."""
     for array in arrays:
         if dtype is None or array.dtype == dtype:
             view = memoryview(array.data).cast("B")
@@ -113,13 +115,13 @@ async def send_arrays(
     headers: list[tuple[bytes, bytes]],
     dtype: Any = None,
 ) -> None:
-    """Send arrays one after another as the whole answer, with its length, in pieces.
+    """Send arrays one after another as one answer with its length, in pieces.
 
     Args:
         send: the ASGI callable.
         arrays: contiguous arrays.
         headers: the headers of the answer, without its length.
-        dtype: the type to which elements are converted; None: they are not converted.
+        dtype: the type to which elements are converted; None: no conversion.
     """
     width = np.dtype(dtype).itemsize if dtype is not None else 0
     size = sum(len(array) * width if width else array.nbytes for array in arrays)
@@ -138,10 +140,10 @@ async def send_arrays(
 
 @contextmanager
 def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
-    """Give one stream a thread; leaving the context does not wait for the thread.
+    """Provide a stream with its own thread; leaving the context does not wait for the thread.
 
     Raises:
-        TooManyStreams: there are `max_streams` already.
+        TooManyStreams: `max_streams` streams are open already.
     """
     with service.streams.open_stream():
         thread = ThreadPoolExecutor(1, "stream")
@@ -154,7 +156,7 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
 
 
 async def run_part(batcher: Batcher, work: WorkItem[Output]) -> Result[Output]:
-    """Run a part of a stream; wait while the queue is full or its client is above its rate.
+    """Run one work item of a stream; wait while the queue is full or the client exceeds its rate.
 
     Raises:
         ServiceError: the work item is refused, or its deadline has passed.

@@ -1,9 +1,9 @@
-"""Reads the bodies of requests, with limits on their size and on how slowly they may come.
+"""Reads the bodies of requests, with limits on their size and on their pace.
 
 `request_body` reads a body, decompresses it (`decompression`) and counts its bytes. `takeover`
-receives large bodies from the socket without copies; `pace` limits how slowly bodies may come.
+receives large bodies from the socket without copies. `pace` limits how slowly bodies may arrive.
 `part_headers` reads the headers of the parts of a form.
 
-Called by the routes, the fast path and the connection; the connection limits the pace of the small
-bodies that it reads itself.
+The routes, the fast path and the connection use these modules; the connection limits the pace of
+the small bodies that it reads itself.
 """

@@ -1,4 +1,4 @@
-"""Decompresses bodies while they arrive, in pieces: gzip, deflate and zstd."""
+"""Decompresses gzip, deflate and zstd bodies in pieces while they arrive."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ else:
     from backports.zstd import ZstdDecompressor, ZstdError
 
 HEADER = "Content-Encoding"
-PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
+PIECE_BYTES = 1 << 20  # The maximum size of a decompressed piece.
 
 
 class OtherBytes(Exception):
-    """Bytes that are not compressed follow those that are."""
+    """Compressed data is followed by bytes that are not compressed."""
 
 
 class Gzip:
-    """Decompresses gzip with one member or, as bgzip writes it, with several.
+    """Decompresses gzip with one member, or with several, as bgzip writes it.
 
     Attributes:
         name: the name of the encoding in refusals.
         wbits: zlib's parameter for the format.
-        padding: the byte that is skipped behind a member, however often it is there.
+        padding: a byte that is skipped after a member, any number of times.
         magic: the first bytes of a member.
     """
 
@@ -44,16 +44,16 @@ class Gzip:
         self._begin = b""
 
     def check_end(self) -> None:
-        """Raise EOFError if the last member is not complete, or bgzip's end marker is missing."""
+        """Raise EOFError if the last member is incomplete, or bgzip's end marker is missing."""
         if not self.member.eof:
             raise EOFError("it ends too early")
         self._blocks.check_end(self._begin)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Decompress the next bytes, at most PIECE_BYTES at once.
+        """Decompress the next bytes, in pieces of at most PIECE_BYTES.
 
         Raises:
-            OtherBytes: the bytes behind a member begin no other one.
+            OtherBytes: the bytes after a member do not begin another member.
         """
         self._blocks.add(data)
         piece = b""
@@ -75,7 +75,7 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """Decompresses zlib's format, which HTTP calls deflate."""
+    """Decompresses the zlib format, which HTTP calls deflate."""
 
     name = "deflate"
     wbits = 15
@@ -84,7 +84,7 @@ class Deflate(Gzip):
 
 
 class Zstd:
-    """Decompresses zstd, also with several frames."""
+    """Decompresses zstd with one frame or several."""
 
     name = "zstd"
 
@@ -92,12 +92,12 @@ class Zstd:
         self.frame = ZstdDecompressor()
 
     def check_end(self) -> None:
-        """Raise EOFError if the last frame is not complete."""
+        """Raise EOFError if the last frame is incomplete."""
         if not self.frame.eof:
             raise EOFError("it ends too early")
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Decompress the next bytes, at most PIECE_BYTES at once."""
+        """Decompress the next bytes, in pieces of at most PIECE_BYTES."""
         while True:
             if self.frame.eof:
                 if not data:
@@ -121,7 +121,7 @@ ENCODINGS: dict[str, Callable[[], Decompressor]] = {
 
 
 def make_decompressor(encoding: str | None) -> Decompressor | None:
-    """Make the decompressor of a Content-Encoding; None for a body that is not compressed.
+    """Create the decompressor for a Content-Encoding; return None if the body is not compressed.
 
     Raises:
         UnsupportedFormat: the encoding is not supported.
@@ -141,9 +141,9 @@ def decompress(decompressor: Decompressor, data: bytes, where: str = HEADER) -> 
     """Decompress the next bytes of a body, piece by piece.
 
     Args:
-        decompressor: the one of the body.
+        decompressor: the decompressor of the body.
         data: the bytes.
-        where: the place that a refusal names, such as the part of a form.
+        where: the place for a refusal, such as the part of a form.
 
     Raises:
         BadBody: the bytes are not valid in the encoding.
@@ -158,7 +158,7 @@ def decompress(decompressor: Decompressor, data: bytes, where: str = HEADER) -> 
 
 
 def check_whole(decompressor: Decompressor, where: str = HEADER) -> None:
-    """Raise BadBody, which names the place `where`, if a body has ended too early."""
+    """Raise BadBody with the place `where` if a compressed body has ended too early."""
     try:
         decompressor.check_end()
     except EOFError as error:

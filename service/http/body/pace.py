@@ -1,9 +1,10 @@
-"""Limits how slowly the body of a request may come.
+"""Limits how slowly the body of a request may arrive.
 
-A body has a credit of `stream_idle_timeout_s`. It shrinks while the service waits for the client,
-grows with each byte that comes, and is full again when a part of the answer is sent, so that a
-client may wait for an answer in the middle of its body. Time in which nobody waits does not count.
-A body may not take longer than the timeout of its request (X-Request-Timeout-Ms) either.
+A body has a credit of `stream_idle_timeout_s` seconds. The credit decreases while the service waits
+for the client, increases with each byte that arrives, and is restored when a part of the answer is
+sent, since a client may wait for an answer in the middle of its body. Time in which the service
+does not wait does not count. In addition, the whole body must arrive before the request's deadline
+(X-Request-Timeout-Ms).
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from service.core.errors import BodyTimeout, ServiceError, make_late_refusal
 from service.core.settings import Settings
 
 PACE_KEY = "warptok.body_pace"
-"""The key of an ASGI scope under which the pace of its body is."""
-EARLY_S = 0.001  # A timer may run out so much earlier.
-SMALLEST_SHARE = 0.01  # Below this share of the full credit a body is too slow.
+"""The key of an ASGI scope under which the pace of its body is stored."""
+EARLY_S = 0.001  # A timer may expire this much too early.
+SMALLEST_SHARE = 0.01  # With less than this share of the full credit a body is too slow.
 
 
 class BodyPace:
     """The credit of one body.
 
     Args:
-        settings: has the full credit in seconds, and the bytes that are worth one second.
-        call: has the time at which the request ends.
+        settings: contain the full credit in seconds, and how many bytes add one second.
+        call: contains the time at which the request ends.
 
     Attributes:
-        credit_s: the credit that is left.
+        credit_s: the remaining credit in seconds.
     """
 
     __slots__ = ("_call", "_full_s", "_rate", "credit_s")
@@ -41,12 +42,12 @@ class BodyPace:
 
     @property
     def wait_s(self) -> float:
-        """The most seconds to wait for the next bytes."""
+        """The maximum number of seconds to wait for the next bytes."""
         return max(0.0, min(self.credit_s, self._call.ends_at - perf_counter()))
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether the credit is used up, or the request has ended."""
+        """Whether the credit is exhausted or the deadline of the request has passed."""
         return self.credit_s <= SMALLEST_SHARE * self._full_s or self._is_late
 
     @property
@@ -54,7 +55,7 @@ class BodyPace:
         return perf_counter() > self._call.ends_at - EARLY_S
 
     def add(self, num_bytes: int, waited_s: float) -> None:
-        """Note that `num_bytes` came after a wait."""
+        """Record that `num_bytes` arrived after a wait of `waited_s` seconds."""
         gained_s = num_bytes / self._rate if self._rate else self._full_s
         self.credit_s = min(self._full_s, self.credit_s - waited_s + gained_s)
 
@@ -63,7 +64,7 @@ class BodyPace:
         self.credit_s = self._full_s
 
     def make_refusal(self) -> ServiceError:
-        """Make the refusal of a body that is too slow."""
+        """Return the refusal of a body that arrives too slowly."""
         if self._is_late:
             return make_late_refusal("the body had come")
         return BodyTimeout(

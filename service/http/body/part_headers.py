@@ -1,4 +1,4 @@
-"""Reads the headers of a form's parts; Content-Disposition has the name of the part."""
+"""Reads the headers of a form's parts; Content-Disposition contains the name of the part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from python_multipart.multipart import parse_options_header
 
 
 class PartHeaders:
-    """The headers of the part that a `MultipartParser` reads; the parser calls its methods."""
+    """The headers of the part that a `MultipartParser` reads; its methods are callbacks."""
 
     def __init__(self) -> None:
         self._field = b""
@@ -16,7 +16,7 @@ class PartHeaders:
         self._disposition: bytes | None = None
 
     def callbacks(self) -> dict[str, Callable[..., None]]:
-        """Return the methods that the parser calls, by its names for them."""
+        """Return the callback methods under the names that the parser expects."""
         return {
             "on_part_begin": self.begin,
             "on_header_field": self._add_field,
@@ -25,11 +25,11 @@ class PartHeaders:
         }
 
     def options(self) -> dict[bytes, bytes]:
-        """Return the options of Content-Disposition, such as `name`; none if it is missing."""
+        """Return the options of Content-Disposition, such as `name`; {} if it is missing."""
         return parse_options_header(self._disposition)[1]
 
     def begin(self) -> None:
-        """Forget the headers of the part before."""
+        """Drop the headers of the previous part."""
         self._disposition = None
 
     def _add_field(self, data: bytes, begin: int, end: int) -> None:

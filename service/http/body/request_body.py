@@ -1,7 +1,7 @@
-"""Reads request bodies: decompresses and counts them while they arrive.
+"""Reads request bodies; decompresses them and counts their bytes while they arrive.
 
-The limit is on the decompressed bytes, and at most a piece beyond it is decompressed. Knows no
-vocabulary and no route.
+The limit applies to the decompressed bytes; at most one piece beyond it is decompressed. This
+module depends on no vocabulary and no route.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.http.body.takeover import BodyReceiver
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
-FIRST_BYTES = 1 << 16  # The first size of the array for a body of unknown length; doubled if full.
+FIRST_BYTES = 1 << 16  # The first array for a body of unknown length; doubled when full.
 
 
 async def body_pieces(
@@ -37,15 +37,15 @@ async def body_pieces(
     Args:
         receive: the ASGI callable.
         encoding: the request's Content-Encoding.
-        max_bytes: the most decompressed bytes; None: any number.
-        setting: the name of that limit, for the refusal.
-        idle_s: the most seconds to wait for a piece; None: any.
+        max_bytes: the maximum number of decompressed bytes; None: no limit.
+        setting: the name of the setting for this limit, for the refusal.
+        idle_s: the maximum number of seconds to wait for a piece; None: no limit.
 
     Raises:
         UnsupportedFormat: the encoding is not supported.
         BadBody: the body is not valid in its encoding, or ends too early.
-        TooLarge: the body has more than `max_bytes`.
-        BodyTimeout: nothing came for `idle_s`.
+        TooLarge: the body has more than `max_bytes` bytes.
+        BodyTimeout: nothing arrived for `idle_s` seconds.
         ClientGone: the client disconnected before the end of the body.
     """
     decompressor = make_decompressor(encoding)
@@ -74,12 +74,12 @@ async def body_pieces(
 
 
 class RequestBody:
-    """Reads a body into memory of the reader, if possible directly from the socket.
+    """Reads a body into the caller's memory, directly from the socket where possible.
 
     Args:
         receive, encoding, max_bytes, idle_s: as for `body_pieces`.
         scope: the ASGI scope of the request; None: read only through `receive`.
-        setting: the name of the limit `max_bytes`, for the refusal.
+        setting: the name of the setting for `max_bytes`, for the refusal.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class RequestBody:
         self._receiver: BodyReceiver | None = None
 
     async def read_into(self, buffer: NDArray[np.uint8], min_bytes: int | None = None) -> int:
-        """Read at least `min_bytes`, fewer at the end of the body; return how many were read.
+        """Read at least `min_bytes`, fewer at the end of the body; return the number of bytes.
 
         Args:
-            buffer: the memory for the bytes; it bounds their number.
-            min_bytes: None: fill the buffer.
+            buffer: the memory to write to; its size is the maximum number of bytes.
+            min_bytes: the minimum number of bytes; None: fill the buffer.
 
         Raises:
             ServiceError, ClientGone: as `body_pieces`.
@@ -144,9 +144,9 @@ async def collect(
     """Read a whole body into one array uint8[N].
 
     Args:
-        body: the body, not read yet.
-        expected_bytes: N as the request announces it; 0 or a wrong number only costs copies.
-        memory: allocates an array of a number of bytes; None: NumPy does.
+        body: the body, of which nothing has been read.
+        expected_bytes: N as announced by the request; 0 or a wrong number only costs copies.
+        memory: a function that allocates an array of a number of bytes; None: use NumPy.
     """
     allocate = memory or (lambda num_bytes: np.empty(num_bytes, np.uint8))
     array, size = allocate(expected_bytes or FIRST_BYTES), 0

@@ -1,16 +1,16 @@
-"""Receives the rest of a body from the socket directly into the reader's memory.
+"""Receives the rest of a body from the socket directly into the caller's memory.
 
-uvicorn copies each byte four times before a route has it: out of the socket, by the parser, into
+uvicorn copies each byte four times before a route receives it: from the socket, in the parser, into
 the request's buffer, and out of it. A body of known length needs no parser:
 
-    parser ─► head, first piece ─► route ─► take_over ─► socket ─► the reader's memory
-                                                └ after the last byte the connection is uvicorn's
+    parser ─► head, first piece ─► route ─► take_over ─► socket ─► the caller's memory
+                                                └ after the last byte uvicorn owns the connection
                                                   again, with a new parser for the next request
 
-If a reader stops before the end of the body, as for a refusal, the rest is discarded while it
-comes after the answer, as uvicorn does. If the connection were closed at once, the client's kernel
-could drop the answer before the client has read it. A body that takes longer than DISCARD_S is
-given up, and its connection closed.
+If a route stops reading before the end of the body, for example because it refuses the request, the
+rest of the body is received and discarded after the answer, as in uvicorn. If the connection were
+closed at once, the client's kernel could drop the answer before the client has read it. If
+discarding takes longer than DISCARD_S, the connection is closed.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from service.http.body.pace import BodyPace
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-PROTOCOL = "warptok.protocol"  # The extension of a scope: a weak reference to uvicorn's protocol.
-MIN_BYTES = 1 << 16  # For a shorter rest the takeover does not pay.
-DISCARDED = memoryview(bytearray(1 << 16))  # Holds what nobody reads, of all connections.
-DISCARD_S = 60.0  # The longest time for which a body is discarded.
-TICK_BYTES = 1 << 18  # The most bytes at once; receiving all that had come took up to 17 ms.
+PROTOCOL = "warptok.protocol"  # A scope extension: a weak reference to uvicorn's protocol.
+MIN_BYTES = 1 << 16  # For fewer remaining bytes, a takeover is not faster.
+DISCARDED = memoryview(bytearray(1 << 16))  # Receives discarded bytes of all connections.
+DISCARD_S = 60.0  # The maximum number of seconds to discard a body.
+TICK_BYTES = 1 << 18  # Received at once; without a limit it took up to 17 ms.
 
 
 def find_protocol(scope: Scope) -> Any:
-    """Return uvicorn's protocol of a request's connection.
+    """Return uvicorn's protocol object of a request's connection.
 
-    None: the connection has ended, or another server has it.
+    The result is None if the connection has ended, or if a server other than uvicorn owns it.
     """
     reference = scope.get("extensions", {}).get(PROTOCOL)
     return None if reference is None else reference()
 
 
 class BodyReceiver(asyncio.BufferedProtocol):
-    """The protocol of a connection from a takeover until the body has ended.
+    """The protocol of a connection from a takeover to the end of the body.
 
     Args:
-        http: uvicorn's protocol of the connection.
+        http: uvicorn's protocol object of the connection.
         cycle: uvicorn's object of the request.
-        num_remaining: the bytes of the body that were not received yet, at least one.
+        num_remaining: the number of bytes of the body that are not received yet, at least one.
     """
 
     def __init__(self, http: Any, cycle: Any, num_remaining: int) -> None:
@@ -60,7 +60,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         self._size = 0
         self._min_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._discard_end: float | None = None  # The loop's time; None: nothing was discarded yet.
+        self._discard_end: float | None = None  # None before anything is discarded.
 
     @classmethod
     def take_over(cls, scope: Scope, num_received: int) -> BodyReceiver | None:
@@ -68,11 +68,12 @@ class BodyReceiver(asyncio.BufferedProtocol):
 
         Args:
             scope: the ASGI scope of the request.
-            num_received: the bytes of the body that were read; uvicorn has received no others.
+            num_received: the number of bytes of the body that were read; uvicorn has received no
+                further bytes.
 
         Returns:
-            None if less than MIN_BYTES remain, the length is not known, or the server's connections
-            cannot be taken over.
+            The receiver; None if fewer than MIN_BYTES remain, if the length is unknown, or if the
+            connections of this server cannot be taken over.
         """
         http = find_protocol(scope)
         headers = dict(scope["headers"])
@@ -86,21 +87,21 @@ class BodyReceiver(asyncio.BufferedProtocol):
         if num_remaining < MIN_BYTES:
             return None
         receiver = cls(http, cycle, num_remaining)
-        # A transport looks at its protocol only when it begins to read.
+        # A transport reads its protocol's type only when it begins to read.
         http.flow.pause_reading()
         http.transport.set_protocol(receiver)
         return receiver
 
     async def read_into(self, view: memoryview, min_bytes: int, pace: BodyPace | None) -> int:
-        """Receive at least `min_bytes`, or the rest of the body; return how many bytes came.
+        """Receive at least `min_bytes`, or the rest of the body; return the number of bytes.
 
         Args:
-            view: the memory for the bytes; it bounds their number.
-            min_bytes: at most the size of the view.
-            pace: how slowly the bytes may come; None: no limit.
+            view: the memory to write to; its size is the maximum number of bytes.
+            min_bytes: the minimum number of bytes, at most the size of the view.
+            pace: limits how slowly the bytes may arrive; None: no limit.
 
         Raises:
-            BodyTimeout: the bytes come too slowly.
+            BodyTimeout: the bytes arrive too slowly.
             ClientGone: the client disconnected before the end of the body.
         """
         self._view = view[: self.num_remaining]
@@ -124,7 +125,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
                         self._cycle.keep_alive = False
                         raise pace.make_refusal()
         finally:
-            if not self._cycle.response_complete:  # Otherwise the rest is discarded.
+            if not self._cycle.response_complete:  # Else read on, to discard the rest.
                 self._http.flow.pause_reading()
             self._view = memoryview(b"")
             self.num_remaining -= self._size
@@ -133,7 +134,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
         return self._size
 
     def _give_back(self) -> None:
-        """Give the connection back to uvicorn's protocol, in its state after a body."""
+        """Return the connection to uvicorn's protocol, in the state after a complete body."""
         http = self._http
         http.parser = type(http.parser)(http)
         http.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -157,12 +158,12 @@ class BodyReceiver(asyncio.BufferedProtocol):
         if self._size >= self._min_bytes:
             self._http.flow.pause_reading()
             self._wake()
-        elif num_bytes == TICK_BYTES:  # There is more; let other connections be read before it.
+        elif num_bytes == TICK_BYTES:  # Let the loop read other connections first.
             self._http.flow.pause_reading()
             asyncio.get_running_loop().call_soon(self._continue)
 
     def _discard(self, num_bytes: int) -> None:
-        """Discard bytes of the body; behind the last one the connection is uvicorn's again."""
+        """Discard bytes of the body; after the last one return the connection to uvicorn."""
         loop = asyncio.get_running_loop()
         self.num_remaining -= num_bytes
         if not self.num_remaining:
@@ -174,12 +175,12 @@ class BodyReceiver(asyncio.BufferedProtocol):
             self._http.transport.close()
 
     def _continue(self) -> None:
-        """Read on, if `read_into` still waits."""
+        """Resume receiving if `read_into` is still waiting."""
         if self._waiter is not None and not self._waiter.done():
             self._http.flow.resume_reading()
 
     def _wake(self) -> None:
-        """Wake `read_into`, if it waits."""
+        """Wake `read_into` if it is waiting."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

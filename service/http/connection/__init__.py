@@ -1,12 +1,12 @@
-"""uvicorn's protocol class, with a fast path for small calls and limits on slow clients.
+"""uvicorn's protocol class, extended by a fast path for small calls and limits on slow clients.
 
-`protocol` answers small calls from the HTTP parser's callbacks and passes everything else to
-uvicorn; it closes connections that make no progress. `direct_call` has such a call: it
+`protocol` answers small calls in the callbacks of the HTTP parser and passes all other requests to
+uvicorn; it closes connections that make no progress. `direct_call` contains such a small call: it
 recognizes repeated heads by their bytes, and writes the answer at once. `upgrade_filter` declines
-offers of HTTP/2. `connection_limits` limits how many connections there are. `tls` encrypts them.
+offers of HTTP/2. `connection_limits` limits the number of connections. `tls` encrypts them.
 
-Called by uvicorn, once for each connection.
+uvicorn creates a protocol object for each connection.
 
-All of this runs on the event loop's thread and never waits. A client gets the same answer by the
-fast path as by uvicorn and the application.
+All code of this folder runs on the thread of the event loop and never waits. A client receives the
+same answer from the fast path as from uvicorn and the application.
 """

@@ -1,4 +1,4 @@
-"""Limits the number of connections of a process, so that silent clients keep nobody out.
+"""Limits the number of connections of a process, so that silent clients do not block others.
 
     new connection ─ within both limits? ─yes─────────────► answered
                        │no: too many in all
@@ -6,9 +6,10 @@
                        │no, or too many of its address
                      surplus: probes and metrics are answered, everything else is refused with 503
 
-A connection is silent until the head of its first request has come. There are a few surplus
-connections, and a new one closes the oldest, of the silent ones if there are any, so that others
-get their refusal. Files are kept back for them (runtime/file_limits).
+A connection is silent until the head of its first request has arrived. Only a few surplus
+connections may be open; one more closes the oldest of them, silent ones first, so that other
+clients receive their refusal. File descriptors are reserved for surplus connections
+(runtime/file_limits).
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ logger = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
-    """A connection; `address` is the address of its client."""
+    """A connection that can be closed; `address` is the address of its client."""
 
     address: str
 
     def abort(self) -> None:
-        """Close the connection, and drop unsent bytes."""
+        """Close the connection, and discard unsent bytes."""
 
 
 class ConnectionLimits:
-    """The open connections of one process.
+    """The open connections of one process, and the limits on them.
 
     Args:
-        settings: has the limits.
+        settings: contain the limits.
         closed: counts and logs closed connections.
 
     Attributes:
-        limit: the most connections that are no surplus.
-        proxies: the addresses of the setting `trusted_proxies`.
+        limit: the maximum number of ordinary connections; further ones are surplus connections.
+        proxies: the proxies of the setting `trusted_proxies`.
     """
 
     def __init__(self, settings: Settings, closed: ClosedConnections) -> None:
@@ -54,9 +55,9 @@ class ConnectionLimits:
         self.proxies = TrustedProxies(settings)
         self._closed = closed
         self._ordinary: set[Closable] = set()
-        self._silent: dict[Closable, None] = {}  # In their order; a part of the ordinary ones.
-        self._surplus: dict[Closable, None] = {}  # In their order.
-        self._silent_surplus: dict[Closable, None] = {}  # In their order; a part of them.
+        self._silent: dict[Closable, None] = {}  # In order of arrival; a subset.
+        self._surplus: dict[Closable, None] = {}  # In order of arrival.
+        self._silent_surplus: dict[Closable, None] = {}  # In order; a subset.
         self._by_group: dict[str, int] = {}
 
     @property
@@ -65,10 +66,10 @@ class ConnectionLimits:
         return len(self._ordinary) + len(self._surplus)
 
     def add(self, connection: Closable) -> str:
-        """Add a new connection, perhaps closing another one.
+        """Add a new connection; close another one if there are too many.
 
         Returns:
-            "", or the setting for which the connection is a surplus one.
+            "" for an ordinary connection; for a surplus one the name of the exceeded setting.
         """
         exceeded = self._find_exceeded(connection.address)
         if not exceeded:
@@ -82,7 +83,7 @@ class ConnectionLimits:
         return exceeded
 
     def _find_exceeded(self, address: str) -> str:
-        """Count a connection for its address; return the setting that it exceeds, or ""."""
+        """Count a connection for its address; return the exceeded setting, or ""."""
         if address and address not in self.proxies:
             group = group_address(address)
             number = self._by_group[group] = self._by_group.get(group, 0) + 1
@@ -93,7 +94,7 @@ class ConnectionLimits:
         return "" if self._close_oldest(self._silent, "make_room") else "max_connections"
 
     def _close_oldest(self, connections: dict[Closable, None], reason: str) -> bool:
-        """Close the oldest of these connections; return False if there is none."""
+        """Close the oldest of the given connections; return False if there are none."""
         oldest = next(iter(connections), None)
         if oldest is None:
             return False
@@ -103,7 +104,7 @@ class ConnectionLimits:
         return True
 
     def note_head(self, connection: Closable) -> None:
-        """Note that a connection has sent the head of a request."""
+        """Record that a connection has received the head of a request."""
         self._silent.pop(connection, None)
         self._silent_surplus.pop(connection, None)
 

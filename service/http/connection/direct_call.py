@@ -1,13 +1,13 @@
-"""Calls that a connection answers itself, with the cache of their repeated heads.
+"""Calls that a connection answers itself, and the cache of repeated heads.
 
-Clients that keep a connection send the same head again and again; only the body and its length
-change:
+Clients that keep a connection open send the same head again and again; only the body and its
+length change:
 
     POST /v1/encode HTTP/1.1 ... Content-Length: │ 231 │ ...  │ {"vocabulary":"gpt2", ...
-    └──────────────── before ───────────────────┘      └ after ┘ body, exactly so long
+    └──────────────── before ───────────────────┘      └ after ┘ body of this length
 
-Equal heads have equal meanings, so the path and the client of the first one hold for the others as
-long as the service's keys stay the same.
+Equal heads have equal meanings. Therefore the path and the client that were read from the first
+head are valid for all equal heads, as long as the service's keys do not change.
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ from service.operations.operation import Operation, Render
 Fields = Sequence[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
 LENGTH_FIELD = b"\r\ncontent-length:"
-# Headers of heads that are not cached: one replaces the length, the others differ by request.
+# A head with one of these is not cached: one replaces the length, the others vary by request.
 UNCACHED = (b"transfer-encoding", b"x-request-id", b"traceparent", b"tracestate")
-MAX_DIGITS = 5  # The most digits of a body's length.
+MAX_DIGITS = 5  # The maximum number of digits of a body's length.
 MAX_HEAD_BYTES = 4096
 
 
 class DirectCall:
     """One call on a connection; uvicorn uses it as a request, and the batcher as a future.
 
-    As uvicorn's request it has `body`, `more_body`, `keep_alive`, `disconnected` and
-    `response_complete`; uvicorn calls ``message_event.set()`` when one of them changes. As the
-    batcher's future it writes the answer when it gets the result, without a callback of the loop.
+    For uvicorn it implements the request's attributes `body`, `more_body`, `keep_alive`,
+    `disconnected` and `response_complete`; uvicorn calls ``message_event.set()`` when one of them
+    changes. As the batcher's future it writes the answer immediately when it receives the result,
+    without a callback on the event loop.
 
     Args:
         path: the path of the request.
-        operation: the call's operation.
+        operation: the operation of the call.
         call: the head of the request.
         writer: writes the answer.
 
     Attributes:
-        render: makes the answer of the result; None until the work item is made.
-        is_done: the answer is written or cancelled.
+        render: converts the result to the answer; None until the work item is created.
+        is_done: whether the answer is written or cancelled.
     """
 
     __slots__ = (
@@ -86,11 +87,11 @@ class DirectCall:
 
     @property
     def message_event(self) -> DirectCall:
-        """Return this object as the event that uvicorn sets; a field would be a reference cycle."""
+        """Return this object as uvicorn's event; an attribute would be a reference cycle."""
         return self
 
     def set(self) -> None:
-        """Cancel the call if the client has disconnected; uvicorn calls this at any change."""
+        """Cancel the call if the client has disconnected; uvicorn calls this at each change."""
         if self.disconnected:
             self.cancel()
 
@@ -99,14 +100,14 @@ class DirectCall:
         return self.is_done
 
     def cancel(self) -> None:
-        """Finish the call without an answer, as the client has disconnected."""
+        """End the call without an answer, as the client has disconnected."""
         if not self.is_done and self.render is not None:
             self.is_done = True
             self.call.is_gone = True
             self.writer.observer.finish(self.call, self.path, CLIENT_CLOSED)
 
     def set_result(self, result: AnyResult) -> None:
-        """Write the answer."""
+        """Write the answer for a result of the batcher."""
         self.is_done = True
         assert self.render is not None
         begin = perf_counter()
@@ -118,22 +119,22 @@ class DirectCall:
             self.writer.refuse(self, error)
 
     def set_exception(self, error: BaseException) -> None:
-        """Write a refusal."""
+        """Write the refusal for an exception of the batcher."""
         self.is_done = True
         self.writer.refuse(self, cast(Exception, error))
-        # The traceback refers to this frame, and would keep it until the collector runs.
+        # The traceback refers to this frame, so both would stay until the garbage collector runs.
         error.__traceback__ = None
 
 
 class AnswerHead:
-    """The start of JSON answers, cached until uvicorn's fields, such as the date, change."""
+    """The start of JSON answers, cached until uvicorn's header fields (the date) change."""
 
     def __init__(self) -> None:
         self._fields: Fields = ()
         self._head = b""
 
     def get(self, fields: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the start of an answer with these fields of uvicorn; for the same list, cached."""
+        """Return the start of an answer with uvicorn's header fields; cached for the same list."""
         if fields is not self._fields:
             self._fields = fields
             self._head = format_head(200, (*fields, JSON_TYPE))
@@ -144,12 +145,12 @@ class ResponseWriter:
     """Writes answers to one connection.
 
     Args:
-        transport: the connection.
-        server_state: has the fields that uvicorn writes into each head.
+        transport: the transport of the connection.
+        server_state: contains the header fields that uvicorn adds to each answer.
         service: the service that answers the calls.
         answer_head: the start of answers, shared by all connections.
-        close_if_last: the function to call before an answer while the service drains.
-        on_complete: the function to call when an answer has been written.
+        close_if_last: a function to call before an answer while the service drains.
+        on_complete: a function to call when an answer is written.
 
     Attributes:
         observer: counts, logs and traces each answered request.
@@ -173,7 +174,7 @@ class ResponseWriter:
         self._on_complete = on_complete
 
     def close(self) -> None:
-        """Drop the functions, as the connection has ended."""
+        """Drop the references to the functions, as the connection has ended."""
         self._close_if_last = do_nothing
         self._on_complete = do_nothing
 
@@ -194,7 +195,7 @@ class ResponseWriter:
         self._write(request, status, format_head(status, fields), body)
 
     def _write(self, request: DirectCall, status: int, head: bytes, body: bytes) -> None:
-        """Write an answer; `head` still lacks the length and the fields of this request."""
+        """Write an answer; add the length and the fields of this request to `head`."""
         fields = self.observer.format_answer_headers(request.call)
         if self._service.draining:
             self._close_if_last()
@@ -213,21 +214,21 @@ def do_nothing() -> None:
 
 
 def format_head(status: int, fields: Fields) -> bytes:
-    """Write the first line of an answer and some of its fields."""
+    """Format the status line of an answer and some of its header fields."""
     line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
     return line + b"".join([b"%b: %b\r\n" % field for field in fields])
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedHead:
-    """The bytes of a head before and after the digits of the body's length."""
+    """The bytes of a request head before and after the digits of the body's length."""
 
     before: bytes
     after: bytes
 
     @classmethod
     def read(cls, data: bytes) -> RepeatedHead | None:
-        """Read the head of data that hold exactly one request; None if it cannot be cached."""
+        """Read the head of data that contain exactly one request; None if it cannot be cached."""
         end = data.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES) + 4
         lower = data[:end].lower()
         place = lower.find(LENGTH_FIELD)
@@ -239,7 +240,7 @@ class RepeatedHead:
         return head if head.find_body(data) is not None else None
 
     def find_body(self, data: bytes) -> bytes | None:
-        """Return the body if data are this head and one whole body; None otherwise."""
+        """Return the body if data consist of this head and one whole body; otherwise None."""
         if not data.startswith(self.before):
             return None
         begin = len(self.before)
@@ -252,10 +253,10 @@ class RepeatedHead:
 
 
 class HeadCache:
-    """The head of the last direct call on a connection that was parsed.
+    """The most recently parsed head of a direct call on a connection.
 
     Attributes:
-        first: the call with this head; None: there is none yet.
+        first: the call whose head was parsed; None before the first one.
     """
 
     __slots__ = ("_head", "_keys", "first")
@@ -266,7 +267,7 @@ class HeadCache:
         self._keys = 0
 
     def remember(self, data: bytes, call: DirectCall, keys: int) -> None:
-        """Keep the head of a call, if the data are exactly its request.
+        """Store the head of a call, if the received data contain exactly its request.
 
         Args:
             data: the received data.
@@ -280,17 +281,17 @@ class HeadCache:
             self._keys = keys
 
     def find_body(self, data: bytes, keys: int) -> bytes | None:
-        """Return the body of a request with the kept head; None if the head or the keys differ."""
+        """Return the body of a request with the stored head; None if head or keys differ."""
         if self._head is None or keys != self._keys:
             return None
         return self._head.find_body(data)
 
     def make_call(self, num_bytes: int) -> DirectCall:
-        """Make the call of a request with the kept head and a body of `num_bytes`."""
+        """Create the call of a request with the stored head and a body of `num_bytes`."""
         first = self.first
         assert first is not None
         call = Call(
-            request_id=b"%016x" % getrandbits(64),  # The head has none, nor a trace; see UNCACHED.
+            request_id=b"%016x" % getrandbits(64),  # Not in the head, see UNCACHED.
             media_type=first.call.media_type,
             content_length=num_bytes,
             timeout_ms=first.call.timeout_ms,

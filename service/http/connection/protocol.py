@@ -1,7 +1,8 @@
-"""The shortest path of a request: small calls are answered in the HTTP parser's callbacks.
+"""The shortest path of a request: small calls are answered in the callbacks of the HTTP parser.
 
-uvicorn's protocol makes a task, an event and a cycle for each request, and writes the head and the
-body of an answer separately. A plain small POST to a path of the fast path needs none of these:
+uvicorn's protocol creates a task, an event and a cycle object for each request, and writes the head
+and the body of an answer separately. A small POST request to a path of the fast path needs none of
+these, if it has no unusual options:
 
     headers complete ─ plain, small, of the fast path? ─no──► uvicorn ─► asgi_fast_path ─► FastAPI
                          │yes: the connection's cycle is a DirectCall
@@ -9,12 +10,13 @@ body of an answer separately. A plain small POST to a path of the fast path need
                          │
                        batcher.submit ─► result ─► one write
 
-A head that a connection has sent before is recognized by its bytes (direct_call.py), and the
+A head that arrived on the connection before is recognized by its bytes (direct_call.py), and the
 request is not parsed.
 
-A request that is refused before the queue is passed to uvicorn, and refused again there, so that
-only one place writes refusals. Keep-alive, pipelining and shutdown are uvicorn's, which uses a
-DirectCall like its own cycles. A test compares the answers of all paths byte by byte.
+A request that is refused before it enters the queue is passed to uvicorn, where the application
+refuses it again, so that only one place writes refusals. uvicorn implements keep-alive, pipelining
+and shutdown, and uses a DirectCall like its own cycle objects. A test compares the answers of all
+paths byte by byte.
 """
 
 from __future__ import annotations
@@ -53,16 +55,16 @@ from service.operations.context import Service
 from service.operations.operation import check_digest, parse
 from service.security.scopes import PROBES, find_key, find_path_scope
 
-MAX_DIRECT_BYTES = 65_536  # The answers to longer bodies are streamed, by asgi_fast_path.
-MAX_HEAD_BYTES = 1 << 20  # Four times what is received at once, which may be more than a head.
+MAX_DIRECT_BYTES = 65_536  # asgi_fast_path streams the answers to larger bodies.
+MAX_HEAD_BYTES = 1 << 20  # Four times the maximum size of one read.
 DIRECT_URLS = {path.encode(): (path, call) for path, call in DIRECT_CALLS.items()}
 JSON = b"application/json"
-UNREAD_S = 0.1  # The seconds after which a timer looks again if unread data have come.
-LINGER_S = 1  # The seconds that idle connections stay open after the port has closed.
+UNREAD_S = 0.1  # Restart time of a timer while data are unread.
+LINGER_S = 1  # How long idle connections stay open after the port has closed.
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
-    """Ignores the fields behind a body, which are not part of the head."""
+    """Ignores the trailer fields after a body, which are not part of the head."""
 
     @override
     def append(self, field: tuple[bytes, bytes]) -> None:
@@ -70,15 +72,15 @@ class _Trailers(list[tuple[bytes, bytes]]):
 
 
 def is_unix_socket(transport: asyncio.BaseTransport) -> bool:
-    """Return whether a connection was made on a Unix socket."""
+    """Return whether a transport belongs to a connection on a Unix socket."""
     family = getattr(transport.get_extra_info("socket"), "family", None)
     return family == socket.AF_UNIX
 
 
 def has_unread(transport: asyncio.BaseTransport) -> bool:
-    """Return whether data have come on an open connection that the loop has not read yet.
+    """Return whether an open connection has received data that the loop has not read yet.
 
-    A loop that was busy runs the timers that became due before it reads again.
+    A loop that was busy runs expired timers before it reads again.
     """
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -90,7 +92,7 @@ class IdleTimer:
 
     Args:
         loop: the event loop of the connection.
-        idle_s: the seconds to wait.
+        idle_s: the number of seconds to wait.
         call: the function.
     """
 
@@ -106,11 +108,11 @@ class IdleTimer:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and neither cancelled nor due."""
+        """Whether the timer was started and has neither been cancelled nor expired."""
         return self._handle is not None
 
     def start(self, seconds: float | None = None) -> None:
-        """Begin to wait anew; `seconds` is the time to wait, None: the timer's own."""
+        """Start or restart the timer with `seconds`, or with `idle_s` if None."""
         self.cancel()
         self._handle = self._loop.call_later(
             self._idle_s if seconds is None else max(0.0, seconds), self._run
@@ -121,42 +123,42 @@ class IdleTimer:
         self._call()
 
     def cancel(self) -> None:
-        """Stop waiting."""
+        """Stop the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def close(self) -> None:
-        """Stop waiting for good, and drop the function."""
+        """Stop the timer for good, and drop the reference to the function."""
         self.cancel()
         self._call = do_nothing
 
 
 class FastPathProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, extended: it answers small calls of the fast path itself.
+    """uvicorn's protocol, extended to answer small calls of the fast path itself.
 
-    It also limits how long a client may take for a head, how slowly it may send a direct call's
-    body, and how long it may read nothing; asgi_fast_path.py limits the bodies that routes read.
+    It also limits the time for a head, the pace of a direct call's body, and the time in which the
+    client reads nothing. asgi_fast_path.py limits the bodies that routes read.
 
     Args:
         service: the service that answers the calls.
         answer_head: the start of answers, shared by all connections.
-        limits: the limits on connections, shared by all of them.
+        limits: the limits on connections, shared by all connections.
 
     Attributes:
         address: the address at the other end; "" if it has none.
-        is_proxied: the address is that of a trusted proxy.
-        rules: the rules for the heads of its requests.
+        is_proxied: whether that address belongs to a trusted proxy.
+        rules: the rules for the heads of requests.
         allows_cors: whether web pages of other origins may read answers.
-        exceeded: the setting that the number of connections exceeds; "": none.
-        in_head: a request's head has begun and not ended.
-        head_bytes: the bytes that came after the data in which that head began.
-        head_deadline: the loop's time at which the head must have ended; 0: no head is awaited.
-        pace: the pace of a direct call's body of which a part has come; None: there is none.
-        fed_at: the loop's time at which the last part of that body came.
-        between_messages: the last request that began has ended.
+        exceeded: the setting that the number of connections exceeds; "" if it exceeds none.
+        in_head: whether the head of a request has begun and not ended.
+        head_bytes: the number of bytes that arrived after the data in which that head began.
+        head_deadline: the loop's time at which the head must have ended; 0 if none is awaited.
+        pace: the pace of a direct call's body that has arrived in part; None if there is none.
+        fed_at: the loop's time at which the last part of that body arrived.
+        between_messages: whether the last request that began has ended.
         waiting_since: the loop's time at the end of the last answer, or at the connection's start.
-        running: the last request that uvicorn has begun to answer; behind it others may wait.
+        running: the last request that uvicorn has begun to answer; others may wait after it.
     """
 
     writer: ResponseWriter
@@ -218,18 +220,18 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.limits.remove(self)
-        # uvicorn tells only the last request that has come.
+        # uvicorn informs only the last request that has arrived.
         if self.running is not None and not self.running.response_complete:
             self.running.disconnected = True
             self.running.message_event.set()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        # Without these references to itself it is freed at once, and not by the collector, which
-        # would stop the loop for 100 ms where clients make a thousand connections a second.
+        # Remove the reference cycles, so that the protocol is freed at once. With a thousand new
+        # connections per second, the garbage collector would stop the loop for 100 ms.
         self.writing.close()
         self.reading.close()
         self.writer.close()
-        for cycle, _ in self.pipeline:  # They are never run.
+        for cycle, _ in self.pipeline:  # They never run.
             cycle.on_response = do_nothing
         self.pipeline.clear()
 
@@ -239,16 +241,16 @@ class FastPathProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def abort(self) -> None:
-        """Close the connection, and drop unsent bytes."""
+        """Close the connection, and discard unsent bytes."""
         self.transport.abort()
 
     def _nothing_read(self) -> None:
-        """Close the connection, as its client has read nothing for too long."""
+        """Close the connection, whose client has read nothing for too long."""
         self.service.closed_connections.note("slow_read", self.address)
         self.transport.abort()
 
     def _limit_last_write(self) -> None:
-        """Limit the wait of a connection that is being closed for its client to read the rest."""
+        """Limit the wait for the client to read the rest, if the connection is being closed."""
         is_unread = self.transport.is_closing() and self.transport.get_write_buffer_size()
         if is_unread and not self.writing.is_running:
             self.writing.start()
@@ -268,7 +270,7 @@ class FastPathProtocol(HttpToolsProtocol):
         if self.heads.first is not None and self.try_repeated_request(data):
             return
         last_cycle, received = self.cycle, data
-        while data:  # Each of several requests may offer an upgrade, which is declined.
+        while data:  # Any of several requests may offer an upgrade to decline.
             self.upgrades.begin(data)
             self._feed(data)
             data = self.upgrades.pop_rewritten()
@@ -277,7 +279,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self.heads.remember(received, cycle, self.service.guard.generation)
 
     def try_repeated_request(self, data: bytes) -> bool:
-        """Submit the request if its head equals the cached one; return whether it was."""
+        """Submit the request if its head equals the cached one; return whether it did."""
         is_free = self.between_messages and self.cycle is not None and self.cycle.response_complete
         if not is_free or self.flow.write_paused:
             return False
@@ -294,7 +296,7 @@ class FastPathProtocol(HttpToolsProtocol):
         return False
 
     def _feed(self, data: bytes) -> None:
-        """Give data to the parser, and limit the wait for the rest of the request."""
+        """Pass data to the parser, and limit the wait for the rest of the request."""
         self.reading.cancel()
         if self.in_head:
             self.head_bytes += len(data)
@@ -307,10 +309,10 @@ class FastPathProtocol(HttpToolsProtocol):
             self._limit_wait(len(data))
 
     def _limit_wait(self, num_bytes: int) -> None:
-        """Limit the wait for the rest of a head or body that the client has to send.
+        """Limit the wait for the rest of a head or body that the client has begun.
 
         Args:
-            num_bytes: the size of the data that have come.
+            num_bytes: the size of the data that have arrived.
         """
         if self._awaits_head():
             now = self.loop.time()
@@ -327,7 +329,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self.reading.start(0.0 if self.pace.is_too_slow else self.pace.wait_s)
 
     def _start_body(self) -> Call:
-        """Return the call whose body is awaited; a wrong timeout is refused behind the body."""
+        """Return the call whose body is awaited; an invalid timeout is refused after the body."""
         cycle: Any = self.cycle
         if type(cycle) is not DirectCall:
             return Call()
@@ -349,7 +351,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.head_deadline = 0.0
         self.pace = None
         if self.upgrades.is_offer(self.parser):
-            return  # The request is parsed again without its offer.
+            return  # The request is parsed again without the offer.
         if not self.has_sent_head:
             self.has_sent_head = True
             self.limits.note_head(self)
@@ -370,14 +372,14 @@ class FastPathProtocol(HttpToolsProtocol):
         self.headers = _Trailers()
 
     def _find_surplus_refusal(self) -> ServiceError | None:
-        """Return why a request on a surplus connection is refused; None: it is a probe."""
+        """Return the refusal of a request on a surplus connection; None if it is a probe."""
         if self.scope["path"].removesuffix("/") in PROBES:
             return None
         self.service.closed_connections.note("no_room", self.address)
         return TooManyConnections(f"too many connections are open ({self.exceeded})")
 
     def _make_direct_call(self, version: str) -> DirectCall | None:
-        """Make the call of a plain small POST to a fast path; None for every other request."""
+        """Create the call of a plain small POST to a fast path; None for other requests."""
         found = DIRECT_URLS.get(self.url)
         if found is None or self.parser.get_method() != b"POST":
             return None
@@ -387,7 +389,7 @@ class FastPathProtocol(HttpToolsProtocol):
         if version != "1.1" or not self.parser.should_keep_alive():
             return None
         if self.allows_cors and any(name == b"origin" for name, _ in self.headers):
-            return None  # A web page sends it, and the answer has fields for its browser.
+            return None  # From a web page; its answer needs CORS headers.
         path, operation = found
         key = self._find_key(path) if self.service.guard.has_keys else ""
         if key is None:
@@ -404,7 +406,7 @@ class FastPathProtocol(HttpToolsProtocol):
         return None
 
     def _find_key(self, path: str) -> str | None:
-        """Return the name of the client's key; None if it may not call the path."""
+        """Return the name of the client's key; None if the key does not allow the path."""
         needed_scope = find_path_scope("POST", path)
         try:
             return self.service.guard.check(find_key(self.headers), needed_scope or "any")
@@ -423,7 +425,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._leave_to_uvicorn(cycle)
 
     def _submit(self, direct: DirectCall, body: bytes) -> bool:
-        """Submit the call's work item to the batcher; return False if uvicorn has to answer."""
+        """Submit the call's work item to the batcher; return False if uvicorn must answer."""
         service, call = self.service, direct.call
         call.times.read = perf_counter()
         if call.content_length > service.settings.max_body_bytes:
@@ -456,7 +458,7 @@ class FastPathProtocol(HttpToolsProtocol):
         return True
 
     def _leave_to_uvicorn(self, direct: DirectCall) -> None:
-        """Pass a request to uvicorn, with the head and the body that were read."""
+        """Pass a request to uvicorn, with its head and the body that was read."""
         self.cycle = None  # type: ignore[assignment]
         self.scope[SCOPE_KEY] = direct.call  # type: ignore[literal-required]
         self.scope["extensions"] = {PROTOCOL: weakref.ref(self)}  # type: ignore[dict-item]
@@ -465,7 +467,7 @@ class FastPathProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _awaits_head(self) -> bool:
-        """Return whether the client has to send a head or its rest, and no other timer waits."""
+        """Return whether a head, or its rest, is awaited and no other timer limits the wait."""
         cycle: Any = self.cycle
         if self.in_head or cycle is None:
             return True
@@ -473,20 +475,20 @@ class FastPathProtocol(HttpToolsProtocol):
         return is_idle and self.timeout_keep_alive_task is None
 
     def _awaits_body(self) -> bool:
-        """Return whether the client has to send the rest of a body that no route reads."""
+        """Return whether the rest of a body is awaited that no route reads."""
         cycle: Any = self.cycle
         if self.between_messages or self.in_head or cycle is None:
             return False
         return type(cycle) is DirectCall or cycle.response_complete
 
     def _nothing_came(self) -> None:
-        """End a request that has not come in time, unless there is a reason to wait on."""
+        """End a request that has not arrived in time, unless there is a reason to wait longer."""
         if self.transport.is_closing():
             return
         if has_unread(self.transport):
             self.reading.start(UNREAD_S)
         elif self.in_head and self.cycle is not None and not self.cycle.response_complete:
-            self.reading.start()  # The request before this one is being answered.
+            self.reading.start()  # The previous request is being answered.
         elif self._awaits_head():
             self.service.closed_connections.note(
                 "slow_head" if self.in_head else "silent", self.address
@@ -496,7 +498,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._refuse_body()
 
     def _refuse_body(self) -> None:
-        """Refuse a direct call whose body comes too slowly, and close the connection."""
+        """Refuse a direct call whose body arrives too slowly, and close the connection."""
         cycle: Any = self.cycle
         assert self.pace is not None
         refusal = self.pace.make_refusal()
@@ -509,7 +511,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self._limit_last_write()
 
     def _refuse_head(self) -> None:
-        """Refuse a head that is too long; close the connection if an answer is being made."""
+        """Refuse a head that is too long; close the connection if an answer is in progress."""
         message = f"The head of the request has more than {MAX_HEAD_BYTES} bytes."
         self.logger.warning(message)
         if self.cycle is None or self.cycle.response_complete:
@@ -519,7 +521,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     @override
     def _unsupported_upgrade_warning(self) -> None:
-        # Called by uvicorn as it handles the parser's HttpParserUpgrade(end of the head).
+        # uvicorn calls this when it handles HttpParserUpgrade(end of the head).
         error = sys.exception()
         if error is not None and self.upgrades.is_offer(self.parser):
             self.upgrades.decline(self.parser, self.url, self.headers, error.args[0])
@@ -534,11 +536,11 @@ class FastPathProtocol(HttpToolsProtocol):
         self.waiting_since = self.loop.time()
 
     def _on_direct_complete(self) -> None:
-        """Wait for the next request; the keep-alive timer was not stopped during the call.
+        """Wait for the next request; the keep-alive timer kept running during the call.
 
-        uvicorn stops its timer when data come, and starts another one after each answer. A direct
-        call does neither; a timer that has run out starts again for the time that remains since
-        the last answer.
+        uvicorn stops its timer when data arrive, and starts another one after each answer. A direct
+        call does neither: when the timer expires, it restarts for the time that remains since the
+        last answer.
         """
         if self.timeout_keep_alive_task is None or self.pipeline or self.transport.is_closing():
             self.on_response_complete()
@@ -548,11 +550,11 @@ class FastPathProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def close_if_last(self) -> None:
-        """Let the answer that begins close the connection, unless another request has come.
+        """Close the connection with the answer that begins, unless another request has arrived.
 
-        Called before each answer while the service drains. Clients then send their next request
-        on a new connection, which a balancer gives to another replica. A connection on which a
-        request may be under way is not closed: that request would be lost.
+        Called before each answer while the service drains. Clients then send their next request on
+        a new connection, which a load balancer assigns to another replica. A connection that may be
+        receiving a request stays open, as the request would be lost.
         """
         if self.between_messages and not self.pipeline and not has_unread(self.transport):
             self.cycle.keep_alive = False
@@ -561,8 +563,8 @@ class FastPathProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Close the connection as soon as it has been idle for LINGER_S.
 
-        Called when the port has closed. A client that has just connected, or has just got an
-        answer that did not close the connection, may be sending a request.
+        Called after the port has closed. A client that has just connected, or has just received an
+        answer without `Connection: close`, may be sending a request.
         """
         self.timeout_keep_alive = LINGER_S
         if self.cycle is not None and not self.cycle.response_complete:
@@ -584,7 +586,7 @@ class FastPathProtocol(HttpToolsProtocol):
             return  # The end of the answer starts the timer.
         remaining_s = self.waiting_since + self.timeout_keep_alive - self.loop.time()
         if remaining_s <= 0 and not self.transport.is_closing() and has_unread(self.transport):
-            remaining_s = UNREAD_S  # The next request has come, and stops the timer when read.
+            remaining_s = UNREAD_S  # The next request has arrived, and will stop the timer.
         if remaining_s > 0:
             handler = self.timeout_keep_alive_handler
             self.timeout_keep_alive_task = self.loop.call_later(remaining_s, handler)
@@ -594,7 +596,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
 
 def make_protocol(service: Service) -> functools.partial[FastPathProtocol]:
-    """Return the function that uvicorn calls to make the protocol of each connection."""
+    """Return the function that uvicorn calls to create the protocol of each connection."""
     limits = ConnectionLimits(service.settings, service.closed_connections)
     service.metrics.gauges.connections = lambda: (limits.num_open, limits.limit)
     return functools.partial(

@@ -1,13 +1,13 @@
-"""Speaks TLS on the connections of HTTP, by uvloop's protocol for it.
+"""Encrypts the connections of HTTP with TLS, by uvloop's TLS protocol.
 
     socket ── TlsConnection (uvloop's SSLProtocol) ── TlsTransport ── FastPathProtocol
 
-What is added here to uvloop's protocol makes a connection behave as one without TLS:
+This module extends uvloop's protocol so that a connection behaves as one without TLS:
 
 - It counts for the limits on connections from its begin, not from the end of its handshake.
-- Writing pauses when the socket takes no more. uvloop would take all of a long answer, and pause
-  only the next one.
-- A close waits until all is sent, and not until the client has closed as well.
+- Writing pauses when the socket accepts no more bytes. uvloop would accept all of a long answer,
+  and pause only the next one.
+- A close waits until all bytes are sent, but not until the client has closed as well.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from service.security.certificates import Certificates
 
 logger = logging.getLogger(__name__)
 FLUSH_POLL_S = 0.02
-NEVER_FULL = 1 << 30  # The size of uvloop's buffer at which it would pause; the socket's decides.
+NEVER_FULL = 1 << 30  # Disables uvloop's own pause; the buffer of the socket decides.
 
 
 class TlsTransport:
-    """The transport of HTTP's protocol: wraps uvloop's to close later and count unsent bytes.
+    """The transport of HTTP's protocol; wraps uvloop's to close later and count unsent bytes.
 
     Args:
         encrypting: uvloop's transport, which encrypts.
@@ -46,11 +46,11 @@ class TlsTransport:
         return getattr(self._encrypting, name)
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes were not sent yet."""
+        """Return the number of bytes that are not sent yet."""
         return self._encrypting.get_write_buffer_size() + self._raw.get_write_buffer_size()
 
     def close(self) -> None:
-        """Close the connection once all is sent."""
+        """Close the connection when all bytes are sent."""
         self._encrypting.close()
         self._close_when_flushed()
 
@@ -58,7 +58,7 @@ class TlsTransport:
         if self._encrypting.get_write_buffer_size():
             asyncio.get_running_loop().call_later(FLUSH_POLL_S, self._close_when_flushed)
         else:
-            self._raw.close()  # It sends what it has, and closes then.
+            self._raw.close()  # It sends its buffer, then closes.
 
 
 class _Handshake(asyncio.Protocol):
@@ -77,8 +77,8 @@ class TlsConnection(SSLProtocol):  # type: ignore[misc]
     """A connection with TLS.
 
     Args:
-        http: HTTP's protocol, which gets the connection when the handshake has succeeded.
-        certificates: has the certificate.
+        http: HTTP's protocol, which receives the connection after the handshake.
+        certificates: contain the current certificate.
 
     Attributes:
         address: the address of the client.
@@ -114,7 +114,7 @@ class TlsConnection(SSLProtocol):  # type: ignore[misc]
         super().connection_made(transport)
 
     def begin_http(self, transport: asyncio.Transport) -> None:
-        """Give the connection to HTTP's protocol."""
+        """Pass the connection to HTTP's protocol."""
         assert self._raw is not None
         self._has_begun = True
         self._leave_handshake()
@@ -151,19 +151,19 @@ class TlsConnection(SSLProtocol):  # type: ignore[misc]
     @override
     def resume_writing(self) -> None:
         self._is_paused = False
-        super().resume_writing()  # This writes, and so may pause again.
+        super().resume_writing()  # This writes and may pause again.
         if self._has_begun and not self._is_paused:
             self._http.resume_writing()
 
     def abort(self) -> None:
-        """Close the connection during its handshake, and drop unsent bytes."""
+        """Close the connection during its handshake, and discard unsent bytes."""
         if self._raw is not None:
             self._raw.abort()
 
     def shutdown(self) -> None:
         """Close the connection if its handshake takes longer than LINGER_S.
 
-        uvicorn calls this when the port has closed.
+        uvicorn calls this after the port has closed.
         """
         if not self._is_leaving:
             self._is_leaving = True
@@ -177,11 +177,11 @@ class TlsConnection(SSLProtocol):  # type: ignore[misc]
 def make_tls_protocol(
     make_http: Callable[..., FastPathProtocol], certificates: Certificates
 ) -> Callable[..., TlsConnection]:
-    """Return the function that uvicorn calls to make the protocol of each connection with TLS.
+    """Return the function that uvicorn calls to create the protocol of each connection with TLS.
 
     Args:
-        make_http: makes HTTP's protocol of a connection.
-        certificates: has the certificate.
+        make_http: creates HTTP's protocol of a connection.
+        certificates: contain the current certificate.
     """
 
     def make(**arguments: Any) -> TlsConnection:

@@ -1,8 +1,9 @@
-"""Declines offers to speak HTTP/2, so that the requests that make them are answered in HTTP/1.1.
+"""Declines offers to speak HTTP/2, so that requests with such an offer are answered in HTTP/1.1.
 
 Java's HttpClient and ``curl --http2`` send ``Upgrade: h2c`` with every first request. The parser
-stops at such a head, as if another protocol followed, and would not read the body. A server may
-ignore the offer (RFC 9110, section 7.8): here a new parser gets the request without it.
+stops after such a head, as if another protocol followed, and would not read the body. A server may
+ignore the offer (RFC 9110, section 7.8): this module passes the request without the offer to a new
+parser.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import httptools
 
 
 class UpgradeFilter:
-    """Writes requests that offer an upgrade again, without the offer."""
+    """Rewrites requests that offer an upgrade as requests without the offer."""
 
     def __init__(self) -> None:
         self._latest = b""
         self._rewritten = b""
 
     def begin(self, data: bytes) -> None:
-        """Note the data that the parser gets next."""
+        """Store the data that the parser reads next."""
         self._latest = data
         self._rewritten = b""
 
     def pop_rewritten(self) -> bytes:
-        """Return a request without its offer, and the data behind it; b"" if there was no offer."""
+        """Return the request without its offer, and later data; b"" if there was no offer."""
         rewritten = self._rewritten
         self._latest = b""
         self._rewritten = b""
@@ -43,13 +44,13 @@ class UpgradeFilter:
         headers: Iterable[tuple[bytes, bytes]],
         end: int,
     ) -> None:
-        """Write the request again, without its offer.
+        """Rewrite the request without its offer.
 
         Args:
             parser: the parser that has read the head.
             url: the URL of the request.
-            headers: the fields of the head.
-            end: the end of the head in the data that the parser got.
+            headers: the header fields.
+            end: the end of the head in the data that the parser received.
         """
         method, version = parser.get_method(), parser.get_http_version().encode()
         fields = [b"%b: %b\r\n" % (name, value) for name, value in headers if name != b"upgrade"]
