@@ -1,14 +1,16 @@
-"""Keeps vocabularies by name, in memory and in a store of uploads.
+"""Manages vocabularies by name, in memory and in a store of uploads.
 
-`vocabulary_view` is the read-only side, which a front end has too; `registry` adds loading and
-storing. `entries` describes what a name stands for. `vocabulary_store` keeps uploads in a folder or
-an object store (`store_files`), and `store_following` applies what other services change there.
-`changes` notes which names have changed, so that front ends can follow. `management` puts, deletes,
-loads and unloads vocabularies for the routes of every protocol. `reports` describes vocabularies to
-clients, and `tokenizer_config` reads special tokens and chat templates.
+`vocabulary_view` defines the read-only interface, which front ends implement as well; `registry`
+adds loading and storing. `entries` describes named vocabularies. `names` defines valid names and
+manages aliases. `vocabulary_store` stores uploads in a folder or an object store (`store_files`),
+and `store_following` applies the changes that other services make in it. `changes` numbers the
+changes of names, so that front ends can follow them. `management` uploads, deletes, loads and
+unloads vocabularies for the routes of all protocols. `reports` describes vocabularies to clients.
+`tokenizer_config` reads special tokens and chat templates, and `model_folder` reads a model's
+folder.
 
-Called by operations and by the routes of all protocols.
+The operations and the routes of all protocols use these modules.
 
-A name's contents are identified by a digest. A request keeps the vocabulary that it found, even
-when the name is replaced or deleted meanwhile.
+A digest identifies the contents of a vocabulary. A request keeps the vocabulary that it found, even
+if the name is replaced or deleted meanwhile.
 """

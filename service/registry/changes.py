@@ -1,4 +1,4 @@
-"""Numbers the changes of vocabularies' names, so that other processes can follow them."""
+"""Numbers the changes of vocabulary names, so that other processes can follow them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ KEPT_CHANGES = 1024
 
 
 class _Change(NamedTuple):
-    """A change of the vocabulary that a name stands for."""
+    """A change of the vocabulary that a name refers to."""
 
     number: int
     name: str
 
 
 class Changes:
-    """The last changes of names, from any thread; each has the next number.
+    """The most recent changes of names, numbered consecutively; may be used from any thread.
 
     Attributes:
-        number: the number of the last change; 0: there was none.
+        number: the number of the last change; 0 before the first one.
     """
 
     def __init__(self) -> None:
@@ -30,14 +30,20 @@ class Changes:
         self._noting = threading.Lock()
 
     def note(self, *names: str) -> None:
-        """Note that names have changed; call it after the change, so that no reader misses it."""
+        """Record that names have changed.
+
+        Call it after the change: a reader that sees the number then also sees the change.
+        """
         with self._noting:
             for name in names:
                 self._changes.append(_Change(self.number + 1, name))
                 self.number += 1
 
     def names_since(self, number: int) -> list[str] | None:
-        """List the names that have changed since a change; None: it is too old to tell."""
+        """Return the names that changed after the change with a number, each once.
+
+        The result is None if changes after this number are no longer stored.
+        """
         with self._noting:
             if self.number - number > len(self._changes):
                 return None

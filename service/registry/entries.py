@@ -1,4 +1,4 @@
-"""Describes vocabularies that have a name, and those of them that are loaded."""
+"""Describes the vocabularies that have a name, and those that are loaded."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from service.engines.base import Residency
 from vocabularies.model.vocabulary import Vocabulary
 
 DECODE_SUFFIX = ".decode"
-"""Ends the name of the model that decodes ids of a vocabulary, in the Open Inference Protocol."""
+"""The suffix of models that decode ids, in the Open Inference Protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredVocabulary:
-    """A vocabulary that has a name here, loaded or not.
+    """A vocabulary that has a name in this service, loaded or not.
 
     Attributes:
-        read: reads the vocabulary; slow, so call it in a thread. None: another process of the
+        read: reads the vocabulary; slow, so call it in a thread. None if another process of the
             service reads it.
-        notes: the settings in its files that the service ignores.
+        notes: the settings in the vocabulary's files that the service ignores.
     """
 
     name: str
@@ -35,7 +35,8 @@ class LoadedVocabulary:
     """A vocabulary that is loaded on the engine.
 
     Attributes:
-        residency: how the engine held it after loading; `Registry.residency` has the state now.
+        residency: where the engine stored it after loading; `Registry.residency` returns the
+            current state.
     """
 
     name: str

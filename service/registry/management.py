@@ -1,7 +1,7 @@
-"""Puts, deletes, loads and unloads vocabularies for the routes of every protocol.
+"""Uploads, deletes, loads and unloads vocabularies for the routes of all protocols.
 
-Slow steps run in a thread. The engine drops a vocabulary only when no request that was accepted
-before can still be waiting for it.
+Slow steps run in a thread. The engine drops a vocabulary only when no earlier request can still be
+waiting for it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from vocabularies import formats
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-MAX_FILES = 8  # The most files of one upload; no format has more than three.
+MAX_FILES = 8  # The maximum number of files of an upload; no format has more than three.
 
 
 def check_names(registry: Registry) -> None:
     """Check the names of vocabularies in the settings.
 
-    An unknown default or pinned name only makes a warning, as it may be uploaded later.
+    An unknown default or pinned name only logs a warning, as it may be uploaded later.
 
     Raises:
-        ValueError: the setting `preload` has an unknown name.
+        ValueError: the setting `preload` contains an unknown name.
     """
     try:
         registry.names_to_preload()
@@ -58,15 +58,15 @@ BLANKS = (
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A vocabulary as files, with options for the fields that the files lack.
+    """A vocabulary as files, with options for what the files do not contain.
 
     Attributes:
-        files: their bytes by name; a tokenizer_config.json or chat_template.jinja among them
-            has the chat template, and must list the vocabulary's own tokens.
+        files: the bytes of the files, by name. A tokenizer_config.json or chat_template.jinja
+            contains the chat template; the tokens that it lists must be the vocabulary's own.
         format: one of `formats.FORMATS`, or auto.
-        pretokenizer, special_tokens, id_offset: options of formats that leave them out.
-        aliases: other names that the vocabulary gets.
-        decoder: "file" or "inverse": how ids become text.
+        pretokenizer, special_tokens, id_offset: options for formats that do not contain them.
+        aliases: further names of the vocabulary.
+        decoder: how ids become text: "file" or "inverse".
     """
 
     files: dict[str, bytes]
@@ -82,9 +82,9 @@ class VocabularyManager:
     """Changes the vocabularies of one service.
 
     Attributes:
-        after_change: awaited after each change, before the request is answered, so that every
-            process has the change; None: there is one process.
-        after_delete: functions that are called with the name of a deleted vocabulary.
+        after_change: an async function that is called after each change, before the request is
+            answered, so that every process applies the change; None if there is one process.
+        after_delete: functions that are called with the name of each deleted vocabulary.
     """
 
     def __init__(self, registry: Registry, engine: Engine, settings: Settings) -> None:
@@ -98,7 +98,7 @@ class VocabularyManager:
         self._cannot_follow = False
 
     async def keep_following(self) -> None:
-        """Apply the changes of other services in the store, every `store_poll_s` seconds."""
+        """Apply other services' changes of the store every `store_poll_s` seconds."""
         period_s = self.settings.store_poll_s
         while period_s and self.registry.store.is_kept:
             await asyncio.sleep(period_s)
@@ -108,7 +108,7 @@ class VocabularyManager:
                 logger.exception("store: a change of another service cannot be followed")
 
     async def _follow_now(self) -> None:
-        """Apply the changes of other services before a change of this one."""
+        """Apply other services' changes of the store before this service makes a change."""
         if self.settings.store_poll_s:
             await self._follow()
 
@@ -137,12 +137,15 @@ class VocabularyManager:
     async def put(
         self, name: str, upload: Upload, *, replace: bool
     ) -> tuple[LoadedVocabulary, bool]:
-        """Give an uploaded vocabulary a name; return it, and whether the name's meaning changed.
+        """Register an uploaded vocabulary under a name.
+
+        Returns:
+            The vocabulary, and whether anything changed (False: the name referred to it before).
 
         Raises:
-            ServiceError: the name is invalid, taken or built in, or there are too many names.
-            VocabularyError: the files are wrong or contradict each other, or no encoder
-                can compute it.
+            ServiceError: the name is invalid, in use or built in, or there are too many names.
+            VocabularyError: the files are invalid or contradict each other, or no encoder
+                supports the vocabulary.
         """
         await self._follow_now()
         for alias in upload.aliases:
@@ -178,11 +181,14 @@ class VocabularyManager:
         config: TokenizerConfig | None = None,
         notes: tuple[str, ...] = (),
     ) -> tuple[LoadedVocabulary, bool]:
-        """Give a vocabulary a name; return it, and whether the name's meaning changed.
+        """Register a vocabulary under a name.
+
+        Returns:
+            The vocabulary, and whether anything changed (False: the name referred to it before).
 
         Raises:
-            ServiceError: the name is invalid, taken or built in, or there are too many names.
-            VocabularyError: no encoder can compute it.
+            ServiceError: the name is invalid, in use or built in, or there are too many names.
+            VocabularyError: no encoder supports the vocabulary.
         """
         await self._follow_now()
         before = self.registry.entries.get(name)
@@ -197,7 +203,7 @@ class VocabularyManager:
         return entry, created
 
     async def delete(self, name: str) -> None:
-        """Forget an uploaded vocabulary.
+        """Delete an uploaded vocabulary.
 
         Raises:
             ServiceError: no vocabulary has this name, or it is built in.
@@ -213,11 +219,11 @@ class VocabularyManager:
         await self._notify_processes()
 
     async def put_alias(self, alias: str, name: str, *, replace: bool) -> bool:
-        """Give a vocabulary another name; return whether that is new.
+        """Add an alias of a vocabulary; return whether anything changed.
 
         Raises:
-            ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
-                are too many.
+            ServiceError: no vocabulary has this name, the alias is invalid or in use, or there are
+                too many aliases.
         """
         await self._follow_now()
         own, created = await asyncio.to_thread(self.registry.put_alias, alias, name, replace)
@@ -227,10 +233,10 @@ class VocabularyManager:
         return created
 
     async def delete_alias(self, alias: str) -> None:
-        """Forget another name of a vocabulary.
+        """Delete an alias.
 
         Raises:
-            ServiceError: there is no such alias, or the setting has it.
+            ServiceError: there is no such alias, or the setting `aliases` defines it.
         """
         await self._follow_now()
         await asyncio.to_thread(self.registry.delete_alias, alias)
@@ -238,10 +244,10 @@ class VocabularyManager:
         await self._notify_processes()
 
     async def load(self, name: str, where: str = VOCABULARY) -> None:
-        """Load a vocabulary, and bring it back to the GPU if it was evicted.
+        """Load a vocabulary, and move it back to the GPU if it was evicted.
 
         Args:
-            name: any of its names.
+            name: its own name or an alias.
             where: the place of the name in the request.
 
         Raises:
@@ -252,10 +258,10 @@ class VocabularyManager:
         await self._notify_processes()
 
     async def unload(self, name: str, where: str = VOCABULARY) -> None:
-        """Take a vocabulary off the engine; its next use loads it again.
+        """Unload a vocabulary from the engine; its next use loads it again.
 
         Args:
-            name: any of its names.
+            name: its own name or an alias.
             where: the place of the name in the request.
 
         Raises:
@@ -273,7 +279,7 @@ class VocabularyManager:
             await self.after_change()
 
     def _forget_later(self, digest: str) -> None:
-        """Drop a vocabulary from the engine once no request accepted before now can be waiting."""
+        """Drop a vocabulary from the engine once no earlier request can be waiting for it."""
         delay_s = self.settings.request_timeout_ms / 1000 + 1
         loop = asyncio.get_running_loop()
         loop.call_later(delay_s, self.registry.forget_unused, digest)

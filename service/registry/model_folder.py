@@ -1,9 +1,9 @@
-"""Reads a model's folder: its tokenizer, its configurations and its names.
+"""Reads the tokenizer, the configurations and the names of a model from its folder.
 
 tokenizer.json, or a file of another format              the vocabulary
 tokenizer_config.json, special_tokens_map.json           named tokens
 chat_template.jinja, additional_chat_templates/*.jinja   templates
-generation_config.json                                   defaults of sampling
+generation_config.json                                   default sampling parameters
 config.json                                              the model's length, and its origin
 """
 
@@ -26,8 +26,8 @@ from vocabularies.formats.parsing import decode_text
 from vocabularies.model.vocabulary import Vocabulary
 
 LENGTH = "model_max_length"
-OTHER_TEMPLATES = "additional_chat_templates"  # A folder with a file for each.
-# The keys of config.json that have the model's length in ids.
+OTHER_TEMPLATES = "additional_chat_templates"  # A folder with one file for each template.
+# Keys of config.json for the model's length in ids.
 LENGTH_KEYS = (
     "max_position_embeddings",
     "n_positions",
@@ -35,7 +35,7 @@ LENGTH_KEYS = (
     "seq_length",
     "max_sequence_length",
 )
-HUB_PREFIX = "models--"  # Begins the names of folders in the cache of the Hugging Face hub.
+HUB_PREFIX = "models--"  # The prefix of folders in the Hugging Face hub's cache.
 MAX_NAME_CHARACTERS = 255
 MAX_TEMPLATE_BYTES: int = Settings.model_fields["max_template_bytes"].default
 
@@ -46,7 +46,7 @@ class Model:
 
     Attributes:
         vocabulary: its vocabulary.
-        config: its configurations, with its length in `model_max_length`.
+        config: its configuration; `model_max_length` contains the model's length in ids.
         notes: the settings in its files that the service ignores.
     """
 
@@ -56,10 +56,10 @@ class Model:
 
 
 def use_model(settings: Settings) -> Settings:
-    """Make the model of the setting `model_dir`, if there is one, the default vocabulary.
+    """Return the settings with the model of `model_dir`, if it is set, as the default vocabulary.
 
     Raises:
-        ValueError: the folder or a name is wrong.
+        ValueError: the folder or a name is invalid.
     """
     if settings.model_dir is None:
         return settings
@@ -70,11 +70,11 @@ def use_model(settings: Settings) -> Settings:
 def find_model_names(settings: Settings) -> list[str]:
     """List the names of the model of `model_dir`: its own name, then its aliases.
 
-    They are those of the setting `model_names`, the name that the model came from by its
-    config.json or by the cache of the Hugging Face hub, the folder's name, and its path.
+    The names come from the setting `model_names`, the model's name in config.json or in the cache
+    of the Hugging Face hub, the folder's name, and its path.
 
     Raises:
-        ValueError: the folder or a name is wrong.
+        ValueError: the folder or a name is invalid.
     """
     folder = settings.model_dir
     assert folder is not None, "there is a model"
@@ -90,7 +90,7 @@ def find_model_names(settings: Settings) -> list[str]:
 
 
 def _find_names(folder: Path) -> Iterator[str]:
-    """Yield the names that a folder gives its model; some are no valid names of vocabularies."""
+    """Yield the names of a folder's model; some may be invalid as vocabulary names."""
     origin = _read_object(folder / "config.json").get("_name_or_path")
     if isinstance(origin, str):
         yield origin
@@ -105,8 +105,8 @@ def read_model(settings: Settings) -> Model:
     """Read the model of the setting `model_dir`; slow.
 
     Raises:
-        NoTokenizer: there is no tokenizer that is read.
-        VocabularyError: a file is wrong.
+        NoTokenizer: the folder contains no tokenizer in a supported format.
+        VocabularyError: a file is invalid.
         OSError: a file cannot be read.
     """
     assert settings.model_dir is not None, "there is a model"
@@ -129,13 +129,13 @@ def read_folder(
 
     Args:
         folder: the folder.
-        pretokenizer: its name, for files that do not say it.
-        max_length: the model's length in ids; None: the one that its files give.
-        max_template_bytes: the most bytes of a file of configuration.
+        pretokenizer: the name of the pretokenizer, for files that do not contain it.
+        max_length: the model's length in ids; None: read it from the files.
+        max_template_bytes: the maximum size of a configuration file.
 
     Raises:
-        NoTokenizer: there is no tokenizer that is read.
-        VocabularyError: a file is wrong.
+        NoTokenizer: the folder contains no tokenizer in a supported format.
+        VocabularyError: a file is invalid.
         OSError: a file cannot be read.
     """
     paths = find_tokenizer_files(folder)
@@ -163,14 +163,14 @@ def read_folder(
 
 
 def _list_templates(template: Any) -> list[Any]:
-    """List the templates of a configuration; a single one is the default."""
+    """Return the templates of a configuration as a list; a single one is the default."""
     if isinstance(template, str):
         return [{"name": DEFAULT, "template": template}]
     return template if isinstance(template, list) else []
 
 
 def _read_other_templates(folder: Path, max_bytes: int) -> list[dict[str, str]]:
-    """Read the templates for other uses, such as tool_use, which transformers writes as files.
+    """Read the templates for other uses, such as tool_use, which transformers stores as files.
 
     Raises:
         VocabularyError: a file is too large, or not UTF-8.
@@ -185,7 +185,7 @@ def _read_other_templates(folder: Path, max_bytes: int) -> list[dict[str, str]]:
 
 
 def _find_length(folder: Path, of_tokenizer: Any) -> int | None:
-    """Return the model's length in ids: the smallest that its files give; None: they give none."""
+    """Return the model's length in ids, the smallest in its files; None if none contains it."""
     config = _read_object(folder / "config.json")
     inner = config.get("text_config")
     values = config | (inner if isinstance(inner, dict) else {})
@@ -195,10 +195,10 @@ def _find_length(folder: Path, of_tokenizer: Any) -> int | None:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object; {} if there is none, as this file is not needed for ids.
+    """Read an optional JSON file that contains an object; return {} if it does not exist.
 
     Raises:
-        VocabularyError: the file is no JSON.
+        VocabularyError: the file is not JSON.
     """
     if not path.is_file():
         return {}

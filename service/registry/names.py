@@ -1,8 +1,8 @@
-"""The rule for names of vocabularies, and the other names that a vocabulary may have.
+"""Defines valid names of vocabularies, and manages their aliases.
 
-A name is one or more words with slashes between them, as in Qwen/Qwen3-8B. No word can be `.` or
-`..`, and behind a slash no word can be one that ends a path of the API, so that a path with a name
-in it has one meaning.
+A name consists of one or more words, separated by slashes, as in Qwen/Qwen3-8B. No word is `.` or
+`..`. After a slash, no word may be one that ends a path of the API, so that each path that contains
+a name has only one meaning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PATH_WORDS = frozenset(
 
 
 def find_name_fault(name: str) -> str:
-    """Return why a vocabulary cannot have a name; "" if it can."""
+    """Return why a name is invalid for a vocabulary; "" if it is valid."""
     if len(name) > MAX_CHARACTERS or not NAME.fullmatch(name):
         return (
             f"a name is 1 to {MAX_CHARACTERS} letters, digits, '.', '_', ':' or '-'; it may have "
@@ -50,9 +50,9 @@ def find_name_fault(name: str) -> str:
 
 
 def find_decoder_fault(name: str) -> str:
-    """Return why a new name is refused if it ends like a decoder's name; else "".
+    """Return why a new name is refused if it ends with the decoder suffix; otherwise "".
 
-    Older stores may have vocabularies of such names.
+    Older stores may contain vocabularies with such names.
     """
     if not name.endswith(DECODE_SUFFIX):
         return ""
@@ -61,13 +61,13 @@ def find_decoder_fault(name: str) -> str:
 
 
 def check_name(name: str, where: str = "/name") -> None:
-    """Raise InvalidRequest if a new vocabulary or alias cannot have a name."""
+    """Raise InvalidRequest if a name is invalid for a new vocabulary or alias."""
     if fault := find_name_fault(name) or find_decoder_fault(name):
         raise InvalidRequest(fault, where)
 
 
 def split_aliases(text: str | None) -> tuple[str, ...]:
-    """Split names with commas between them, and check each.
+    """Split a list of names at its commas, and check each name.
 
     Raises:
         InvalidRequest: a name is invalid.
@@ -80,10 +80,10 @@ def split_aliases(text: str | None) -> tuple[str, ...]:
 
 
 def parse_aliases(setting: str) -> dict[str, str]:
-    """Parse the setting `aliases`: the vocabulary's own name by each other name.
+    """Parse the setting `aliases` into a dictionary from aliases to the own names of vocabularies.
 
     Raises:
-        ValueError: a part is not NAME=VOCABULARY, or a name is invalid or has two meanings.
+        ValueError: a part is not NAME=VOCABULARY, or a name is invalid or defined twice.
     """
     found: dict[str, str] = {}
     if setting.strip() == "none":
@@ -107,20 +107,20 @@ def parse_aliases(setting: str) -> dict[str, str]:
 
 
 class Aliases:
-    """The other names of vocabularies: those of the setting `aliases`, and those of requests.
+    """The aliases of vocabularies: those of the setting `aliases`, and those that requests added.
 
-    Names of requests are kept in a file of the store.
+    A file of the store contains the aliases that requests added.
 
     Args:
         setting: the setting `aliases`.
         store: the uploaded vocabularies.
-        limit: the most names that requests may give.
+        limit: the maximum number of aliases that requests may add.
 
     Attributes:
-        names: the vocabulary's own name by each other name; requests read it without a lock.
+        names: the own name of a vocabulary by each alias; requests read it without a lock.
 
     Raises:
-        ValueError: the setting is wrong.
+        ValueError: the setting is invalid.
     """
 
     def __init__(self, setting: str, store: VocabularyStore, limit: int) -> None:
@@ -130,7 +130,7 @@ class Aliases:
         self.names: dict[str, str] = dict(self._fixed)
 
     def read_store(self, known: Container[str]) -> None:
-        """Read the names that requests gave before; leave out those whose vocabulary is gone.
+        """Read the aliases that requests added; omit those of vocabularies that no longer exist.
 
         Args:
             known: the own names of all vocabularies.
@@ -141,7 +141,7 @@ class Aliases:
         self.follow_store(known)
 
     def follow_store(self, known: Container[str]) -> list[str]:
-        """Take over the names in the store; return those whose meaning changes.
+        """Apply the aliases in the store; return those that were added, changed or removed.
 
         Args:
             known: the own names of all vocabularies.
@@ -154,7 +154,7 @@ class Aliases:
             kept = {}
         except (VocabularyError, ValueError, TypeError, OSError) as error:
             logger.error("store: %s is not used: %s", ALIASES_FILE, error)
-            if isinstance(error, OSError):  # Such as a network that is down.
+            if isinstance(error, OSError):  # For example, a network is down.
                 self._store.forget_version(ALIASES_FILE)
             return []
         names = dict(self._fixed)
@@ -173,20 +173,20 @@ class Aliases:
         return changed
 
     def of(self, own: str) -> list[str]:
-        """List the other names of a vocabulary."""
+        """Return the aliases of a vocabulary."""
         return [alias for alias, meant in list(self.names.items()) if meant == own]
 
     def check(self, alias: str, own: str, replace: bool, where: str) -> None:
-        """Check that a request may give a vocabulary another name.
+        """Check that a request may add an alias of a vocabulary.
 
         Args:
-            alias: the other name.
+            alias: the alias.
             own: the vocabulary's own name.
-            replace: whether the name may mean another vocabulary now.
-            where: the place of the name in the request.
+            replace: whether the alias may belong to another vocabulary now.
+            where: the place of the alias in the request.
 
         Raises:
-            ServiceError: the name is invalid or in use, or there are too many.
+            ServiceError: the alias is invalid or in use, or there are too many aliases.
         """
         check_name(alias, where)
         meant = self.names.get(alias)
@@ -202,7 +202,10 @@ class Aliases:
             raise TooLarge(f"{self._limit} aliases are known (max_vocabularies)", where)
 
     def put(self, alias: str, own: str) -> bool:
-        """Let a name mean a vocabulary; return whether that is new. The caller has checked it."""
+        """Add an alias of a vocabulary, or change it; return whether anything changed.
+
+        The caller has called `check`.
+        """
         if self.names.get(alias) == own:
             return False
         self._write(self.names | {alias: own})
@@ -210,11 +213,11 @@ class Aliases:
         return True
 
     def delete(self, alias: str) -> None:
-        """Forget a name that a request gave.
+        """Delete an alias that a request added.
 
         Raises:
             UnknownVocabulary: there is no such alias.
-            AliasProtected: the setting has it.
+            AliasProtected: the setting `aliases` defines the alias.
         """
         if alias in self._fixed:
             raise AliasProtected(f"the setting aliases has {alias}", "/alias")
@@ -223,7 +226,7 @@ class Aliases:
         self._remove([alias])
 
     def delete_of(self, own: str) -> list[str]:
-        """Forget the names that requests gave to a vocabulary; return them."""
+        """Delete the aliases of a vocabulary that requests added; return them."""
         aliases = [alias for alias in self.of(own) if alias not in self._fixed]
         self._remove(aliases)
         return aliases

@@ -1,8 +1,8 @@
-"""Keeps built-in and uploaded vocabularies by name, in memory and in a folder.
+"""Manages built-in and uploaded vocabularies by name, in memory and in a store.
 
-`entries` holds the loaded vocabularies. Requests read it without a lock; replacing a vocabulary
-replaces one value of the dictionary, so that a request sees either the old or the new one, whole.
-The engine drops the old one only when no request that was accepted before can be waiting for it.
+`entries` contains the loaded vocabularies. Requests read it without a lock. Replacing a vocabulary
+replaces one value of the dictionary, so that a request finds either the old or the new vocabulary.
+The engine drops the old vocabulary only when no earlier request can still be waiting for it.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Registry:
     Attributes:
         entries: the loaded vocabularies by their own names.
         known: all vocabularies by their own names.
-        failures: why vocabularies could not be loaded, by their own names.
-        aliases: the own name of a vocabulary by each of its other names.
-        changes: numbers each change of the meaning of a name or an alias.
+        failures: the reasons why vocabularies could not be loaded, by their own names.
+        aliases: the own name of a vocabulary by each of its aliases.
+        changes: the numbered changes of names and aliases.
 
     Raises:
-        ValueError: the setting `aliases` is wrong, or the folder of uploads cannot be read.
+        ValueError: the setting `aliases` is invalid, or the store of uploads cannot be read.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -94,8 +94,8 @@ class Registry:
             )
 
     def _add_model(self) -> None:
-        """Register the model of the setting `model_dir`, which is read at once."""
-        gc.disable()  # Reading makes hardly any garbage, and collecting takes a fifth of the time.
+        """Register the model of the setting `model_dir`, and read it immediately."""
+        gc.disable()  # Reading creates little garbage, but collecting takes a fifth of the time.
         try:
             model = read_model(self.settings)
         finally:
@@ -110,7 +110,7 @@ class Registry:
         self._aliases.names.update(dict.fromkeys(others, own))
 
     def _read_store(self) -> None:
-        """Register the vocabularies of the store, without reading their files."""
+        """Register the vocabularies of the store without reading their files."""
         for name in self.store.names(SUFFIX):
             file = name + SUFFIX
             if find_name_fault(name) or name in self.known:
@@ -121,10 +121,10 @@ class Registry:
             self.known[name] = read_stored(self.store, name)
 
     def names_to_preload(self) -> list[str]:
-        """List the own names of the vocabularies that are loaded before the service is ready.
+        """Return the own names of the vocabularies to load before the service is ready.
 
         Raises:
-            UnknownVocabulary: the setting `preload` has an unknown name.
+            UnknownVocabulary: the setting `preload` contains an unknown name.
         """
         preload = self.settings.preload.strip()
         if preload == "none":
@@ -135,7 +135,7 @@ class Registry:
         return list(dict.fromkeys(self.find(name).name for name in names))
 
     def find(self, name: str, where: str = VOCABULARY) -> RegisteredVocabulary:
-        """Find a vocabulary, loaded or not, by any of its names.
+        """Find a vocabulary, loaded or not, by its own name or an alias.
 
         Args:
             name: the name.
@@ -147,11 +147,11 @@ class Registry:
         return find_known(self.known, self.aliases, name, where)
 
     async def get_loaded(self, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
-        """Find a vocabulary and load it if needed, once for all requests that wait for it.
+        """Find a vocabulary, and load it if needed, once for all requests that wait for it.
 
         Raises:
             UnknownVocabulary: no vocabulary has this name.
-            NotReady: it cannot be loaded; the message says why.
+            NotReady: the vocabulary cannot be loaded; the message contains the reason.
         """
         known = self.find(name, where)
         if (entry := self.entries.get(known.name)) is not None:
@@ -172,7 +172,7 @@ class Registry:
         """Read a vocabulary and load it on the engine; slow, so call it in a thread.
 
         Raises:
-            VocabularyError: its file is damaged, or no encoder can compute it.
+            VocabularyError: its file is damaged, or no encoder supports the vocabulary.
         """
         try:
             vocabulary = _read(known)
@@ -186,7 +186,7 @@ class Registry:
         if residency.fallback_reason:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
         entry = LoadedVocabulary(known.name, vocabulary, residency)
-        _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
+        _ = vocabulary.unknown_id  # Computed in this thread: slow.
         with self.changing(known.name):
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
@@ -195,7 +195,7 @@ class Registry:
         return entry
 
     def load_on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
-        """Load on the engine; an error of the tokenizer library becomes a VocabularyError."""
+        """Load a vocabulary on the engine; convert tokenizer library errors to VocabularyError."""
         try:
             return self.engine.load(vocabulary, name in self._find_pinned())
         except VocabularyError:
@@ -208,7 +208,7 @@ class Registry:
             raise VocabularyError.at("vocabulary", message) from error
 
     def _find_pinned(self) -> set[str]:
-        """Return the own names of the vocabularies that stay on the GPU."""
+        """Return the own names of the vocabularies that are never evicted from the GPU."""
         return {self.aliases[name] if self._is_alias(name) else name for name in self._pinned}
 
     def put(
@@ -219,16 +219,18 @@ class Registry:
         config: TokenizerConfig | None = None,
         notes: tuple[str, ...] = (),
     ) -> tuple[LoadedVocabulary, bool]:
-        """Register a vocabulary, its configuration and notes; slow, so call it in a thread.
+        """Register a vocabulary with its configuration and notes; slow, so call it in a thread.
 
-        A name may be an alias if it already means the same vocabulary.
+        The name may be an alias if it already refers to the same vocabulary.
 
         Returns:
-            The entry, and whether anything changed (False: the name had this vocabulary before).
+            The entry, and whether anything changed (False: the name referred to this vocabulary
+            before).
 
         Raises:
-            ServiceError: the name is invalid, taken or built in, or there are too many names.
-            VocabularyError: no encoder can compute it, or a regular expression is too slow.
+            ServiceError: the name is invalid, in use or built in, or there are too many names.
+            VocabularyError: no encoder supports the vocabulary, or a regular expression is too
+                slow.
         """
         name = self._resolve_upload(name, vocabulary)
         entry = self.entries.get(name)
@@ -250,15 +252,15 @@ class Registry:
         return entry, True
 
     def _resolve_upload(self, name: str, vocabulary: Vocabulary) -> str:
-        """Return the own name of a vocabulary that is uploaded again by an alias, or the name."""
+        """Return the own name if `name` is an alias of the same vocabulary; otherwise `name`."""
         meant = self.known.get(self.aliases[name]) if self._is_alias(name) else None
-        with contextlib.suppress(VocabularyError):  # A damaged file is no other name's.
+        with contextlib.suppress(VocabularyError):  # A damaged file cannot be equal.
             if meant is not None and self._find_digest(meant) == vocabulary.digest:
                 return meant.name
         return name
 
     def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
-        """Store the configuration, if any, and the notes of a vocabulary with this name."""
+        """Store the notes of a registered vocabulary, and its configuration if there is one."""
         with self.changing(name), disk_errors():
             if config is not None:
                 self.configs.put(name, config)
@@ -274,7 +276,7 @@ class Registry:
         config: TokenizerConfig | None,
         notes: tuple[str, ...],
     ) -> None:
-        """Write the vocabulary, its configuration and notes to disk, all or none."""
+        """Write the vocabulary, its configuration and its notes to the store: all or none."""
         before, known = self.configs.get(name), self.known.get(name)
         with disk_errors():
             self.configs.put(name, config)
@@ -287,9 +289,12 @@ class Registry:
                 raise
 
     def evict(self, newest: str) -> None:
-        """Evict the least recently used vocabularies until all fit `loaded_vocabulary_bytes`.
+        """Evict least recently used vocabularies until the others fit `loaded_vocabulary_bytes`.
 
         If an accepted request still needs one of them, the engine loads it again.
+
+        Args:
+            newest: the digest of a vocabulary that is not evicted.
         """
         digests = {name: entry.vocabulary.digest for name, entry in list(self.entries.items())}
         kept = {newest} | {digests[name] for name in digests.keys() & self._find_pinned()}
@@ -304,10 +309,15 @@ class Registry:
             logger.info("evicted %s (%s)", ", ".join(names) or "a replaced vocabulary", digest)
 
     def check_free(self, name: str, vocabulary: Vocabulary | None, replace: bool) -> None:
-        """Check that a vocabulary may have a name; None stands for one that is not there yet.
+        """Check that a name may be given to a vocabulary.
+
+        Args:
+            name: the name.
+            vocabulary: the vocabulary; None if it does not exist yet, as that of a training job.
+            replace: whether the name may belong to another uploaded vocabulary now.
 
         Raises:
-            ServiceError: the name is invalid, taken or built in, or there are too many names.
+            ServiceError: the name is invalid, in use or built in, or there are too many names.
         """
         check_name(name)
         if self._is_alias(name):
@@ -336,7 +346,7 @@ class Registry:
             raise NameTaken(f"{name} means {meant}; replace=true changes that", "/name")
 
     def delete(self, name: str) -> None:
-        """Forget a vocabulary, its file and the aliases that requests gave it.
+        """Delete a vocabulary, its file and the aliases that requests added.
 
         Raises:
             UnknownVocabulary: no vocabulary has this name.
@@ -359,11 +369,11 @@ class Registry:
                 named.pop(name, None)
 
     def put_alias(self, alias: str, name: str, replace: bool) -> tuple[str, bool]:
-        """Give a vocabulary another name; return its own name, and whether anything changed.
+        """Add an alias of a vocabulary; return the own name, and whether anything changed.
 
         Raises:
-            ServiceError: no vocabulary has this name, or the alias is invalid or in use, or there
-                are too many.
+            ServiceError: no vocabulary has this name, the alias is invalid or in use, or there are
+                too many aliases.
         """
         with self.changing(alias):
             own = self.find(name).name
@@ -371,34 +381,34 @@ class Registry:
             return own, self._aliases.put(alias, own)
 
     def follow_aliases(self) -> list[str]:
-        """Take over the aliases in the store; return those whose meaning changes."""
+        """Apply the aliases in the store; return those that were added, changed or removed."""
         with self._change:
             changed = self._aliases.follow_store(self.known)
             self.changes.note(*changed)
         return changed
 
     def check_alias(self, alias: str, own: str, replace: bool, where: str) -> None:
-        """Check that a request may give a vocabulary, which need not be there yet, another name.
+        """Check that a request may add an alias of a vocabulary, which need not exist yet.
 
         Raises:
-            ServiceError: the alias is invalid or in use, or there are too many.
+            ServiceError: the alias is invalid or in use, or there are too many aliases.
         """
         if alias in self.known and alias != own:
             raise NameTaken(f"{alias} is a vocabulary's own name", where)
         self._aliases.check(alias, own, replace, where)
 
     def delete_alias(self, alias: str) -> None:
-        """Forget another name of a vocabulary.
+        """Delete an alias.
 
         Raises:
-            ServiceError: there is no such alias, or the setting has it.
+            ServiceError: there is no such alias, or the setting `aliases` defines it.
         """
         with self.changing(alias):
             self._aliases.delete(alias)
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Iterator[None]:
-        """Hold the lock while the meaning of a name changes, and note the change."""
+        """Hold the lock while the block changes a name, then record the change."""
         with self._change:
             try:
                 yield
@@ -415,17 +425,17 @@ class Registry:
             self.entries.pop(own, None)
 
     def forget_unused(self, digest: str) -> None:
-        """Drop a vocabulary from the engine if no name has it any more."""
+        """Drop a vocabulary from the engine if no loaded entry uses it any more."""
         with self._change:
             if all(entry.vocabulary.digest != digest for entry in self.entries.values()):
                 self.engine.unload(digest)
 
     def residency(self, entry: LoadedVocabulary) -> Residency:
-        """Report how the engine holds a vocabulary now, which changes with evictions."""
+        """Return where the engine stores a vocabulary now, which changes with evictions."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency
 
     def _find_digest(self, known: RegisteredVocabulary) -> str:
-        """Return the digest of a vocabulary, which is read if it is not loaded.
+        """Return the digest of a vocabulary; read the vocabulary if it is not loaded.
 
         Raises:
             VocabularyError: its file is damaged.

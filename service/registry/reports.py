@@ -16,7 +16,7 @@ DEFAULT_SAMPLES = 200
 
 
 class SelfTestReport(BaseModel):
-    """The comparison with the reference library when the vocabulary was loaded."""
+    """The comparison with the reference library that was made when the vocabulary was loaded."""
 
     witness: str
     num_texts: int
@@ -25,7 +25,7 @@ class SelfTestReport(BaseModel):
 
 
 class VocabularyReport(BaseModel):
-    """One vocabulary; fields that need it loaded are null before that."""
+    """One vocabulary; fields that require it to be loaded are null before that."""
 
     name: str
     aliases: list[str] = Field(default=[], description="Its other names.")
@@ -55,14 +55,14 @@ class VocabularyList(BaseModel):
 
 
 class VerifyRequest(BaseModel):
-    """The texts to compare on, or the number of texts to make."""
+    """The texts to compare, or the number of texts to generate."""
 
     texts: list[str] | None = None
     samples: int = Field(DEFAULT_SAMPLES, ge=1)
 
 
 class VerifyResponse(BaseModel):
-    """The comparison of the engine's ids with the reference's."""
+    """The comparison of the engine's ids with the ids of the reference."""
 
     vocabulary: str
     digest: str
@@ -90,7 +90,7 @@ def report(registry: VocabularyView, known: RegisteredVocabulary) -> VocabularyR
 
 
 def report_put(registry: VocabularyView, entry: LoadedVocabulary) -> VocabularyReport:
-    """Describe the vocabulary that was put under a name, even if it was replaced since."""
+    """Describe a vocabulary that was registered, even if its name was replaced since."""
     uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
     made = _describe_name(registry, registry.known.get(entry.name, uploaded))
     _add_loaded(made, entry, registry.residency(entry))
@@ -129,12 +129,13 @@ def _add_loaded(report: VocabularyReport, entry: LoadedVocabulary, residency: Re
 
 
 def samples(registry: VocabularyView, used: frozenset[str], limit: int) -> list[VocabularySample]:
-    """Describe vocabularies for the metrics: used ones, and those that alerts are about.
+    """Describe vocabularies for the metrics: used ones, failed ones, and those with wrong ids.
 
     Args:
         registry: the vocabularies.
-        used: the names of those that requests use.
-        limit: the most of those that failed, and of those that differed in their self-tests.
+        used: the names of the vocabularies that requests use.
+        limit: the maximum number of vocabularies that failed to load, and of those whose self-test
+            found differences.
     """
     differing = (
         name

@@ -1,6 +1,6 @@
-"""Where the files of uploaded vocabularies lie: in a folder, or in an object store.
+"""Stores the files of uploaded vocabularies in a folder or in an object store.
 
-A name has no slash. A file is written whole: whoever reads it has the old or the new one.
+File names contain no slash. Files are written atomically: a reader gets the old or the new file.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from service.runtime.atomic_files import FileVersion, Store
 
 
 class Files(Protocol):
-    """Files by name; its methods raise OSError where the place fails."""
+    """Files by name; the methods raise OSError if the folder or the object store fails."""
 
     def read(self, name: str) -> bytes:
         """Read a file.
 
         Raises:
-            FileNotFoundError: there is none of this name.
+            FileNotFoundError: there is no file of this name.
         """
 
     def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | OSError]]:
-        """Read files, several at a time where that is faster."""
+        """Read files, several at a time where this is faster."""
 
     def write(self, name: str, content: bytes) -> Hashable | None:
-        """Write a file and return its version; None: the next listing has it."""
+        """Write a file; return its version, or None if only the next listing contains it."""
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
@@ -41,24 +41,24 @@ class Files(Protocol):
         """Return the versions of all files whose names have one of the suffixes."""
 
     def is_own(self, name: str) -> bool:
-        """Return whether a file of another version than was noted has what was written here."""
+        """Return whether a file with a new version has the content that this service wrote last."""
 
     def forget_written(self, name: str) -> None:
-        """Forget what was written here: the version is noted, and others write the next one."""
+        """Forget the content that this service wrote last, as its version is known now."""
 
     def changed_at(self) -> int | None:
-        """Return when a file was last written or removed, in steps of up to two seconds.
+        """Return the time of the last write or removal, in steps of up to two seconds.
 
-        None: the place does not say so.
+        The result is None if the storage does not record it.
         """
 
     def disk_bytes(self) -> tuple[int, int] | None:
-        """Return the free and all bytes of the disk; None: there is no disk."""
+        """Return the free and the total bytes of the disk; None if there is no disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """Files in a folder; a version is the inode, time and size, which renaming leaves alone."""
+    """Files in a folder; a version is inode, time and size, which stay the same when renamed."""
 
     folder: Path
 
@@ -75,7 +75,7 @@ class FolderFiles:
                 yield name, error
 
     def write(self, name: str, content: bytes) -> FileVersion | None:
-        """Write a file so that a crash leaves either the old or the new one, whole."""
+        """Write a file atomically: after a crash it has the old or the new content."""
         return Store(self.folder).write(name, content)
 
     def remove(self, name: str) -> None:
@@ -97,23 +97,23 @@ class FolderFiles:
         return False
 
     def forget_written(self, name: str) -> None:
-        """Do nothing, as nothing is remembered."""
+        """Do nothing, as no content is remembered."""
 
     def changed_at(self) -> int | None:
-        """Return the time of the folder, which each renaming and removal changes."""
+        """Return the folder's modification time, which each rename and removal changes."""
         return os.stat(self.folder).st_mtime_ns
 
     def disk_bytes(self) -> tuple[int, int] | None:
-        """Return the free and all bytes of the disk; None if the folder is gone."""
+        """Return the free and the total bytes of the disk; None if the folder is gone."""
         return Store(self.folder).disk_bytes()
 
 
 @dataclass(slots=True)
 class ObjectFiles:
-    """Objects below a URL, by fsspec; a version is what the listing says of an object.
+    """Objects below a URL, accessed by fsspec; a version is all that a listing says of an object.
 
-    The version of an object that is written here is known when it is first listed: it is this one's
-    if the content is what was written.
+    The version of an object that this service writes is known only from the next listing. If the
+    object then has the written content, the version is that of this service's write.
     """
 
     url: str
@@ -123,10 +123,11 @@ class ObjectFiles:
 
     @classmethod
     def open(cls, url: str) -> ObjectFiles:
-        """Open an object store, without a request to it.
+        """Open an object store without sending a request to it.
 
         Raises:
-            ValueError: fsspec, or its package for the scheme, is not installed; or it refuses.
+            ValueError: fsspec or its package for the scheme is not installed, or fsspec rejects the
+                URL.
         """
         setting = f"{PREFIX}STORE_URL: {url}"
         try:
@@ -146,7 +147,7 @@ class ObjectFiles:
             return bytes(self._filesystem.cat_file(self._path(name)))
 
     def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | OSError]]:
-        """Read objects at once, as far as the file system does that."""
+        """Read objects, concurrently if the file system supports it."""
         by_path = {self._path(name): name for name in names}
         if not by_path:
             return
@@ -174,7 +175,7 @@ class ObjectFiles:
             try:
                 self._filesystem.invalidate_cache()
                 listed = self._filesystem.ls(self._prefix, detail=True)
-            except FileNotFoundError:  # There is no object yet.
+            except FileNotFoundError:  # There are no objects yet.
                 listed = []
         return {
             name: str(sorted(info.items(), key=str))
@@ -183,16 +184,16 @@ class ObjectFiles:
         }
 
     def is_own(self, name: str) -> bool:
-        """Return whether an object has the content that was last written here."""
+        """Return whether an object has the content that this service wrote last."""
         written = self._written.get(name)
         return written is not None and hashlib.sha256(self.read(name)).digest() == written
 
     def forget_written(self, name: str) -> None:
-        """Forget what was written here: the same content may come back from another service."""
+        """Forget the written content, as another service may write the same content again."""
         self._written.pop(name, None)
 
     def changed_at(self) -> int | None:
-        """Return None: an object store does not say so."""
+        """Return None: an object store does not record this."""
         return None
 
     def disk_bytes(self) -> tuple[int, int] | None:
@@ -205,7 +206,7 @@ class ObjectFiles:
 
 @contextmanager
 def _as_os_errors(url: str) -> Iterator[None]:
-    """Turn what the packages of fsspec raise into OSError."""
+    """Convert exceptions of fsspec's packages to OSError."""
     try:
         yield
     except OSError as error:

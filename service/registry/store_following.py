@@ -1,14 +1,14 @@
-"""Applies the changes that other services make in the store that they share.
+"""Applies the changes that other services make in a shared store.
 
-    another service            this one, every `store_poll_s` seconds
+    another service            this service, every `store_poll_s` seconds
     writes NAME.vocabulary ─►  not loaded here: the next use reads the new file
-                               loaded here: reads it, loads it on the engine, then swaps
-    removes it             ─►  forgets the name
-    writes aliases.json    ─►  the other names
+                               loaded here: reads it, loads it on the engine, then replaces it
+    removes it             ─►  deletes the name
+    writes aliases.json    ─►  reads the aliases
 
-A file that this service has written itself is no change. A name stands for its old vocabulary until
-the new one is ready, and stays with it if the new file is damaged. A file that cannot be read is
-tried again.
+Files that this service has written itself are ignored. A name refers to its old vocabulary until
+the new one is ready, and keeps it if the new file is damaged. Reading a file is retried if it
+fails.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Followed:
     """The changes that were applied.
 
     Attributes:
-        names: the names and aliases that stand for something else now.
-        deleted: the names that stand for nothing any more.
-        old_digests: the vocabularies that a name stood for before.
+        names: the names and aliases that refer to something else now.
+        deleted: the names that no longer exist.
+        old_digests: the digests of the vocabularies that were replaced or deleted.
     """
 
     names: set[str] = field(default_factory=set)
@@ -42,7 +42,7 @@ class Followed:
 
 
 class StoreFollower:
-    """Applies changes of the store to a registry; one thread at a time may call it."""
+    """Applies changes of the store to a registry; only one thread at a time may call it."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -78,7 +78,7 @@ class StoreFollower:
             self._forget(name, followed)
 
     def _take_over(self, name: str, followed: Followed) -> None:
-        """Let a name stand for the vocabulary in the store."""
+        """Let a name refer to the vocabulary in the store."""
         registry, store = self._registry, self._store
         known, before = read_stored(store, name), registry.entries.get(name)
         entry = None
@@ -90,10 +90,10 @@ class StoreFollower:
                 if vocabulary.digest != before.vocabulary.digest:
                     residency = registry.load_on_engine(name, vocabulary)
                     entry = LoadedVocabulary(name, vocabulary, residency)
-                    _ = vocabulary.unknown_id  # Found in this thread, as it looks at all tokens.
+                    _ = vocabulary.unknown_id  # Computed in this thread: slow.
             except VocabularyError as error:
                 logger.error("store: %s%s is not used: %s", name, SUFFIX, error)
-                if isinstance(error.__cause__, OSError):  # Such as a network that is down.
+                if isinstance(error.__cause__, OSError):  # For example, a network is down.
                     store.forget_version(name + SUFFIX)
                 return
         with registry.changing(name):
@@ -118,7 +118,7 @@ class StoreFollower:
     def _forget(self, name: str, followed: Followed) -> None:
         registry = self._registry
         with registry.changing(name):
-            if self._store.has(name + SUFFIX):  # A request has given the name again.
+            if self._store.has(name + SUFFIX):  # A request has registered it again.
                 return
             before = registry.entries.get(name)
             for named in (registry.known, registry.entries, registry.failures):

@@ -1,8 +1,8 @@
-"""Reads and keeps the tokenizer configurations of vocabularies: named tokens, chat templates.
+"""Reads and stores the tokenizer configurations of vocabularies: named tokens and chat templates.
 
-They are in tokenizer_config.json; newer models have the template in chat_template.jinja beside it,
-and older ones named tokens in special_tokens_map.json. generation_config.json has a model's
-defaults of sampling, which rendered requests carry to the engine.
+tokenizer_config.json contains both. Newer models store the template in chat_template.jinja, and
+older ones store named tokens in special_tokens_map.json. generation_config.json contains the
+model's default sampling parameters, which rendered requests pass to the inference engine.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ logger = logging.getLogger(__name__)
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 TOKENS_FILE, GENERATION_FILE = "special_tokens_map.json", "generation_config.json"
 CONFIG_FILES = (CONFIG_FILE, TEMPLATE_FILE, TOKENS_FILE, GENERATION_FILE)
-GENERATION = "generation_config"  # The key under which the defaults of sampling are kept.
+GENERATION = "generation_config"  # The key of the default sampling parameters.
 DEFAULT, TOOL_USE = "default", "tool_use"
 LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
-# Tokenizers that split text as vocab.json and merges.txt are read here, and add no tokens.
+# Tokenizers that split text as this service does for vocab.json, and add no tokens.
 GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfig:
-    """A tokenizer_config.json, or only a template, that was uploaded with a vocabulary.
+    """A tokenizer_config.json, or only a chat template, that was uploaded with a vocabulary.
 
     Attributes:
-        values: the file's content, with the content of the other files.
+        values: the content of the file, merged with that of the other files.
     """
 
     values: dict[str, Any]
@@ -45,7 +45,7 @@ class TokenizerConfig:
         """Parse the bytes of a file; `file` is its name, for a refusal.
 
         Raises:
-            VocabularyError: they are not a JSON object.
+            VocabularyError: the bytes are not a JSON object.
         """
         try:
             values = parse_json(content)
@@ -58,10 +58,10 @@ class TokenizerConfig:
 
     @classmethod
     def of_files(cls, files: dict[str, bytes], max_bytes: int) -> TokenizerConfig | None:
-        """Take the configuration out of a vocabulary's files; None if they hold none.
+        """Read the configuration from a vocabulary's files; return None if they contain none.
 
         Raises:
-            VocabularyError: a file is wrong, or too large.
+            VocabularyError: a file is invalid or too large.
         """
         found = {name: files.pop(name) for name in CONFIG_FILES if name in files}
         for name, content in found.items():
@@ -80,7 +80,7 @@ class TokenizerConfig:
         return cls(values)
 
     def listed_tokens(self) -> dict[str, int] | None:
-        """Get the ids of the tokens that the file lists by their contents; None: it lists none."""
+        """Return the ids of the listed tokens by their contents; None if none are listed."""
         listed = self.values.get(LISTED)
         found = {}
         for token_id, token in (listed if isinstance(listed, dict) else {}).items():
@@ -90,15 +90,15 @@ class TokenizerConfig:
         return found or None
 
     def generation_defaults(self) -> dict[str, Any]:
-        """Get the model's defaults of sampling; {} if it has none."""
+        """Return the model's default sampling parameters; {} if it has none."""
         values = self.values.get(GENERATION)
         return values if isinstance(values, dict) else {}
 
     def refuse_other_ids(self, vocabulary: Vocabulary) -> None:
-        """Check that the vocabulary has each token that the file lists, with the same id.
+        """Check that the vocabulary contains each token that the file lists, with the same id.
 
         Raises:
-            VocabularyError: it has not; the error has the place of each such token.
+            VocabularyError: a token differs; the error contains the place of each such token.
         """
         listed = self.values.get(LISTED) or {}
         if not isinstance(listed, dict):
@@ -117,7 +117,7 @@ class TokenizerConfig:
         """Check that vocab.json and merges.txt alone define the tokenizer that this file names.
 
         Raises:
-            VocabularyError: the tokenizer does not split like GPT-2, or adds a prefix to the text.
+            VocabularyError: the tokenizer does not split text like GPT-2, or adds a prefix to it.
         """
         kind = self.values.get("tokenizer_class")
         if kind is not None and kind not in GPT2_CLASSES and not has_pretokenizer:
@@ -130,7 +130,7 @@ class TokenizerConfig:
                 raise VocabularyError.at(f"{CONFIG_FILE}: {name}", message)
 
     def special_tokens(self) -> dict[str, str]:
-        """Get bos_token, image_token and all other tokens with such names, as strings."""
+        """Return bos_token, image_token and all other named tokens, as strings."""
         extra = self.values.get("extra_special_tokens")
         named = {name: value for name, value in self.values.items() if name.endswith("_token")}
         found = {}
@@ -141,7 +141,7 @@ class TokenizerConfig:
         return found
 
     def template(self, *, has_tools: bool) -> str | None:
-        """Get the chat template; of several the one for chats with tools, or the default one."""
+        """Return the chat template; of several, that for chats with tools or the default one."""
         value = self.values.get("chat_template")
         if isinstance(value, list):
             each_one = [each for each in value if isinstance(each, dict)]
@@ -158,7 +158,7 @@ class TokenizerConfigs:
     """The configurations of uploaded vocabularies, by name.
 
     Args:
-        store: where they are kept.
+        store: the store that contains them.
     """
 
     def __init__(self, store: VocabularyStore) -> None:
@@ -168,7 +168,7 @@ class TokenizerConfigs:
             self._keep(name, content)
 
     def read(self, name: str) -> None:
-        """Read the configuration of a vocabulary from the store; a damaged one is logged."""
+        """Read the configuration of a vocabulary from the store; log a damaged one."""
         try:
             self._keep(name, self.store.read(name + CONFIG_SUFFIX))
         except OSError as error:
@@ -185,7 +185,7 @@ class TokenizerConfigs:
             logger.error("store: %s%s is not used: %s", name, CONFIG_SUFFIX, error)
 
     def get(self, name: str) -> TokenizerConfig | None:
-        """Get the configuration of a vocabulary; None if it has none."""
+        """Return the configuration of a vocabulary; None if it has none."""
         return self._configs.get(name)
 
     def set(self, name: str, config: TokenizerConfig) -> None:
@@ -193,7 +193,7 @@ class TokenizerConfigs:
         self._configs[name] = config
 
     def put(self, name: str, config: TokenizerConfig | None) -> None:
-        """Keep the configuration of a vocabulary; None removes it."""
+        """Store the configuration of a vocabulary; None removes it."""
         if config is None:
             self.store.remove(name + CONFIG_SUFFIX)
             self._configs.pop(name, None)

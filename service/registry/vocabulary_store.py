@@ -1,11 +1,12 @@
-"""Keeps uploaded vocabularies in a folder or an object store, which several services may share.
+"""Stores uploaded vocabularies in a folder or an object store, which several services may share.
 
     NAME.vocabulary     the vocabulary
     NAME.config.json    its special tokens and chat templates
-    NAME.notes.json     what its files say of ids and is not followed
-    aliases.json        other names of all vocabularies
+    NAME.notes.json     the settings in its files that the service ignores
+    aliases.json        the aliases of all vocabularies
 
-A slash in a name is %2F in the name of a file. Without a place a restart forgets all uploads.
+A slash in a vocabulary's name becomes %2F in the file name. If no folder or URL is set, uploads are
+lost at a restart.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ NOTES_SUFFIX = ".notes.json"
 ALIASES_FILE = "aliases.json"
 SUFFIXES = (SUFFIX, CONFIG_SUFFIX, NOTES_SUFFIX)
 SETTLED_S = 3.0
-"""Seconds after which a later change of a folder changes its time: some file systems count in steps
-of two seconds."""
+"""Seconds until a later change of a folder surely changes its modification time: some file systems
+record it in steps of two seconds."""
 ABANDONED_S = 24 * 3600.0
-"""The age of a partial file that no process writes any more."""
+"""The age of partial files that are abandoned."""
 UNLISTED = "not listed since it was written"
 
 
 class VocabularyStore:
-    """The files of uploaded vocabularies, and which of their versions this service knows.
+    """The files of uploaded vocabularies, and the versions of them that this service knows.
 
-    Names of files may have slashes.
+    Names of files may contain slashes.
 
     Args:
-        files: where they lie; None: nothing is kept.
+        files: the folder or object store; None: nothing is stored.
 
     Raises:
-        OSError: they cannot be listed.
+        OSError: the files cannot be listed.
     """
 
     def __init__(self, files: Files | None) -> None:
@@ -59,16 +60,16 @@ class VocabularyStore:
         self._changed_at: int | None = None
         self._unchanged_since = 0.0
         self._is_settled = False
-        self._noting = threading.Lock()  # A version that is written while others are compared.
+        self._noting = threading.Lock()  # Guards `_versions` during writes.
         self.find_changed()
 
     @property
     def is_kept(self) -> bool:
-        """Whether uploads outlive the service."""
+        """Whether uploads survive a restart."""
         return self._files is not None
 
     def names(self, suffix: str) -> list[str]:
-        """List the names, without the suffix, of the files that `find_changed` last found."""
+        """Return the names, without the suffix, of the files that `find_changed` found last."""
         found = sorted(name for name in self._versions if name.endswith(suffix))
         return [_unquote(name).removesuffix(suffix) for name in found]
 
@@ -76,15 +77,15 @@ class VocabularyStore:
         """Read a file.
 
         Raises:
-            FileNotFoundError: there is none of this name, or nothing is kept.
-            OSError: it cannot be read.
+            FileNotFoundError: there is no file of this name, or nothing is stored.
+            OSError: the file cannot be read.
         """
         if self._files is None:
             raise FileNotFoundError(name)
         return self._files.read(_quote(name))
 
     def read_all(self, suffix: str) -> Iterator[tuple[str, bytes | OSError]]:
-        """Read all files with a suffix; yield their names without it, and what was read."""
+        """Read all files with a suffix; yield their names without it, and their contents."""
         if self._files is None:
             return
         names = [_quote(name + suffix) for name in self.names(suffix)]
@@ -92,7 +93,7 @@ class VocabularyStore:
             yield _unquote(name).removesuffix(suffix), content
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file so that a crash leaves either the old or the new one, whole."""
+        """Write a file atomically: after a crash it has the old or the new content."""
         if self._files is not None:
             version = self._files.write(_quote(name), content)
             with self._noting:
@@ -106,20 +107,20 @@ class VocabularyStore:
                 self._versions.pop(_quote(name), None)
 
     def has(self, name: str) -> bool:
-        """Return whether a file was there when `find_changed` last looked, or is written since."""
+        """Return whether a file existed at the last `find_changed`, or was written since."""
         return _quote(name) in self._versions
 
     def disk_bytes(self) -> tuple[int, int] | None:
-        """Return the free and all bytes of the disk; None: there is none, or it is gone."""
+        """Return the free and the total bytes of the disk; None if unknown."""
         return None if self._files is None else self._files.disk_bytes()
 
     def find_changed(self) -> set[str]:
         """Return the files that other services have written or removed since the last call.
 
-        A file may be among them that has not changed.
+        The result may contain files that have not changed.
 
         Raises:
-            OSError: they cannot be listed.
+            OSError: the files cannot be listed.
         """
         files = self._files
         if files is None:
@@ -138,7 +139,7 @@ class VocabularyStore:
         for name in differing:
             with self._noting:
                 if self._versions.get(name) != before.get(name):
-                    continue  # It was written here after the listing, and the next one has it.
+                    continue  # Written here after the listing; the next one contains it.
                 if name in found:
                     self._versions[name] = found[name]
                 else:
@@ -150,7 +151,7 @@ class VocabularyStore:
         return changed
 
     def forget_version(self, name: str) -> None:
-        """Let `find_changed` return a file again, also if it is removed meanwhile."""
+        """Make `find_changed` return a file again, even if it is removed before."""
         with self._noting:
             self._versions[_quote(name)] = UNLISTED
         self._is_settled = False
@@ -165,14 +166,15 @@ def _unquote(name: str) -> str:
 
 
 def open_store(settings: Settings, *, makes_folder: bool = True) -> VocabularyStore:
-    """Open the store that the settings name.
+    """Open the store of the settings.
 
     Args:
         settings: the settings of the service.
-        makes_folder: make the folder if needed; otherwise one that is missing has no files.
+        makes_folder: create the folder if it is missing; otherwise a missing folder counts as
+            empty.
 
     Raises:
-        ValueError: it cannot be made or read.
+        ValueError: the folder or object store cannot be created or read.
     """
     if settings.model_dir is not None:
         return VocabularyStore(None)
@@ -203,7 +205,7 @@ def _open_folder(folder: Path) -> VocabularyStore:
 
 
 def _remove_partial_files(folder: Path) -> None:
-    """Remove what processes that were killed have left; another service may write a new one."""
+    """Remove abandoned partial files, but not those that another service may be writing."""
     for path in folder.glob(f".*{PARTIAL}"):
         with suppress(OSError):
             if time() - path.stat().st_mtime > ABANDONED_S:
@@ -211,7 +213,7 @@ def _remove_partial_files(folder: Path) -> None:
 
 
 def read_notes(store: VocabularyStore, name: str) -> tuple[str, ...]:
-    """Read the notes on a vocabulary; none if they are damaged, which the log says."""
+    """Read the notes on a vocabulary; log damaged ones and return none."""
     try:
         return tuple(map(str, json.loads(strip_checksum(store.read(name + NOTES_SUFFIX)))))
     except FileNotFoundError:
@@ -222,7 +224,7 @@ def read_notes(store: VocabularyStore, name: str) -> tuple[str, ...]:
 
 
 def write_notes(store: VocabularyStore, name: str, notes: tuple[str, ...]) -> None:
-    """Write the notes on a vocabulary; none remove the file."""
+    """Write the notes on a vocabulary; remove the file if there are none."""
     if notes:
         store.write(name + NOTES_SUFFIX, add_checksum(json.dumps(notes).encode()))
     else:
@@ -230,7 +232,7 @@ def write_notes(store: VocabularyStore, name: str, notes: tuple[str, ...]) -> No
 
 
 def make_reader(store: VocabularyStore, name: str) -> Callable[[], Vocabulary]:
-    """Make the function that reads a vocabulary from the store.
+    """Return a function that reads a vocabulary from the store.
 
     The function raises VocabularyError if the file is damaged or cannot be read.
     """
@@ -238,7 +240,7 @@ def make_reader(store: VocabularyStore, name: str) -> Callable[[], Vocabulary]:
     def read() -> Vocabulary:
         try:
             return read_canonical(strip_checksum(store.read(name + SUFFIX)))
-        except OSError as error:  # Such as when the vocabulary is deleted meanwhile.
+        except OSError as error:  # For example, the vocabulary was deleted.
             place = f"{name}{SUFFIX}"
             raise VocabularyError.at(place, f"cannot be read: {error.strerror}") from error
 
@@ -246,6 +248,6 @@ def make_reader(store: VocabularyStore, name: str) -> Callable[[], Vocabulary]:
 
 
 def read_stored(store: VocabularyStore, name: str) -> RegisteredVocabulary:
-    """Describe a vocabulary of the store, whose file is read when it is used."""
+    """Describe a vocabulary of the store, whose file is read at its first use."""
     notes = read_notes(store, name)
     return RegisteredVocabulary(name, "uploaded", "", False, make_reader(store, name), notes)

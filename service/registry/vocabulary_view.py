@@ -1,6 +1,6 @@
-"""The read-only side of the registry, from which every process of the service answers.
+"""The read-only interface of the registry, which every process of the service uses.
 
-`Registry` implements it in the process of the engine, `FrontEndRegistry` in a front end.
+`Registry` implements it in the process with the engine, `FrontEndRegistry` in a front end.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class VocabularyView(Protocol):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The own name of a vocabulary by each of its other names."""
+        """The own name of a vocabulary by each of its aliases."""
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """The reasons why vocabularies could not be loaded, by name."""
+        """The reasons why vocabularies could not be loaded, by their own names."""
 
     @property
     def configs(self) -> TokenizerConfigs:
         """The tokenizer configurations of uploaded vocabularies."""
 
     def find(self, name: str, where: str = VOCABULARY) -> RegisteredVocabulary:
-        """Find a vocabulary, loaded or not, by any of its names.
+        """Find a vocabulary, loaded or not, by its own name or an alias.
 
         Args:
             name: the name.
@@ -59,13 +59,13 @@ class VocabularyView(Protocol):
         """
 
     def residency(self, entry: LoadedVocabulary) -> Residency:
-        """Report how the engine holds a vocabulary now."""
+        """Return where the engine stores a vocabulary now."""
 
 
 def find_known(
     known: Mapping[str, RegisteredVocabulary], aliases: Mapping[str, str], name: str, where: str
 ) -> RegisteredVocabulary:
-    """Find a vocabulary by any of its names.
+    """Find a vocabulary by its own name or an alias.
 
     Raises:
         UnknownVocabulary: no vocabulary has this name; the message suggests similar names.
